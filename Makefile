@@ -1,0 +1,53 @@
+# Every target sets up what it needs in .venv. `make` alone lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A machine with an NVIDIA GPU takes PyPI's CUDA build of torch, any other the small CPU build.
+CONSTRAINTS := $(if $(shell command -v nvidia-smi 2>/dev/null),,-c constraints.txt)
+NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+
+.PHONY: help demo test test-fast mutate lab clean
+.NOTPARALLEL:
+
+help:  ## List the targets.
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+demo: $(VENV)/installed/core  ## Train a tiny model on two CPU cores and watch its boundaries move.
+	$(BIN)/python -m rltok demo
+
+# Two busy processes on two cores: idle OpenMP threads must not spin, and each pytest worker keeps to one thread.
+test test-fast mutate: export OMP_WAIT_POLICY = PASSIVE
+
+test: $(VENV)/installed/test  ## Everything CI checks: style, import directions, tests, notebooks.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(if $(NOTEBOOKS),$(BIN)/python -m pytest --nbval --nbval-current-env -p no:cacheprovider notebooks)
+
+test-fast: $(VENV)/installed/test  ## The tests that take under a minute together.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+mutate: $(VENV)/installed/test  ## Plant known mistakes one by one and check that a test notices each.
+	$(BIN)/python scripts/mutate.py
+
+lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
+	$(BIN)/jupyter lab
+
+clean:  ## Remove the environment, builds and caches. Runs stay.
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps .venv/installed/core, test and lab say what the environment holds. They lie in .venv/unfinished from the first
+# step of a set-up to its last, so one that was cut off leaves no stamp, and the next starts afresh.
+$(VENV)/installed/%: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
+	  "rltok needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
+	  "Name another: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo \
+	  "'$(PYTHON)' cannot make environments. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@if [ -e $(VENV)/unfinished ]; then rm -rf $(VENV); fi
+	@mkdir -p $(VENV)/installed && mv $(VENV)/installed $(VENV)/unfinished
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(CONSTRAINTS) -e '.$(if $(filter-out core,$*),[$*])'
+	@touch $(VENV)/unfinished/$* && mv $(VENV)/unfinished $(VENV)/installed

@@ -1,0 +1,31 @@
+"""rltok: token boundaries learned end to end with reinforcement learning, as in arXiv 2602.13940.
+
+>>> import rltok
+>>> record = rltok.train(rltok.preset("tiny"), "sample", "runs/tiny")
+>>> model = rltok.load("runs/tiny")
+"""
+
+from rltok import estimator, losses, policy, vocab
+from rltok.config import Config
+from rltok.errors import RltokError
+from rltok.loading import load
+from rltok.presets import preset, presets
+from rltok.training import train
+from rltok.unet import AutoregressiveUNet, UNetOutput
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AutoregressiveUNet",
+    "Config",
+    "RltokError",
+    "UNetOutput",
+    "estimator",
+    "load",
+    "losses",
+    "policy",
+    "preset",
+    "presets",
+    "train",
+    "vocab",
+]

@@ -1,0 +1,8 @@
+"""`python -m rltok` is `rltok`."""
+
+import sys
+
+from rltok.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Kinds of bytes by which boundary rates are reported: what does the policy treat differently?"""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from rltok.vocab import BOS, EOS
+
+CLASSES = ("space", "word start", "letter", "punctuation", "digit", "other")
+
+
+def _table() -> Tensor:
+    kinds = torch.full((BOS + 3,), CLASSES.index("other"))
+    for byte in range(128):
+        char = chr(byte)
+        if char.isspace():
+            kinds[byte] = CLASSES.index("space")
+        elif char.isalpha():
+            kinds[byte] = CLASSES.index("letter")
+        elif char.isdigit():
+            kinds[byte] = CLASSES.index("digit")
+        elif char.isprintable():
+            kinds[byte] = CLASSES.index("punctuation")
+    return kinds
+
+
+_KINDS = _table()
+
+
+def byte_classes(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
+    """Index into CLASSES of each id; ASCII by character, "word start" is a letter right after white space, the rest "other".
+
+    Each id is judged by itself and the id before it, so the class is known when the boundary is drawn. The first letter
+    of a row (after BOS) counts as a word start.
+    """
+    kinds = _KINDS.to(ids.device)[ids]
+    before = torch.nn.functional.pad(ids[:, :-1], (1, 0), value=EOS)
+    follows_space = (_KINDS.to(ids.device)[before] == CLASSES.index("space")) | (before == BOS)
+    starts = (kinds == CLASSES.index("letter")) & follows_space
+    return torch.where(starts, CLASSES.index("word start"), kinds)

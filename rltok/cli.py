@@ -1,0 +1,33 @@
+"""The command line: `rltok train | evaluate | show | demo | doctor`. A user's mistake is one line on stderr and exit code 2."""
+
+import os
+import sys
+
+from rltok import commands
+from rltok.errors import RltokError
+from rltok.options import build_parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; 0 when it did its work, 2 for a mistake the user can mend, 130 when interrupted."""
+    options = build_parser().parse_args(arguments)
+    try:
+        getattr(commands, options.command)(options)
+        sys.stdout.flush()
+        return 0
+    except BrokenPipeError:  # the reader of a pipe had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (RltokError, OSError) as error:
+        if options.debug:
+            raise
+        print(f"rltok: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        hint = " Go on with the same command and --resume." if options.command == "train" else ""
+        print(f"\nrltok: interrupted.{hint}", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""What each command of the command line does."""
+
+import argparse
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rltok import demo as demo_module
+from rltok.config import Config, from_dict, with_settings
+from rltok.data import load_corpus
+from rltok.data.rows import Rows, cut_documents
+from rltok.data.sources import documents, is_hub, spec_name
+from rltok.errors import RltokError
+from rltok.evaluation import evaluate as evaluate_rows
+from rltok.loading import load, load_config
+from rltok.options import parse_settings, use_colour
+from rltok.presets import fit_to_corpus, preset
+from rltok.results import device_name, versions
+from rltok.snapshots import boundary_view
+from rltok.step import resolve_device
+from rltok.terminal import legend, paint
+from rltok.training import train as train_model
+from rltok.vocab import to_utf8
+
+EVALUATION_BATCH = 16
+PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
+
+
+def _print_json(values: Any) -> None:
+    print(json.dumps(values, indent=1, allow_nan=False))
+
+
+def _read_config(path: str) -> Config:
+    try:
+        return from_dict(json.loads(Path(path).read_text()))
+    except ValueError as error:
+        if isinstance(error, RltokError):
+            raise
+        raise RltokError(f"{path} is not a JSON file of settings ({error}). Take the config.json of a run.") from error
+
+
+def _text_bytes(options: argparse.Namespace) -> int:
+    """How much text there is, up to --max-bytes."""
+    total = 0
+    for document in documents(options.data, allow_binary=options.allow_binary, force=options.force):
+        total += len(document.text)
+        if options.max_bytes is not None and total >= options.max_bytes:
+            return options.max_bytes
+    return total
+
+
+def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:
+    """The configuration asked for, and a line about what was chosen on the user's behalf."""
+    changes = parse_settings(options.set)
+    if options.config and options.preset:
+        raise RltokError("give --preset or --config, not both.")
+    if options.config:
+        return with_settings(_read_config(options.config), changes), None
+    if options.preset:
+        return with_settings(preset(options.preset), changes), None
+    base = preset("tiny")
+    if options.data == "sample" or is_hub(options.data):
+        return with_settings(base, changes), None
+    size = _text_bytes(options)
+    fitted = fit_to_corpus(base, size)
+    told = (
+        f"preset tiny fitted to {size} bytes of text: rows of {fitted.data.sequence_length} bytes,"
+        f" {fitted.train.sequences_per_update} rows an update, {fitted.train.training_bytes} training bytes"
+    )
+    return with_settings(fitted, changes), told
+
+
+def train(options: argparse.Namespace) -> None:
+    """`rltok train`."""
+    config, told = _settings(options)
+    if told:
+        print(told, file=sys.stderr)
+    max_bytes = options.max_bytes
+    if max_bytes is None and is_hub(options.data):
+        max_bytes = round(config.train.training_bytes / (1 - config.data.held_out_fraction))
+    corpus = load_corpus(
+        options.data, config.data, validation_spec=options.validation, max_bytes=max_bytes,
+        allow_binary=options.allow_binary, force=options.force,
+    )  # fmt: skip
+    out = options.out or f"runs/{config.name}"
+    record = train_model(
+        config, corpus, out, options.resume, device=options.device, tensorboard=options.tensorboard, note=options.note,
+        progress=not options.json and sys.stderr.isatty(),
+    )  # fmt: skip
+    if options.json:
+        _print_json({"out": out, "updates": record.updates, "bytes": record.bytes, "evaluation": record.evaluation})
+        return
+    found = record.evaluation
+    print(
+        f"{record.updates} updates, {record.bytes} bytes, {record.bytes_per_second:.0f} bytes/s on {record.device}\n"
+        f"held-out bits per byte {found['bits_per_byte']:.3f} (early head {found['early_bits_per_byte']:.3f}),"
+        f" boundaries per byte {found['rate']:.3f}, share of white space with a boundary {_number(found['whitespace_share'])}\n"
+        f"look at it: rltok show {out} 'some text'"
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
+    if options.data == "sample":
+        spec = "sample" if options.split == "all" else f"sample:{options.split}"
+    elif options.split == "test":
+        raise RltokError(f"{options.data} has no test split. Take --split all to score the whole text.")
+    else:
+        spec = options.data
+    stream = documents(spec, allow_binary=options.allow_binary, force=options.force)
+    return cut_documents(stream, config.data.sequence_length, "windows", name=spec_name(spec), max_bytes=options.max_bytes)
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    """`rltok evaluate`."""
+    config = load_config(options.run)
+    model = load(options.run).to(resolve_device(options.device))
+    found = evaluate_rows(model, _rows_to_score(options, config), seed=options.seed, batch=EVALUATION_BATCH)
+    if options.json:
+        _print_json(found.to_dict())
+        return
+    print(
+        f"bits per byte {found.bits_per_byte:.4f} +- {_number(found.standard_error)}"
+        f" over {found.rows} rows, {found.scored_bytes} bytes"
+    )
+    print(f"early head    {found.early_bits_per_byte:.4f}")
+    print(
+        f"boundaries    {found.rate:.4f} per byte, {found.tokens_per_byte:.4f} tokens per byte, one draw with seed {found.seed}"
+    )
+    print(f"entropy       {_number(found.policy_entropy)} nats per decision")
+    print("by byte class " + ", ".join(f"{name} {_number(rate)}" for name, rate in found.class_rates.items()))
+
+
+def _text_to_show(options: argparse.Namespace) -> bytes:
+    if options.bytes < 1:
+        raise RltokError(f"--bytes must be at least 1; got {options.bytes}.")
+    if options.text is not None and options.file is not None:
+        raise RltokError("give a text or --file, not both.")
+    if options.file == "-":
+        data = sys.stdin.buffer.read(options.bytes)
+    elif options.file is not None:
+        with Path(options.file).open("rb") as handle:
+            data = handle.read(options.bytes)
+    else:
+        data = to_utf8(PASSAGE if options.text is None else options.text)
+    if not data:
+        raise RltokError("there is no text to show. Give at least one byte.")
+    return data
+
+
+def show(options: argparse.Namespace) -> None:
+    """`rltok show`."""
+    data = _text_to_show(options)
+    model = load(options.run).to(resolve_device(options.device))
+    view = boundary_view(model, data, options.seed)
+    if options.json:
+        _print_json({"bytes": list(data), "seed": options.seed, **view})
+        return
+    colour = use_colour(options.color)
+    print(paint(data, view["boundaries"], view["probabilities"], colour))
+    print(f"\n{legend(colour)}; {sum(view['boundaries'])} tokens in {len(data)} bytes, one draw with seed {options.seed}")
+
+
+def demo(options: argparse.Namespace) -> None:
+    """`rltok demo`."""
+    result = demo_module.run_demo(options.out, seed=options.seed, device=options.device, smoke=options.smoke, quiet=options.json)
+    if options.json:
+        _print_json(result)
+
+
+def doctor(options: argparse.Namespace) -> None:
+    """`rltok doctor`."""
+    extras = {"data": "datasets", "board": "tensorboard", "lab": "jupyterlab", "notebook": "nbval", "test": "pytest"}
+    device = resolve_device(options.device)
+    report = {
+        "versions": versions(),
+        "device": device_name(device),
+        "bf16": device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False),
+        "extras": {extra: importlib.util.find_spec(module) is not None for extra, module in extras.items()},
+        "sample_bytes": sum(len(document.text) for document in documents("sample")),
+    }
+    if options.json:
+        _print_json(report)
+        return
+    print("versions  " + ", ".join(f"{name} {number}" for name, number in report["versions"].items()))
+    print(f"device    {report['device']}, forward passes in {'bf16' if report['bf16'] else 'fp32'}")
+    print("extras    " + ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in report["extras"].items()))
+    print(f"sample    {report['sample_bytes']} bytes of bundled text")

@@ -1,0 +1,230 @@
+"""Every setting of a run, with its default and its limits, in one place.
+
+    Config = name + ModelConfig(rule=RuleConfig) + ObjectiveConfig + DataConfig + TrainConfig
+
+Frozen dataclasses: a variant is `dataclasses.replace` of another. Nothing outside this file holds a default for a
+hyper-parameter. Unknown keys, impossible sizes and rates that contradict each other raise `RltokError`.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rltok.errors import RltokError
+from rltok.validation import Section, build, require
+
+RuleName = Literal["learned", "even", "random_k"]
+
+
+@dataclass(frozen=True)
+class RuleConfig(Section):
+    """How token boundaries are drawn. `lags`, `scale`, `softcap` belong to the learned rule, eqs. (21) to (23)."""
+
+    section = "model.rule"
+    name: RuleName = "learned"
+    target_rate: float = 1 / 5  # wanted boundaries per byte
+    lags: int = 8  # w of eq. (21): how many earlier decisions the policy sees; 0 is memoryless
+    scale: float = 16.0  # D of eq. (22)
+    softcap: float | None = 6.0  # c of eq. (23), training only; the paper gives no value, 6 is the authors' code
+
+    def _check(self) -> None:
+        rate = self.target_rate
+        if not 0 < rate < 1:
+            raise RltokError(
+                f"model.rule.target_rate must lie strictly between 0 and 1 because eq. (22) takes its logit; got {rate!r}."
+                + (f" For one boundary every {rate:g} bytes write 1/{rate:g}." if rate > 1 else "")
+            )
+        require(0 <= self.lags <= 64, self.section, "lags", self.lags, "between 0 and 64")
+        self._positive("scale")
+        if self.softcap is not None:
+            self._positive("softcap")
+            start = math.log(rate / (1 - rate))
+            if abs(start) >= self.softcap:
+                raise RltokError(
+                    f"model.rule.softcap={self.softcap:g} cannot reach target_rate={rate:g}: its logit is {start:.2f}, and"
+                    f" eq. (23) keeps logits inside ±{self.softcap:g}. Raise softcap above {abs(start):.1f} or set it to null."
+                )
+
+
+@dataclass(frozen=True)
+class ModelConfig(Section):
+    """Sizes of the autoregressive U-Net (Table 2, appendix D) and the readings that the paper leaves open."""
+
+    section = "model"
+    embedding_dim: int = 768
+    num_heads: int = 12
+    down_layers: int = 4  # byte layers before the token level
+    mid_layers: int = 12  # token layers
+    up_layers: int = 4  # byte layers after the token level
+    window: int = 64  # positions a byte layer sees, itself included
+    byte_mlp_ratio: int = 1  # GeGLU width of byte layers / embedding_dim
+    token_mlp_ratio: int = 4
+    attention_softcap: float | None = 50.0  # Gemma 2
+    rope_theta: float = 10000.0
+    norm_eps: float = 1e-6
+    head_norm: Literal["rms", "none"] = "rms"  # before output head, early head and policy; "none" as in the authors' code
+    token_positions: Literal["byte", "index"] = "byte"  # rotary position of a token: its boundary byte, or its number
+    upsample: Literal["value", "deviation"] = "value"  # add Y' (eq. 9) or Y' - X'
+    rule: RuleConfig = field(default_factory=RuleConfig)
+
+    def _check(self) -> None:
+        self._positive("embedding_dim", "num_heads", "window", "byte_mlp_ratio", "token_mlp_ratio", "rope_theta", "norm_eps")
+        for name in ("down_layers", "mid_layers", "up_layers"):
+            require(getattr(self, name) >= 1, self.section, name, getattr(self, name), "at least 1")
+        if self.embedding_dim % (2 * self.num_heads):
+            raise RltokError(
+                f"model.embedding_dim={self.embedding_dim} must be a multiple of 2 * num_heads={2 * self.num_heads}:"
+                " each head needs an even width for rotary positions. Change either."
+            )
+        if self.attention_softcap is not None:
+            self._positive("attention_softcap")
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig(Section):
+    """Weights of eq. (27) and the four variance reductions, each of which can be switched off."""
+
+    section = "objective"
+    gamma: float = 0.99  # discount of eq. (16); 1 switches discounting off
+    relative_rewards: bool = True  # eq. (15): subtract the early head; False rewards -nll
+    credit: Literal["causal", "total"] = "causal"  # causal: a decision is paid for later bytes only; total: for the whole row
+    centring: Literal["batch", "leave_one_out", "none"] = "batch"  # eq. (17)
+    lambda_auto: float = 1.0  # the authors' code has 0.9
+    lambda_policy: float = 0.01
+    lambda_target: float = 0.01
+    lambda_early: float = 0.1
+
+    def _check(self) -> None:
+        self._unit("gamma")
+        for name in ("lambda_auto", "lambda_policy", "lambda_target", "lambda_early"):
+            require(getattr(self, name) >= 0, self.section, name, getattr(self, name), "at least 0")
+        if self.credit == "total" and self.gamma != 1:
+            raise RltokError(
+                f"objective.credit='total' pays every decision the whole row's reward, so a discount has no meaning;"
+                f" got gamma={self.gamma:g}. Set gamma=1, or credit='causal'."
+            )
+
+
+@dataclass(frozen=True)
+class DataConfig(Section):
+    """How documents become rows of `sequence_length` bytes."""
+
+    section = "data"
+    sequence_length: int = 4096  # N: bytes scored in a full row
+    cut: Literal["documents", "windows"] = "documents"  # first N bytes of documents of at least N, or consecutive windows
+    held_out_fraction: float = 0.01  # share of rows kept for validation when the corpus has no split of its own
+
+    def _check(self) -> None:
+        require(self.sequence_length >= 8, self.section, "sequence_length", self.sequence_length, "at least 8 bytes")
+        value = self.held_out_fraction
+        require(0 < value < 1, self.section, "held_out_fraction", value, "strictly between 0 and 1")
+
+
+@dataclass(frozen=True)
+class TrainConfig(Section):
+    """Optimisation, budget, and when to log, evaluate and save."""
+
+    section = "train"
+    training_bytes: int = 6_000_000_000
+    sequences_per_update: int = 128
+    micro_batch: int = 32  # rows per forward pass; eq. (17) averages over them, so changing it changes the estimator
+    learning_rate: float = 1.5e-3
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # of forward passes; auto: bf16 autocast on cards that have it
+    warmup_fraction: float = 0.075  # of training_bytes
+    warmup_start: float = 0.1  # learning rate at step 0 / learning_rate
+    final_fraction: float = 0.0  # learning rate at the end of the cosine / learning_rate
+    beta1: float = 0.9
+    beta2: float = 0.999
+    adam_eps: float = 1e-8
+    weight_decay: float = 0.01  # on matrices only
+    clip_norm: float = 1.0  # once per update, on the gradient of all parameters
+    seed: int = 0
+    log_every: int = 10  # updates
+    evaluate_every: int = 500
+    evaluate_rows: int = 64
+    checkpoint_every: int = 500
+    keep_checkpoints: int = 2
+
+    def _check(self) -> None:
+        self._positive(
+            "training_bytes", "sequences_per_update", "micro_batch", "learning_rate", "adam_eps", "clip_norm",
+            "log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints",
+        )  # fmt: skip
+        self._unit("warmup_fraction", "warmup_start", "final_fraction")
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            require(0 <= value < 1, self.section, name, value, "at least 0 and below 1")
+        require(self.weight_decay >= 0, self.section, "weight_decay", self.weight_decay, "at least 0")
+        require(0 <= self.seed < 2**63, self.section, "seed", self.seed, "between 0 and 2**63 - 1")
+        if self.sequences_per_update % self.micro_batch:
+            raise RltokError(
+                f"train.sequences_per_update={self.sequences_per_update} must be a multiple of micro_batch={self.micro_batch},"
+                " so that every micro-batch is full. Change either."
+            )
+
+
+@dataclass(frozen=True)
+class Config(Section):
+    """All settings of one run."""
+
+    name: str = "custom"
+    model: ModelConfig = field(default_factory=ModelConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def _check(self) -> None:
+        if self.objective.centring != "none" and self.train.micro_batch < 2 and self.model.rule.name == "learned":
+            raise RltokError(
+                f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it"
+                f" needs at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise micro_batch, or set centring='none'."
+            )
+        if self.num_updates < 1:
+            raise RltokError(
+                f"train.training_bytes={self.train.training_bytes} is less than one update of {self.bytes_per_update} bytes"
+                " (sequences_per_update * sequence_length). Raise training_bytes or lower either factor."
+            )
+
+    @property
+    def bytes_per_update(self) -> int:
+        """Bytes scored by one update when every row is full."""
+        return self.train.sequences_per_update * self.data.sequence_length
+
+    @property
+    def num_updates(self) -> int:
+        """Whole updates that fit into the budget of training bytes."""
+        return self.train.training_bytes // self.bytes_per_update
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain values, as stored beside every run."""
+        return dataclasses.asdict(self)
+
+    def digest(self) -> str:
+        """First 12 hex digits of the SHA-256 of the canonical JSON, without the name."""
+        plain = {key: value for key, value in self.to_dict().items() if key != "name"}
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def from_dict(values: dict[str, Any]) -> Config:
+    """Config from nested plain values; settings left out keep their defaults, unknown ones raise `RltokError`."""
+    return build(Config, values, "")
+
+
+def with_settings(config: Config, settings: dict[str, Any]) -> Config:
+    """A copy with dotted settings replaced, all at once: `{"objective.gamma": 0.9, "model.rule.lags": 0}`."""
+    values = config.to_dict()
+    for dotted, value in settings.items():
+        *sections, last = dotted.split(".")
+        place = values
+        for depth, section in enumerate(sections):
+            if not isinstance(place.get(section), dict):
+                build(Config, {sections[0]: {}} if depth else {section: {}}, "")
+                raise RltokError(f"config has no section {'.'.join(sections)!r} (in {dotted!r}).")
+            place = place[section]
+        if isinstance(place.get(last), dict):
+            raise RltokError(f"{dotted!r} is a section; name one of its settings: {', '.join(place[last])}.")
+        place[last] = value
+    return from_dict(values)

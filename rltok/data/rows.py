@@ -1,0 +1,182 @@
+"""Documents cut into rows of N bytes, the only form in which the model sees text.
+
+    documents --cut_documents--> Rows --ids(indices)--> [B, N+1]: BOS, bytes, EOS where a document ends early, PAD
+
+A row may begin or end inside a character: to a byte model that is text like any other.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+
+from rltok import vocab
+from rltok.data.documents import Document
+from rltok.errors import RltokError
+
+Cut = Literal["documents", "windows"]
+MIN_TAIL = 16  # bytes: a shorter rest of a document is not worth a row
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """R rows of at most N bytes in corpus order. The arrays are read-only, and a subset by slice shares them."""
+
+    bytes_: np.ndarray  # uint8 [R, N], zero after a row's length
+    lengths: np.ndarray  # int32 [R], 1 to N
+    ends_document: np.ndarray  # bool [R]: the row's last byte is the last of its document
+    document: np.ndarray  # int32 [R]: number of the row's document in the corpus
+    name: str
+    cut: Cut
+    skipped_documents: int = field(default=0)  # too short for a row; 0 in a subset
+
+    def __post_init__(self) -> None:
+        for array in (self.bytes_, self.lengths, self.ends_document, self.document):
+            array.flags.writeable = False
+
+    def __len__(self) -> int:
+        """R, the number of rows."""
+        return len(self.lengths)
+
+    @property
+    def sequence_length(self) -> int:
+        """N, the bytes of a full row."""
+        return self.bytes_.shape[1]
+
+    @property
+    def num_documents(self) -> int:
+        """How many documents have at least one row here."""
+        return len(np.unique(self.document))
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of text in all rows."""
+        return int(self.lengths.sum(dtype=np.int64))
+
+    @cached_property
+    def hash(self) -> str:
+        """First 16 hex digits of the SHA-256 of everything that decides `ids`: N, bytes, lengths, ends."""
+        digest = hashlib.sha256(str(self.sequence_length).encode())
+        digest.update(np.ascontiguousarray(self.bytes_))
+        digest.update(self.lengths.astype("<i4").tobytes())
+        digest.update(self.ends_document.astype(np.uint8).tobytes())
+        return digest.hexdigest()[:16]
+
+    def ids(self, indices: np.ndarray | Sequence[int]) -> torch.Tensor:
+        """Input ids int64 [B, N+1] of rows [B]: BOS, the bytes, EOS if the document ends before N bytes, then PAD."""
+        indices = np.asarray(indices, dtype=np.int64)
+        lengths = self.lengths[indices, None]
+        position = np.arange(self.sequence_length)
+        ids = np.full((len(indices), self.sequence_length + 1), vocab.BOS, dtype=np.int64)
+        ids[:, 1:] = self.bytes_[indices]
+        ids[:, 1:][position >= lengths] = vocab.PAD
+        ids[:, 1:][(position == lengths) & self.ends_document[indices, None]] = vocab.EOS
+        return torch.from_numpy(ids)
+
+    def subset(self, indices: slice | np.ndarray) -> "Rows":
+        """Some of the rows, in the order given: a slice shares memory, an index array copies."""
+        arrays = (array[indices] for array in (self.bytes_, self.lengths, self.ends_document, self.document))
+        return Rows(*arrays, name=self.name, cut=self.cut)
+
+
+@dataclass
+class _Cutter:
+    """Rows under construction. Bytes go to one growing buffer, so memory stays near the size of the text."""
+
+    sequence_length: int
+    max_bytes: int | None
+    buffer: bytearray = field(default_factory=bytearray)
+    lengths: list[int] = field(default_factory=list)
+    ends: list[bool] = field(default_factory=list)
+    document: list[int] = field(default_factory=list)
+    num_documents: int = 0
+    skipped: int = 0
+    longest: int = 0
+    kept: int = 0
+
+    def room(self) -> float:
+        """Bytes that may still be taken, infinity for any number."""
+        return math.inf if self.max_bytes is None else self.max_bytes - self.kept
+
+    def add(self, text: bytes, pieces: list[tuple[int, int]]) -> None:
+        """Take (start, stop) pieces of one document as its rows; none counts it as skipped."""
+        self.longest = max(self.longest, len(text))
+        self.skipped += not pieces
+        for start, stop in pieces:
+            self.buffer += memoryview(text)[start:stop]
+            self.buffer += bytes(self.sequence_length - (stop - start))
+            self.lengths.append(stop - start)
+            self.ends.append(stop == len(text))
+            self.document.append(self.num_documents)
+            self.kept += stop - start
+        self.num_documents += 1
+
+
+def first_bytes(size: int, sequence_length: int) -> list[tuple[int, int]]:
+    """Cut "documents": the first N bytes of a document of at least N, as (start, stop); shorter ones give nothing."""
+    return [(0, sequence_length)] if size >= sequence_length else []
+
+
+def windows(size: int, sequence_length: int) -> list[tuple[int, int]]:
+    """Cut "windows": consecutive (start, stop) of N bytes, then the rest if it has at least MIN_TAIL bytes."""
+    starts = range(0, size, sequence_length)
+    return [(s, min(s + sequence_length, size)) for s in starts if size - s >= min(MIN_TAIL, sequence_length)]
+
+
+def _until_full(documents: Iterable[Document], cutter: _Cutter, smallest: int) -> Iterator[Document]:
+    """Documents until the room left is less than the smallest row: a stream is not read further than needed."""
+    for document in documents:
+        yield document
+        if cutter.room() < smallest:
+            return
+
+
+def cut_documents(
+    documents: Iterable[Document], sequence_length: int, cut: Cut, *, name: str, max_bytes: int | None = None
+) -> Rows:
+    """Rows of `sequence_length` = N bytes from a stream of documents.
+
+    Args:
+        cut: "documents" keeps the first N bytes of each document of at least N bytes (the paper's rule) and skips the
+            others; "windows" keeps consecutive windows of N bytes and a shorter row for a rest of at least 16.
+        name: what the rows are called in records.
+        max_bytes: reading stops when so many bytes are kept; never more are.
+
+    Raises:
+        RltokError: no row came out, or `max_bytes` is less than one row.
+    """
+    if max_bytes is not None and max_bytes < sequence_length:
+        raise RltokError(
+            f"max_bytes={max_bytes} is less than one row of data.sequence_length={sequence_length} bytes."
+            " Raise the first or lower the second."
+        )
+    cutter = _Cutter(sequence_length, max_bytes)
+    pieces = first_bytes if cut == "documents" else windows
+    smallest = sequence_length if cut == "documents" else min(MIN_TAIL, sequence_length)
+    for document in _until_full(documents, cutter, smallest):
+        cutter.add(document.text, pieces(min(len(document.text), cutter.room()), sequence_length))
+    if not cutter.lengths:
+        raise RltokError(_no_rows(cutter, name, cut, smallest))
+    return Rows(
+        np.frombuffer(cutter.buffer, dtype=np.uint8).reshape(-1, sequence_length),
+        np.array(cutter.lengths, dtype=np.int32),
+        np.array(cutter.ends, dtype=bool),
+        np.array(cutter.document, dtype=np.int32),
+        name=name,
+        cut=cut,
+        skipped_documents=cutter.skipped,
+    )
+
+
+def _no_rows(cutter: _Cutter, name: str, cut: Cut, smallest: int) -> str:
+    """Message for text that is too short for a single row."""
+    remedy = "Set data.cut=windows, or a smaller data.sequence_length" if cut == "documents" else "Give more text"
+    return (
+        f"{name!r} has no document of at least {smallest} bytes, which data.cut={cut} needs for a row;"
+        f" the longest of {cutter.num_documents} has {cutter.longest}. {remedy}."
+    )

@@ -1,0 +1,5 @@
+"""The one exception that means "the user can mend this": it names the value, the limit and the remedy."""
+
+
+class RltokError(ValueError):
+    """A user's mistake. The command line prints its message on one line and exits with code 2."""

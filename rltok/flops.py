@@ -1,0 +1,40 @@
+"""Parameter and FLOP counts by the paper's rule (section 4.2): 6 per matrix parameter, embeddings free, tokens as processed."""
+
+from rltok.config import ModelConfig
+from rltok.vocab import PREDICTED
+
+
+def parameter_counts(model: ModelConfig) -> dict[str, int]:
+    """Matrix parameters by part; heads and embedding with the 257 ids that are predicted (bytes and EOS).
+
+    The tables themselves are padded to 264 rows for the hardware: 7 rows more in each of the embedding and the two heads.
+    Norm weights (vectors) are left out.
+    """
+    d = model.embedding_dim
+
+    def block(mlp_ratio: int) -> int:
+        return 4 * d * d + 3 * mlp_ratio * d * d  # q, k, v, out; gate, up, down
+
+    return {
+        "byte_layers": (model.down_layers + model.up_layers) * block(model.byte_mlp_ratio),
+        "token_layers": model.mid_layers * block(model.token_mlp_ratio),
+        "embedding": len(PREDICTED) * d,
+        "output_head": len(PREDICTED) * d,
+        "early_head": len(PREDICTED) * d,
+        "policy": (model.rule.lags + 1) * d if model.rule.name == "learned" else 0,
+    }
+
+
+def flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
+    """Training FLOPs per byte, forward and backward, attention left out: 6 (byte-level + tokens_per_byte * token-level)."""
+    counts = parameter_counts(model)
+    bytewise = counts["byte_layers"] + counts["output_head"] + counts["early_head"] + counts["policy"]
+    return 6 * (bytewise + tokens_per_byte * counts["token_layers"])
+
+
+def attention_flops_per_byte(model: ModelConfig, tokens_per_byte: float, sequence_length: int) -> float:
+    """What the rule leaves out: scores and mixing, 12 d per pair of positions, forward and backward."""
+    d, window = model.embedding_dim, min(model.window, sequence_length)
+    byte_pairs = (model.down_layers + model.up_layers) * window
+    token_pairs = model.mid_layers * tokens_per_byte * (tokens_per_byte * sequence_length / 2)
+    return 12 * d * (byte_pairs + token_pairs)

@@ -1,0 +1,75 @@
+"""Numbers of one update, summed over its micro-batches on the device and read once."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rltok.byte_classes import CLASSES
+from rltok.errors import RltokError
+from rltok.evaluation import boundary_counts
+from rltok.losses import Losses
+from rltok.policy import entropy
+from rltok.unet import UNetOutput
+
+SPACE = CLASSES.index("space")
+
+
+class StepMetrics:
+    """Sums over the micro-batches of update `step`; means are taken over the whole update, not over its last part."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.learning_rate = 0.0
+        self.grad_norm: Tensor | float = 0.0  # of all parameters, before clipping
+        self.grad_norm_rule: Tensor | float = 0.0  # of the boundary rule's own parameters, before clipping
+        self._sums: dict[str, Tensor] = {}
+        self._loss: Tensor | float = 0.0
+        self._classes: Tensor | int = 0
+
+    def _add(self, name: str, values: Tensor) -> None:
+        self._sums[name] = self._sums.get(name, 0.0) + values.detach().sum(dtype=torch.float64)
+
+    def add(self, ids: Tensor, out: UNetOutput, losses: Losses, advantages: Tensor) -> None:
+        """Take in one micro-batch."""
+        for name, values in (("nll", out.nll), ("early_nll", out.early_nll), ("scored", out.scored), ("drawn", out.drawn)):
+            self._add(name, values)
+        self._add("tokens", out.boundaries)
+        self._add("square", torch.where(out.drawn, advantages, 0.0).double().square())
+        if out.boundary_logits is not None:
+            self._add("entropy", torch.where(out.drawn, entropy(out.boundary_logits), 0.0))
+        parts = losses.auto + losses.early + losses.policy + losses.target + losses.aux
+        self._loss = self._loss + parts.detach()  # watched for NaN only: every part enters with weight 1
+        self._classes = self._classes + boundary_counts(ids, out)
+
+    def check_finite(self) -> None:
+        """Raise `RltokError` that names the step when a loss or the gradient is not finite."""
+        if not math.isfinite(float(self._loss)) or not math.isfinite(float(self.grad_norm)):
+            raise RltokError(
+                f"update {self.step}: loss {float(self._loss):g}, gradient norm {float(self.grad_norm):g}, not finite."
+                " It changed nothing; the last checkpoint is good. Lower train.learning_rate, then train in a new folder."
+            )
+
+    @property
+    def scored_bytes(self) -> int:
+        """Bytes scored in this update."""
+        return int(self._sums["scored"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Means over the update: NLL in nats per byte, entropy in nats per decision, rates per drawn position."""
+        sums = {name: float(value) for name, value in self._sums.items()}
+        drawn, scored = max(1.0, sums["drawn"]), sums["scored"]
+        totals, hits = self._classes.T.tolist()
+        return {
+            "nll": sums["nll"] / scored,
+            "early_nll": sums["early_nll"] / scored,
+            "rate": sum(hits) / drawn,
+            "tokens_per_byte": sums["tokens"] / scored,
+            "policy_entropy": sums["entropy"] / drawn if "entropy" in sums else None,
+            "whitespace_share": hits[SPACE] / totals[SPACE] if totals[SPACE] else None,
+            "advantage_rms": math.sqrt(sums["square"] / drawn),
+            "grad_norm": float(self.grad_norm),
+            "grad_norm_rule": float(self.grad_norm_rule),
+            "learning_rate": self.learning_rate,
+        }

@@ -1,0 +1,128 @@
+"""Commands and options of the command line, and how their values are read."""
+
+import argparse
+import json
+import os
+import sys
+from fractions import Fraction
+from typing import Any
+
+from rltok.errors import RltokError
+
+EPILOG = "Every command explains itself: rltok COMMAND --help"
+
+
+def parse_value(text: str) -> Any:
+    """A setting's value from the command line: a JSON value, a fraction such as 1/5, or plain text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return float(Fraction(text)) if "/" in text else text
+    except (ValueError, ZeroDivisionError):
+        return text
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """`["objective.gamma=0.9"]` as a dictionary."""
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise RltokError(f"--set takes SETTING=VALUE, such as objective.gamma=0.9; got {pair!r}.")
+        settings[key.strip()] = parse_value(value.strip())
+    return settings
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="auto", help="auto (a CUDA card if there is one), cpu or cuda")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        default="sample",
+        metavar="TEXT",
+        help="sample (bundled English), a text file, a folder, a .jsonl or .parquet with a text column, python:FOLDER,"
+        " fineweb, codeparrot or hf:NAME (default: sample)",
+    )
+    parser.add_argument("--max-bytes", type=int, metavar="N", help="read at most so many bytes of text")
+    parser.add_argument("--any-bytes", dest="allow_binary", action="store_true", help="take files that do not look like text")
+    parser.add_argument("--force", action="store_true", help="ask the hub without first testing that it answers (behind a proxy)")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="rltok", description="Train byte-level models that learn where their tokens end, and look at them.", epilog=EPILOG
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    train = commands.add_parser(
+        "train", help="train a model on your text", description="Train a model; everything about the run lands in --out."
+    )
+    train.add_argument(
+        "--preset",
+        help="tiny, small, 24m, 32m, 40m, 90m, 147m, or a variant such as 40m_gamma0.9; default: tiny, fitted to the text",
+    )
+    train.add_argument("--config", metavar="FILE", help="settings from the config.json of another run instead of a preset")
+    train.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change settings, e.g. objective.gamma=0.9"
+    )
+    _add_data(train)
+    train.add_argument(
+        "--validation", metavar="TEXT", help="held-out text; default: the sample's own, or the last rows of --data"
+    )
+    train.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/NAME)")
+    train.add_argument("--resume", action="store_true", help="go on from the newest checkpoint in --out")
+    train.add_argument("--tensorboard", action="store_true", help="also write metrics for TensorBoard")
+    train.add_argument("--note", default="", help="a remark for the record")
+    _add_common(train)
+
+    evaluate = commands.add_parser(
+        "evaluate", help="held-out bits per byte of a trained model", description="Score a trained model on text."
+    )
+    evaluate.add_argument("run", help="a run's folder or one of its checkpoints")
+    _add_data(evaluate)
+    evaluate.add_argument(
+        "--split", choices=("validation", "test", "all"), default="validation", help="sample's split, or all of another text"
+    )
+    evaluate.add_argument("--seed", type=int, default=0, help="of the boundary draws")
+    _add_common(evaluate)
+
+    show = commands.add_parser(
+        "show", help="boundaries of a text, coloured", description="Show where a trained model ends its tokens."
+    )
+    show.add_argument("run", help="a run's folder or one of its checkpoints")
+    show.add_argument("text", nargs="?", help="the text; default: a short passage of our own")
+    show.add_argument("--file", help="show the start of a file instead ('-' reads standard input)")
+    show.add_argument("--bytes", type=int, default=2000, help="most bytes shown of a file (default: 2000)")
+    show.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="auto follows the terminal and NO_COLOR"
+    )
+    show.add_argument("--seed", type=int, default=0, help="of the boundary draws")
+    _add_common(show)
+
+    demo = commands.add_parser(
+        "demo",
+        help="train a tiny model and watch its boundaries move",
+        description="The whole story in minutes, on bundled text.",
+    )
+    demo.add_argument("--smoke", action="store_true", help="a few updates only, to see that everything runs")
+    demo.add_argument("--out", metavar="FOLDER", help="new folder for the two runs (default: runs/demo-N)")
+    demo.add_argument("--seed", type=int, default=0)
+    _add_common(demo)
+
+    doctor = commands.add_parser(
+        "doctor", help="what this installation can do", description="Report versions, device and extras."
+    )
+    _add_common(doctor)
+    return parser
+
+
+def use_colour(choice: str) -> bool:
+    """Whether to colour: as asked, or on a terminal that is not told otherwise by NO_COLOR."""
+    return choice == "always" or (choice == "auto" and sys.stdout.isatty() and not os.environ.get("NO_COLOR"))

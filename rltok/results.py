@@ -1,0 +1,88 @@
+"""Run records: one JSON file that says what was run, on what, and what came out."""
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a reader needs to name, repeat and judge a run."""
+
+    name: str
+    config: dict[str, Any]
+    config_hash: str
+    data: dict[str, Any]  # name, hash, how it was cut and split
+    commit: str | None  # of the package's repository; "+changes" when the tree was not clean
+    device: str
+    precision: str
+    versions: dict[str, str]
+    seed: int
+    updates: int
+    bytes: int
+    passes: float  # over the training rows
+    seconds: float  # spent in updates, all sessions of the run together
+    bytes_per_second: float
+    peak_memory_bytes: int | None
+    matrix_parameters: int
+    flops_per_byte: float
+    curve: list[dict[str, Any]]  # at most 200 points of the training metrics
+    evaluation: dict[str, Any]
+    full: bool = True  # False marks a smoke run
+    note: str = ""
+    schema: int = field(default=SCHEMA)
+
+    def save(self, path: Path) -> None:
+        """Write as JSON, in one step."""
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(self), indent=1, allow_nan=False) + "\n")
+        os.replace(temporary, path)
+
+
+def repository_commit() -> str | None:
+    """Commit of the repository that the package is run from, or None outside one."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Versions that numbers depend on."""
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for package in ("rltok", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # run from a folder, not installed
+            found[package] = "not installed"
+    return found
+
+
+def device_name(device: torch.device) -> str:
+    """The card, or the processor's architecture with the number of threads in use."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu {platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def thin(points: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """At most `most` of the points, evenly spaced, first and last kept."""
+    if len(points) <= most:
+        return points
+    return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]

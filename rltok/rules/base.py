@@ -1,0 +1,58 @@
+"""What every way of drawing boundaries provides to the U-Net."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from rltok import resample
+from rltok.resample import Packed
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """A decision for every byte, and what a rule knows about it."""
+
+    boundaries: Bool[Tensor, "B N"]
+    logits: Float[Tensor, "B N"] | None = None  # of rules that have a policy
+    soft: Float[Tensor, "B N"] | None = None  # gates of straight-through rules
+    aux_loss: Float[Tensor, ""] | None = None  # a rule's own loss, already weighted
+
+
+class Rule(nn.Module):
+    """A way of drawing boundaries. A new rule overrides `decide`, and `downsample` or `upsample` if it pools differently."""
+
+    def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
+        """Draw a boundary, or not, at every position i from what stands at or before i.
+
+        Args:
+            byte_states: X of eq. (1).
+            ids: input ids (BOS, then bytes), PAD where a row has ended and no boundary counts.
+            uniforms: the only source of randomness, [0, 1).
+
+        Returns:
+            Boundaries with True at position 0; what stands on PAD is ignored.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define decide().")
+
+    def prescribed(self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]) -> Boundaries:
+        """The same record for boundaries given from outside; rules with a policy add their logits."""
+        return Boundaries(boundaries)
+
+    def downsample(self, byte_states: Float[Tensor, "B N d"], decided: Boundaries) -> Packed:
+        """Byte states to packed token states; select by default, eqs. (7) and (8)."""
+        return resample.downsample(byte_states, decided.boundaries)
+
+    def upsample(
+        self, token_states: Float[Tensor, "M d"], byte_states: Float[Tensor, "B N d"], decided: Boundaries
+    ) -> Float[Tensor, "B N d"]:
+        """Packed token states back to bytes; distribute-then-add by default, eq. (9)."""
+        return resample.upsample(token_states, byte_states, decided.boundaries)
+
+
+def first_position(like: Tensor) -> Bool[Tensor, "B N"]:
+    """True at position 0 of every row: the boundary that is forced on BOS."""
+    forced = torch.zeros(like.shape[:2], dtype=torch.bool, device=like.device)
+    forced[:, 0] = True
+    return forced

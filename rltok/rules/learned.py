@@ -1,0 +1,53 @@
+"""The paper's rule: a learned policy with a memory of its last decisions, eqs. (19) to (23)."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from rltok.layers import RMSNorm
+from rltok.policy import boundary_logits, sample_boundaries
+from rltok.rules.base import Boundaries, Rule
+
+
+class LearnedRule(Rule):
+    """Bernoulli decisions with logits linear in the byte state and in the last `lags` decisions.
+
+    Args:
+        embedding_dim: d of the byte states.
+        target_rate: boundaries per byte that the logits start from; its logit is the bias of eq. (22).
+        lags: w of eq. (21).
+        scale: D of eq. (22).
+        softcap: c of eq. (23), applied in training mode only.
+        norm_eps: of the RMSNorm before the projection; None leaves the norm out.
+    """
+
+    def __init__(
+        self, embedding_dim: int, *, target_rate: float, lags: int, scale: float, softcap: float | None, norm_eps: float | None
+    ) -> None:
+        super().__init__()
+        self.bias = math.log(target_rate / (1 - target_rate))
+        self.scale = scale
+        self.softcap = softcap
+        self.norm = nn.Identity() if norm_eps is None else RMSNorm(embedding_dim, norm_eps)
+        self.project = nn.Linear(embedding_dim, lags + 1, bias=False)
+
+    def _settings(self) -> dict[str, float | None]:
+        return {"bias": self.bias, "scale": self.scale, "softcap": self.softcap if self.training else None}
+
+    def terms(self, byte_states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N terms"]:
+        """W_0 X, ..., W_w X of eq. (21) in one product, in fp32 or wider even under autocast."""
+        wide = byte_states.to(torch.promote_types(byte_states.dtype, torch.float32))
+        with torch.autocast(wide.device.type, enabled=False):
+            return self.project(self.norm(wide))
+
+    def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
+        """Draw from left to right; the logits are those of the drawn string."""
+        terms = self.terms(byte_states)
+        boundaries = sample_boundaries(terms, uniforms, **self._settings())
+        return Boundaries(boundaries, boundary_logits(terms, boundaries, **self._settings()))
+
+    def prescribed(self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]) -> Boundaries:
+        """Logits that the policy gives to decisions made elsewhere."""
+        return Boundaries(boundaries, boundary_logits(self.terms(byte_states), boundaries, **self._settings()))

@@ -1,0 +1,49 @@
+"""How the boundaries of a few fixed texts change during training: a picture book at log-spaced steps."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rltok.data.fixed_texts import FIXED_TEXTS
+from rltok.draws import row_uniforms
+from rltok.unet import AutoregressiveUNet
+from rltok.vocab import BOS, encode
+
+NUM_SNAPSHOTS = 20
+
+
+def snapshot_steps(num_updates: int) -> set[int]:
+    """About 20 steps from 0 to the end, evenly spaced on a logarithmic scale (fewer in a short run)."""
+    spaced = np.geomspace(1, num_updates, NUM_SNAPSHOTS - 1) if num_updates > 1 else [num_updates]
+    return {0, *(round(float(step)) for step in spaced)}
+
+
+def text_ids(text: str | bytes) -> torch.Tensor:
+    """ids [1, n + 1] of a text: BOS, then its bytes."""
+    return torch.from_numpy(np.concatenate([[BOS], encode(text)]))[None]
+
+
+@torch.no_grad()
+def boundary_view(model: AutoregressiveUNet, text: str | bytes, seed: int) -> dict[str, list]:
+    """Boundaries after each byte of a text, in evaluation mode: probability and one seeded draw, lists of n entries.
+
+    The last byte has a boundary decision too, though nothing is predicted after it: the text is scored with one byte
+    appended, which no decision before it can see.
+    """
+    device, training = next(model.parameters()).device, model.training
+    model.eval()
+    ids = torch.nn.functional.pad(text_ids(text), (0, 1), value=ord(" ")).to(device)
+    out = model(ids, uniforms=row_uniforms(seed, 0, [0], ids.shape[1] - 1).to(device))
+    model.train(training)
+    probabilities = None if out.boundary_logits is None else out.boundary_logits.sigmoid()[0, 1:].tolist()
+    return {"boundaries": out.boundaries[0, 1:].int().tolist(), "probabilities": probabilities}
+
+
+def snapshot(model: AutoregressiveUNet, step: int, seed: int) -> dict[str, Any]:
+    """One line of snapshots.jsonl: the view of every fixed text after `step` updates."""
+
+    def rounded(view: dict[str, list]) -> dict[str, list]:
+        return view | {"probabilities": view["probabilities"] and [round(p, 4) for p in view["probabilities"]]}
+
+    return {"step": step, "texts": {name: rounded(boundary_view(model, text, seed)) for name, text in FIXED_TEXTS.items()}}

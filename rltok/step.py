@@ -1,0 +1,118 @@
+"""One update, which spells the paper: forward, rewards, returns, advantages, losses, clip, step."""
+
+import contextlib
+
+import torch
+from torch import Tensor
+
+from rltok.config import Config, ObjectiveConfig
+from rltok.data import Corpus
+from rltok.data.order import row_indices
+from rltok.draws import row_uniforms
+from rltok.errors import RltokError
+from rltok.estimator import batch_relative_advantages, discounted_returns, policy_loss, relative_rewards, total_returns
+from rltok.losses import Losses, mean_over, target_rate_loss
+from rltok.metrics import StepMetrics
+from rltok.optim import gradient_norm, learning_rate
+from rltok.unet import AutoregressiveUNet, UNetOutput
+from rltok.vocab import PAD
+
+MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, N]
+
+
+def advantages_of(out: UNetOutput, objective: ObjectiveConfig) -> Tensor:
+    """Advantage of every decision: rewards, returns, centring, as the objective asks; [B, N], without gradient."""
+    rewards = relative_rewards(out.nll, out.early_nll) if objective.relative_rewards else -out.nll.detach()  # eq. (15)
+    returns = total_returns(rewards) if objective.credit == "total" else discounted_returns(rewards, objective.gamma)  # eq. (16)
+    if objective.centring == "none":
+        return returns
+    return batch_relative_advantages(returns, out.scored, objective.centring == "leave_one_out")  # eq. (17)
+
+
+def losses_of(out: UNetOutput, advantages: Tensor, target_rate: float) -> Losses:
+    """The parts of eq. (27); policy and target are 0 for a rule without a policy."""
+    zero = out.nll.new_zeros(())
+    logits = out.boundary_logits
+    return Losses(
+        auto=mean_over(out.nll, out.scored),  # eq. (25)
+        early=mean_over(out.early_nll, out.scored),  # eq. (26)
+        policy=zero
+        if logits is None
+        else policy_loss(logits, out.boundaries, advantages, out.drawn, out.scored.sum()),  # eq. (18)
+        target=zero if logits is None else target_rate_loss(logits, target_rate, out.drawn),  # eq. (24)
+        aux=out.aux_loss,
+    )
+
+
+def train_step(
+    model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config, step: int
+) -> StepMetrics:
+    """One update: accumulate the gradient of eq. (27) over micro-batches, clip, step.
+
+    Advantages are centred inside each micro-batch; losses are weighted by scored bytes, so that the update is the mean
+    over all bytes of the update. A loss or gradient that is not finite raises `RltokError` before anything changes.
+    """
+    objective, metrics = config.objective, StepMetrics(step)
+    weights = {name: getattr(objective, name) for name in ("lambda_auto", "lambda_policy", "lambda_target", "lambda_early")}
+    scored = sum((ids[:, 1:] != PAD).sum() for ids, _ in batches)
+    optimizer.zero_grad(set_to_none=True)
+    for ids, uniforms in batches:
+        with autocast(config, ids.device):
+            out = model(ids, uniforms=uniforms)  # eqs. (1) to (6), (14), (19) to (23)
+        advantages = advantages_of(out, objective)  # eqs. (15) to (17)
+        losses = losses_of(out, advantages, config.model.rule.target_rate)
+        (losses.total(**weights) * (out.scored.sum() / scored)).backward()  # eq. (27)
+        metrics.add(ids, out, losses, advantages)
+    metrics.grad_norm_rule = gradient_norm(list(model.rule.parameters()))
+    metrics.grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
+    metrics.check_finite()
+    for group in optimizer.param_groups:
+        group["lr"] = metrics.learning_rate = learning_rate(step - 1, config.num_updates, config.train)
+    optimizer.step()
+    return metrics
+
+
+def uses_bf16(config: Config, device: torch.device) -> bool:
+    """Whether forward passes run under bf16 autocast: asked for, or "auto" on a card that has it."""
+    if config.train.precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return config.train.precision == "bf16"
+
+
+def autocast(config: Config, device: torch.device) -> contextlib.AbstractContextManager:
+    """bf16 autocast where `uses_bf16` says so, else nothing."""
+    return torch.autocast(device.type, torch.bfloat16) if uses_bf16(config, device) else contextlib.nullcontext()
+
+
+def micro_batches(corpus: Corpus, config: Config, step: int, device: torch.device) -> list[MicroBatch]:
+    """Rows and uniforms of update `step` (from 1): pure functions of seed, step and global row number."""
+    train = config.train
+    numbers = range((step - 1) * train.sequences_per_update, step * train.sequences_per_update)
+    indices = row_indices(train.seed, step - 1, train.sequences_per_update, len(corpus.train))
+    made = []
+    for start in range(0, train.sequences_per_update, train.micro_batch):
+        part = slice(start, start + train.micro_batch)
+        ids = corpus.train.ids(indices[part])
+        uniforms = row_uniforms(train.seed, step, numbers[part], ids.shape[1] - 1)
+        made.append((ids.to(device, non_blocking=True), uniforms.to(device, non_blocking=True)))
+    return made
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device called `name`; "auto" takes a CUDA card when there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise RltokError(f"there is no device {name!r}. Use auto, cpu or cuda.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RltokError(f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA card. Use --device cpu.")
+    return device
+
+
+def new_model(config: Config, device: torch.device) -> AutoregressiveUNet:
+    """A freshly initialised model; the weights depend on the seed alone, and the global random state is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.train.seed)
+        return AutoregressiveUNet(config.model).to(device)

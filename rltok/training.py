@@ -1,0 +1,195 @@
+"""The loop around the step: log, evaluate, snapshot, save, resume."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from rltok.checkpoint import restore, save_checkpoint
+from rltok.config import Config
+from rltok.data import Corpus, load_corpus
+from rltok.errors import RltokError
+from rltok.evaluation import evaluate
+from rltok.flops import flops_per_byte, parameter_counts
+from rltok.optim import make_optimizer
+from rltok.presets import check_batch_fits
+from rltok.results import RunRecord, device_name, repository_commit, thin, versions
+from rltok.run_folder import RunFolder
+from rltok.snapshots import snapshot, snapshot_steps
+from rltok.step import autocast, micro_batches, new_model, resolve_device, train_step, uses_bf16
+from rltok.unet import AutoregressiveUNet
+
+CURVE_POINTS = 200
+
+
+@dataclass
+class Run:
+    """Everything the loop needs, and how far it has come."""
+
+    config: Config
+    corpus: Corpus
+    folder: RunFolder
+    model: AutoregressiveUNet
+    optimizer: torch.optim.Optimizer
+    device: torch.device
+    step: int = 0  # finished updates
+    bytes: int = 0  # scored in them
+    seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
+
+    def resume(self) -> None:
+        """Go back to the newest checkpoint, or to the start, and drop what was logged after it."""
+        checkpoint = self.folder.newest_checkpoint()
+        if checkpoint is not None:
+            state = restore(checkpoint, self.model, self.optimizer, self.config)
+            self.step, self.bytes, self.seconds = state["step"], state["bytes"], state["seconds"]
+        self.folder.rewind(None if checkpoint is None else self.step)
+
+    def update(self) -> dict[str, Any]:
+        """One update; its line for metrics.jsonl."""
+        start = time.perf_counter()
+        batches = micro_batches(self.corpus, self.config, self.step + 1, self.device)
+        metrics = train_step(self.model, self.optimizer, batches, self.config, self.step + 1)
+        seconds = time.perf_counter() - start
+        self.step, self.seconds, self.bytes = self.step + 1, self.seconds + seconds, self.bytes + metrics.scored_bytes
+        times = {"seconds": round(self.seconds, 3), "bytes_per_second": round(metrics.scored_bytes / seconds)}
+        return {"step": self.step, "split": "train", "bytes": self.bytes, **metrics.to_dict(), **times}
+
+    def validate(self) -> dict[str, Any]:
+        """Score held-out rows; its line for metrics.jsonl. The boundary draws are the same at every evaluation of a run."""
+        train = self.config.train
+        with autocast(self.config, self.device):
+            found = evaluate(
+                self.model, self.corpus.validation, seed=train.seed, batch=train.micro_batch, max_rows=train.evaluate_rows
+            )
+        return {"step": self.step, "split": "validation", "bytes": self.bytes, **found.to_dict()}
+
+    def save(self) -> None:
+        """Checkpoint; the logs go to the disk first, so that no checkpoint is ahead of them."""
+        self.folder.sync()
+        progress = {"step": self.step, "bytes": self.bytes, "seconds": self.seconds}
+        save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)
+
+
+def _due(step: int, every: int, total: int) -> bool:
+    return step % every == 0 or step == total
+
+
+def _loop(run: Run, tensorboard: Any, bar: tqdm) -> None:
+    train, total = run.config.train, run.config.num_updates
+    pictured = snapshot_steps(total)
+
+    def log(values: dict[str, Any]) -> None:
+        run.folder.log("metrics.jsonl", values)
+        for key, value in values.items():
+            if tensorboard is not None and isinstance(value, float):
+                tensorboard.add_scalar(f"{values['split']}/{key}", value, run.step)
+
+    def look() -> None:
+        if _due(run.step, train.evaluate_every, total):
+            log(run.validate())
+        if run.step in pictured:
+            run.folder.log("snapshots.jsonl", snapshot(run.model, run.step, train.seed))
+
+    if run.step == 0:
+        look()
+    while run.step < total:
+        before, line = run.bytes, run.update()
+        bar.update(run.bytes - before)
+        bar.set_postfix_str(f"nll {line['nll']:.3f} rate {line['rate']:.3f}", refresh=False)
+        if _due(run.step, train.log_every, total):
+            log(line)
+        look()
+        if _due(run.step, train.checkpoint_every, total):
+            run.save()
+
+
+@contextmanager
+def _tensorboard(folder: Path, wanted: bool, step: int) -> Iterator[Any]:
+    if not wanted:
+        yield None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise RltokError("TensorBoard is not installed. Run: pip install 'rltok[board]', or leave --tensorboard out.") from error
+    with SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1) as writer:
+        yield writer
+
+
+def _record(run: Run, note: str, full: bool) -> RunRecord:
+    lines = run.folder.metrics()
+    validation = [line for line in lines if line["split"] == "validation"][-1]
+    config, cuda = run.config, run.device.type == "cuda"
+    return RunRecord(
+        name=config.name,
+        config=config.to_dict(),
+        config_hash=config.digest(),
+        data=run.corpus.description,
+        commit=repository_commit(),
+        device=device_name(run.device),
+        precision="bf16 autocast" if uses_bf16(config, run.device) else "fp32",
+        versions=versions(),
+        seed=config.train.seed,
+        updates=run.step,
+        bytes=run.bytes,
+        passes=run.step * config.train.sequences_per_update / len(run.corpus.train),
+        seconds=run.seconds,
+        bytes_per_second=run.bytes / run.seconds,
+        peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if cuda else None,
+        matrix_parameters=sum(parameter_counts(config.model).values()),
+        flops_per_byte=flops_per_byte(config.model, validation["tokens_per_byte"]),
+        curve=thin([line for line in lines if line["split"] == "train"], CURVE_POINTS),
+        evaluation=validation,
+        full=full,
+        note=note,
+    )
+
+
+def train(
+    config: Config, data: Corpus | str | Path, out: str | Path, resume: bool = False, *, device: str = "auto",
+    progress: bool = False, tensorboard: bool = False, note: str = "", full: bool = True,
+) -> RunRecord:  # fmt: skip
+    """Train a model and leave everything about it in a folder.
+
+    Args:
+        config: all settings; `rltok.preset(name)` gives one.
+        data: a corpus, or what `rltok.data.load_corpus` takes: "sample", a file, a folder, "hf:NAME", ...
+        out: folder of the run; must be new or empty unless `resume`.
+        resume: go on from the newest checkpoint, or from the start if there is none yet. The metrics then equal those
+            of a run that was never interrupted, line by line, but for the fields of time.
+        device: "auto", "cpu" or "cuda".
+        progress: show a bar with bytes/s and time left.
+        tensorboard: also write the metrics for TensorBoard.
+        note, full: go into the record; full=False marks a smoke run.
+
+    Raises:
+        RltokError: bad settings, data, folder or checkpoint, or a loss that is not finite (the last checkpoint stays).
+    """
+    chosen = resolve_device(device)
+    corpus = data if isinstance(data, Corpus) else load_corpus(data, config.data)
+    check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
+    folder = RunFolder(out, config, corpus.description, resume)
+    try:
+        model = new_model(config, chosen)
+        run = Run(config, corpus, folder, model, make_optimizer(model, config.train), chosen)
+        run.resume()
+        bar = tqdm(
+            total=config.num_updates * config.bytes_per_update,
+            initial=run.bytes,
+            unit="B",
+            unit_scale=True,
+            disable=not progress,
+            mininterval=0.5,
+        )
+        with _tensorboard(folder.path, tensorboard, run.step) as board, bar:
+            _loop(run, board, bar)
+        record = _record(run, note, full)
+        record.save(folder.path / "record.json")
+        return record
+    finally:
+        folder.close()

@@ -1,0 +1,220 @@
+"""The autoregressive U-Net (section 2.2, eqs. 1 to 6 and 14).
+
+    ids -> encode -> byte_states -> rule.decide -> boundaries -> downsample -> mid -> upsample -> decode -> nll
+                         `-> early head -> early_nll
+
+Input position i holds ids[:, i] (position 0 is BOS) and predicts ids[:, i + 1]. A boundary at i is drawn from what
+stands at or before i, and is visible when ids[:, i + 1] is predicted.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from rltok.attention import row_causal_attention, window_attention
+from rltok.config import ModelConfig
+from rltok.draws import row_uniforms
+from rltok.errors import RltokError
+from rltok.layers import Block, RMSNorm, initialise, rotary_table
+from rltok.losses import next_byte_nll
+from rltok.resample import Packed
+from rltok.rules import Boundaries, make_rule
+from rltok.rules.base import first_position
+from rltok.vocab import BOS, PAD, PADDED_IDS, PREDICTED
+
+
+@dataclass(frozen=True)
+class UNetOutput:
+    """What one forward pass gives. Masks: True = counts."""
+
+    nll: Float[Tensor, "B N"]  # nats; entry i predicts ids[:, i + 1]; 0 where not scored
+    early_nll: Float[Tensor, "B N"]  # the same from the byte states alone, eq. (14)
+    boundaries: Bool[Tensor, "B N"]
+    boundary_logits: Float[Tensor, "B N"] | None  # None for rules without a policy
+    scored: Bool[Tensor, "B N"]  # the target is not PAD
+    drawn: Bool[Tensor, "B N"]  # scored and not forced
+    aux_loss: Float[Tensor, ""]
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """States on the way through the network."""
+
+    byte_states: Tensor  # [B, N, d], X
+    decided: Boundaries
+    decoded: Tensor  # [B, N, d]
+    scored: Tensor  # [B, N]
+
+
+class AutoregressiveUNet(nn.Module):
+    """Byte layers, a token level whose length the boundary rule decides, byte layers.
+
+    Args:
+        config: sizes and rule, `Config.model`.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        d, eps = config.embedding_dim, config.norm_eps
+
+        def blocks(count: int, mlp_ratio: int) -> nn.ModuleList:
+            return nn.ModuleList(Block(d, config.num_heads, mlp_ratio * d, eps) for _ in range(count))
+
+        def head_norm() -> nn.Module:
+            return RMSNorm(d, eps) if config.head_norm == "rms" else nn.Identity()
+
+        self.embedding = nn.Embedding(PADDED_IDS, d)
+        self.down_blocks = blocks(config.down_layers, config.byte_mlp_ratio)
+        self.mid_blocks = blocks(config.mid_layers, config.token_mlp_ratio)
+        self.up_blocks = blocks(config.up_layers, config.byte_mlp_ratio)
+        self.rule = make_rule(config)
+        self.early_norm, self.output_norm = head_norm(), head_norm()
+        self.early_head = nn.Linear(d, PADDED_IDS, bias=False)
+        self.output_head = nn.Linear(d, PADDED_IDS, bias=False)
+        never = torch.full((PADDED_IDS,), float("-inf"))
+        never[list(PREDICTED)] = 0.0
+        self.register_buffer("never_predicted", never, persistent=False)
+        initialise(self)
+        with torch.no_grad():  # eq. (14): both heads start equal, then go their own ways
+            self.early_head.weight.copy_(self.output_head.weight)
+
+    def _byte_layers(self, blocks: nn.ModuleList, states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
+        rotary = self._rotary(torch.arange(states.shape[1], device=states.device), states.dtype)
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return window_attention(q, k, v, window=self.config.window, softcap=self.config.attention_softcap)
+
+        for block in blocks:
+            states = block(states, rotary, attend)
+        return states
+
+    def _rotary(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        head_dim = self.config.embedding_dim // self.config.num_heads
+        return rotary_table(positions, head_dim, self.config.rope_theta, torch.promote_types(dtype, torch.float32))
+
+    def encode(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B N d"]:
+        """Byte states X of the input ids, eq. (1): X_i has seen ids[:, : i + 1]."""
+        return self._byte_layers(self.down_blocks, self.embedding(ids))
+
+    def mid(self, packed: Packed) -> Float[Tensor, "M d"]:
+        """Token states Y' from X', eq. (4): full causal attention inside each row."""
+        index = torch.arange(len(packed.positions), device=packed.positions.device)
+        if self.config.token_positions == "index":
+            rows = torch.bucketize(index, packed.offsets[1:], right=True)
+            rotary = self._rotary(index - packed.offsets[rows], packed.states.dtype)
+        else:
+            rotary = self._rotary(packed.positions, packed.states.dtype)
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return row_causal_attention(q, k, v, packed.offsets, softcap=self.config.attention_softcap)
+
+        states = packed.states
+        for block in self.mid_blocks:
+            states = block(states, rotary, attend)
+        return states - packed.states if self.config.upsample == "deviation" else states
+
+    def decode(self, upsampled: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
+        """Byte layers after the token level, eq. (6) up to the output head."""
+        return self._byte_layers(self.up_blocks, upsampled)
+
+    def _logits(self, states: Tensor, norm: nn.Module, head: nn.Linear) -> Tensor:
+        """Logits over ids in fp32 or wider, even under autocast; -inf for ids that are never predicted."""
+        wide = states.to(torch.promote_types(states.dtype, torch.float32))
+        with torch.autocast(wide.device.type, enabled=False):
+            return F.linear(norm(wide), head.weight) + self.never_predicted
+
+    def _decide(self, byte_states: Tensor, ids: Tensor, uniforms: Tensor, boundaries: Tensor | None) -> Boundaries:
+        counts = (ids[:, 1:] != PAD) | first_position(ids[:, :-1])
+        if boundaries is None:
+            inputs = torch.where(counts, ids[:, :-1], PAD)
+            decided = self.rule.decide(byte_states, inputs, uniforms)
+        else:
+            decided = self.rule.prescribed(byte_states, boundaries)
+        return replace(decided, boundaries=decided.boundaries & counts)
+
+    def _run(self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None, generator: torch.Generator | None) -> _Pass:
+        _check_ids(ids)
+        _check_given(ids, uniforms, boundaries)
+        if uniforms is None and boundaries is None:
+            uniforms = _default_uniforms(ids, generator)
+        byte_states = self.encode(ids[:, :-1])
+        decided = self._decide(byte_states, ids, uniforms, boundaries)
+        token_states = self.mid(self.rule.downsample(byte_states, decided))
+        decoded = self.decode(self.rule.upsample(token_states, byte_states, decided))
+        return _Pass(byte_states, decided, decoded, ids[:, 1:] != PAD)
+
+    def forward(
+        self, ids: Int[Tensor, "B N_plus_1"], *, uniforms: Float[Tensor, "B N"] | None = None,
+        boundaries: Bool[Tensor, "B N"] | None = None, generator: torch.Generator | None = None,
+    ) -> UNetOutput:  # fmt: skip
+        """Score a batch of rows.
+
+        Args:
+            ids: BOS, then N bytes, PAD at the end of short rows.
+            uniforms: numbers in [0, 1) that fix the draw.
+            boundaries: prescribed boundaries instead of a draw; True at position 0.
+            generator: source of the uniforms when neither is given; without it row b draws
+                `row_uniforms(seed=0, step=0, rows=[b])`.
+
+        Raises:
+            RltokError: (a ValueError) ids of a wrong shape or value, boundaries without one at position 0.
+        """
+        run = self._run(ids, uniforms, boundaries, generator)
+        targets = ids[:, 1:]
+        aux_loss = run.decided.aux_loss
+        return UNetOutput(
+            nll=next_byte_nll(self._logits(run.decoded, self.output_norm, self.output_head), targets),
+            early_nll=next_byte_nll(self._logits(run.byte_states, self.early_norm, self.early_head), targets),
+            boundaries=run.decided.boundaries,
+            boundary_logits=run.decided.logits,
+            scored=run.scored,
+            drawn=run.scored & ~first_position(run.scored),
+            aux_loss=run.decoded.new_zeros(()) if aux_loss is None else aux_loss,
+        )
+
+    def log_probs(
+        self, ids: Int[Tensor, "B N_plus_1"], *, uniforms: Float[Tensor, "B N"] | None = None,
+        boundaries: Bool[Tensor, "B N"] | None = None, generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "B N ids"]:  # fmt: skip
+        """Predictive log-probabilities log p(. | ids[:, : i + 1], a_{<= i}) at each position; arguments as in `forward`."""
+        run = self._run(ids, uniforms, boundaries, generator)
+        return self._logits(run.decoded, self.output_norm, self.output_head).log_softmax(dim=-1)
+
+
+def _default_uniforms(ids: Tensor, generator: torch.Generator | None) -> Tensor:
+    rows, length = ids.shape[0], ids.shape[1] - 1
+    if generator is None:
+        return row_uniforms(0, 0, range(rows), length).to(ids.device)
+    return torch.rand(rows, length, generator=generator, device=generator.device).to(ids.device)
+
+
+def _check_ids(ids: Tensor) -> None:
+    if ids.ndim != 2 or ids.shape[0] < 1 or ids.shape[1] < 2 or ids.dtype != torch.int64:
+        raise RltokError(f"ids must be int64 of shape [B, N + 1] with B and N at least 1; got {ids.dtype} {tuple(ids.shape)}.")
+    if ids.device.type != "cpu":  # values are checked where looking at them costs no synchronisation
+        return
+    if not bool((ids[:, 0] == BOS).all()):
+        raise RltokError(f"every row of ids must begin with BOS = {BOS}; got {ids[:, 0].unique().tolist()}.")
+    if int(ids.min()) < 0 or int(ids.max()) > PAD:
+        raise RltokError(f"ids must lie between 0 and {PAD}; got {int(ids.min())} to {int(ids.max())}.")
+    padded = ids == PAD
+    if bool((padded[:, :-1] & ~padded[:, 1:]).any()):
+        raise RltokError(f"PAD = {PAD} may stand only at the end of a row; found it before other ids.")
+
+
+def _check_given(ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None) -> None:
+    shape = (ids.shape[0], ids.shape[1] - 1)
+    if uniforms is not None and boundaries is not None:
+        raise RltokError("give uniforms (to draw) or boundaries (to prescribe), not both.")
+    for name, given in (("uniforms", uniforms), ("boundaries", boundaries)):
+        if given is not None and tuple(given.shape) != shape:
+            raise RltokError(f"{name} must have shape {shape}, one entry for each input position; got {tuple(given.shape)}.")
+    if boundaries is not None and (boundaries.dtype != torch.bool or not bool(boundaries[:, 0].all())):
+        raise RltokError(
+            f"boundaries must be bool with True at position 0 of every row (BOS carries the first token); got {boundaries.dtype}"
+            f" with {int((~boundaries[:, 0].bool()).sum())} rows without it. Set boundaries[:, 0] = True."
+        )

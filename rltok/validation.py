@@ -1,0 +1,82 @@
+"""Checks shared by all settings classes: types from annotations, unknown keys, one wording of errors."""
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from typing import Any, Literal
+
+from rltok.errors import RltokError
+
+
+def require(ok: bool, section: str, key: str, value: Any, allowed: str) -> None:
+    """Raise an error that names key, value and what is allowed, unless `ok`."""
+    if not ok:
+        raise RltokError(f"{section}.{key} must be {allowed}; got {value!r}.")
+
+
+def _matches(value: Any, hint: Any) -> bool:
+    """Whether a plain value fits a field's annotation; bool is not accepted for a number, nor infinity or NaN."""
+    if typing.get_origin(hint) is Literal:
+        return value in typing.get_args(hint) and isinstance(value, str)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(_matches(value, option) for option in typing.get_args(hint))
+    if hint in (int, float):
+        kinds = int if hint is int else (int, float)
+        return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, hint)
+
+
+def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return "one of " + ", ".join(repr(option) for option in typing.get_args(hint))
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(_describe(option) for option in typing.get_args(hint))
+    return {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}.get(
+        hint, "null" if hint is type(None) else getattr(hint, "__name__", str(hint))
+    )
+
+
+class Section:
+    """Base of the settings: holds each field to its annotation; a whole number becomes a float where a float is meant."""
+
+    section = "config"
+
+    def __post_init__(self) -> None:
+        for name, hint in typing.get_type_hints(type(self)).items():
+            value = getattr(self, name)
+            if float in (hint, *typing.get_args(hint)) and type(value) is int:
+                value = float(value)
+                object.__setattr__(self, name, value)
+            require(_matches(value, hint), self.section, name, value, _describe(hint))
+        self._check()
+
+    def _check(self) -> None:
+        """Limits of values and of their combinations."""
+
+    def _positive(self, *names: str) -> None:
+        for name in names:
+            require(getattr(self, name) > 0, self.section, name, getattr(self, name), "greater than 0")
+
+    def _unit(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            require(0 <= value <= 1, self.section, name, value, "between 0 and 1")
+
+
+def build(cls: type, values: Any, path: str) -> Any:
+    """A settings class from nested plain values; unknown keys are errors that name the nearest known one."""
+    if not isinstance(values, dict):
+        raise RltokError(f"{path or 'config'} must be a table of settings; got {values!r}.")
+    hints = typing.get_type_hints(cls)
+    for key in values:
+        if key not in hints:
+            close = difflib.get_close_matches(str(key), hints, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"It has: {', '.join(hints)}."
+            raise RltokError(f"{path or 'config'} has no setting {key!r}. {hint}")
+    made = {
+        key: build(hints[key], value, f"{path}.{key}" if path else key) if dataclasses.is_dataclass(hints[key]) else value
+        for key, value in values.items()
+    }
+    return cls(**made)

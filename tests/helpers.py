@@ -1,0 +1,58 @@
+"""Small models and ragged rows that many tests share."""
+
+import numpy as np
+import torch
+
+from rltok.config import ModelConfig, RuleConfig
+from rltok.unet import AutoregressiveUNet
+from rltok.vocab import BOS, PAD
+
+RULES = ("learned", "even", "random_k")
+
+
+def tiny_config(rule="learned", *, lags=3, target_rate=0.3, scale=1.0, softcap=6.0, **model) -> ModelConfig:
+    """Two heads of width 8, a window of 5; scale 1 makes the policy's logits differ enough between positions to matter."""
+    sizes = {"embedding_dim": 16, "num_heads": 2, "down_layers": 1, "mid_layers": 2, "up_layers": 1, "window": 5}
+    settings = RuleConfig(name=rule, lags=lags, target_rate=target_rate, scale=scale, softcap=softcap)
+    return ModelConfig(**{**sizes, **model}, rule=settings)
+
+
+def tiny_model(rule="learned", *, seed=0, dtype=torch.float32, **settings) -> AutoregressiveUNet:
+    """A model in training mode whose norm weights and early head have left their initial values, as after some training."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoregressiveUNet(tiny_config(rule, **settings))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.ndim == 1:
+                    parameter.normal_(std=0.3)
+            model.early_head.weight.add_(torch.randn_like(model.early_head.weight), alpha=0.1)
+    return model.to(dtype)
+
+
+def ragged_ids(lengths, width=None, *, seed=0) -> torch.Tensor:
+    """int64 [B, width + 1]: BOS, `lengths[b]` random bytes, PAD up to the width (default: the longest row's)."""
+    width = max(lengths) if width is None else width
+    generator = np.random.default_rng(seed)
+    ids = torch.full((len(lengths), width + 1), PAD)
+    ids[:, 0] = BOS
+    for row, length in enumerate(lengths):
+        ids[row, 1 : length + 1] = torch.from_numpy(generator.integers(0, 256, length))
+    return ids
+
+
+def random_uniforms(rows, length, *, seed=0) -> torch.Tensor:
+    """fp32 [B, N] in [0, 1)."""
+    return torch.from_numpy(np.random.default_rng(seed).random((rows, length), np.float32))
+
+
+def random_boundaries(rows, length, *, rate=0.4, seed=0) -> torch.Tensor:
+    """bool [B, N], True at position 0."""
+    boundaries = random_uniforms(rows, length, seed=seed) < rate
+    boundaries[:, 0] = True
+    return boundaries
+
+
+def sigmoid(x):
+    """Of a numpy array, in float64."""
+    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
