@@ -43,13 +43,23 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tens
     return {f"{number}.{key}": torch.as_tensor(value) for number, state in states.items() for key, value in state.items()}
 
 
-def _contiguous(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints of a run, oldest first."""
     return sorted(path for path in (folder / "checkpoints").glob(PREFIX + "*") if path.suffix != ".tmp")
+
+
+def _drop(checkpoint: Path) -> None:
+    """Delete a checkpoint; renamed first, so that a kill half-way leaves no incomplete one under a proper name."""
+    doomed = checkpoint.with_suffix(".old.tmp")
+    checkpoint.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    try:
+        safetensors.torch.save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:  # a full disk, for one
+        raise RltokError(f"cannot write {path} ({error}). Make room, then go on with --resume.") from error
 
 
 def save_checkpoint(
@@ -64,19 +74,19 @@ def save_checkpoint(
     for leftover in (folder / "checkpoints").glob("*.tmp"):
         shutil.rmtree(leftover)
     temporary.mkdir(parents=True)
-    safetensors.torch.save_file(_contiguous(model.state_dict()), temporary / "model.safetensors")
-    safetensors.torch.save_file(_contiguous(_optimizer_tensors(optimizer)), temporary / "optimizer.safetensors")
+    _write_tensors(temporary / "model.safetensors", model.state_dict())
+    _write_tensors(temporary / "optimizer.safetensors", _optimizer_tensors(optimizer))
     files = {path.name: _digest(path) for path in sorted(temporary.glob("*.safetensors"))}
     state = {"format": FORMAT, **progress, "config_hash": config.digest(), "config": config.to_dict(), "files": files}
     (temporary / "state.json").write_text(json.dumps(state, indent=1) + "\n")
     for path in (*temporary.iterdir(), temporary):
         _flush(path)
     if final.exists():
-        shutil.rmtree(final)
+        _drop(final)
     temporary.rename(final)
     _flush(final.parent)
     for old in checkpoints(folder)[: -config.train.keep_checkpoints]:
-        shutil.rmtree(old)
+        _drop(old)
     return final
 
 
@@ -90,8 +100,8 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         raise RltokError(f"{checkpoint} is not a complete checkpoint ({error}). {remedy}") from error
     if damaged:
         raise RltokError(f"{checkpoint}: {', '.join(damaged)} is truncated or changed (its digest differs). {remedy}")
-    if state["format"] != FORMAT:
-        raise RltokError(f"{checkpoint} has format {state['format']}; this version of rltok reads format {FORMAT}.")
+    if state.get("format") != FORMAT:
+        raise RltokError(f"{checkpoint} has format {state.get('format')}; this version of rltok reads format {FORMAT}.")
     return state
 
 
@@ -149,7 +159,7 @@ def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> lis
 def find_checkpoint(path: str | Path) -> Path:
     """The checkpoint meant by a path: itself, or the newest of a run's folder."""
     path = Path(path)
-    if (path / "state.json").is_file() or path.name.startswith(PREFIX):
+    if (path / "state.json").is_file() or (path.name.startswith(PREFIX) and path.parent.name == "checkpoints"):
         return path
     if not path.is_dir():
         raise RltokError(

@@ -11,6 +11,7 @@ from rltok.options import build_parser
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 when it did its work, 2 for a mistake the user can mend, 130 when interrupted."""
     options = build_parser().parse_args(arguments)
+    sys.stdout.reconfigure(errors="replace")  # a terminal without the bar's character gets '?' instead of an error
     try:
         getattr(commands, options.command)(options)
         sys.stdout.flush()

@@ -20,6 +20,7 @@ from rltok.loading import load, load_config
 from rltok.options import parse_settings, use_colour
 from rltok.presets import fit_to_corpus, preset
 from rltok.results import device_name, versions
+from rltok.run_folder import check_folder
 from rltok.snapshots import boundary_view
 from rltok.step import resolve_device
 from rltok.terminal import legend, paint
@@ -67,16 +68,19 @@ def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:
         return with_settings(base, changes), None
     size = _text_bytes(options)
     fitted = fit_to_corpus(base, size)
+    chosen = with_settings(fitted, changes)
     told = (
-        f"preset tiny fitted to {size} bytes of text: rows of {fitted.data.sequence_length} bytes,"
-        f" {fitted.train.sequences_per_update} rows an update, {fitted.train.training_bytes} training bytes"
+        f"preset tiny fitted to {size} bytes of text: rows of {chosen.data.sequence_length} bytes,"
+        f" {chosen.train.sequences_per_update} rows an update, {chosen.train.training_bytes} training bytes"
     )
-    return with_settings(fitted, changes), told
+    return chosen, told
 
 
 def train(options: argparse.Namespace) -> None:
     """`rltok train`."""
     config, told = _settings(options)
+    out = options.out or f"runs/{config.name}"
+    check_folder(out, options.resume)  # before anything is read or downloaded
     if told:
         print(told, file=sys.stderr)
     max_bytes = options.max_bytes
@@ -86,7 +90,6 @@ def train(options: argparse.Namespace) -> None:
         options.data, config.data, validation_spec=options.validation, max_bytes=max_bytes,
         allow_binary=options.allow_binary, force=options.force,
     )  # fmt: skip
-    out = options.out or f"runs/{config.name}"
     record = train_model(
         config, corpus, out, options.resume, device=options.device, tensorboard=options.tensorboard, note=options.note,
         progress=not options.json and sys.stderr.isatty(),
@@ -112,6 +115,8 @@ def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
         spec = "sample" if options.split == "all" else f"sample:{options.split}"
     elif options.split == "test":
         raise RltokError(f"{options.data} has no test split. Take --split all to score the whole text.")
+    elif is_hub(options.data) and options.max_bytes is None:
+        raise RltokError(f"{options.data!r} streams without a known end. Say how much to read: --max-bytes N.")
     else:
         spec = options.data
     stream = documents(spec, allow_binary=options.allow_binary, force=options.force)

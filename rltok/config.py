@@ -179,8 +179,8 @@ class Config(Section):
     def _check(self) -> None:
         if self.objective.centring != "none" and self.train.micro_batch < 2 and self.model.rule.name == "learned":
             raise RltokError(
-                f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it"
-                f" needs at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise micro_batch, or set centring='none'."
+                f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it needs"
+                f" at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise it, or set centring='none'."
             )
         if self.num_updates < 1:
             raise RltokError(

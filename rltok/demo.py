@@ -31,7 +31,7 @@ def free_folder(parent: Path) -> Path:
     return parent / f"demo-{number}"
 
 
-def demo_configs(seed: int, smoke: bool) -> Config:
+def demo_config(seed: int, smoke: bool) -> Config:
     """The preset `tiny` at full or smoke size."""
     settings: dict[str, Any] = {"train.seed": seed}
     if smoke:
@@ -92,7 +92,7 @@ def run_demo(out: str | None, *, seed: int, device: str, smoke: bool, quiet: boo
         raise RltokError(f"{folder} exists already. Leave --out away, or choose a new folder.")
     tell: Callable[[str], None] = (lambda text: None) if quiet else print
     chosen, bar = resolve_device(device), not quiet and sys.stderr.isatty()
-    config = demo_configs(seed, smoke)
+    config = demo_config(seed, smoke)
     corpus = load_corpus("sample", config.data)
     rows = 32 if smoke else None
 
@@ -117,7 +117,9 @@ def run_demo(out: str | None, *, seed: int, device: str, smoke: bool, quiet: boo
     gap, error = paired_difference(random, after)
     result = {
         "smoke": smoke, "seed": seed, "config_hash": config.digest(), "before": before.to_dict(), "learned": after.to_dict(),
-        "random": random.to_dict(), "random_minus_learned": gap, "standard_error": error, "classes": CLASSES,
+        "random": random.to_dict(),
+        "passage": {moment: paint(text, view["boundaries"], None, False) for moment, view in views.items()},
+        "random_minus_learned": gap, "standard_error": error, "classes": CLASSES,
     }  # fmt: skip
     (folder / "demo.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
     tell(f"\nEverything is in {folder}. Try your own words: .venv/bin/rltok show {folder / 'learned'} 'any text'")

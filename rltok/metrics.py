@@ -16,6 +16,14 @@ from rltok.unet import UNetOutput
 SPACE = CLASSES.index("space")
 
 
+def not_finite(step: int, what: str) -> RltokError:
+    """The error that stops a run at update `step`."""
+    return RltokError(
+        f"update {step}: {what}, not finite. The last checkpoint is from before that."
+        " Lower train.learning_rate, then train in a new folder."
+    )
+
+
 class StepMetrics:
     """Sums over the micro-batches of update `step`; means are taken over the whole update, not over its last part."""
 
@@ -46,10 +54,7 @@ class StepMetrics:
     def check_finite(self) -> None:
         """Raise `RltokError` that names the step when a loss or the gradient is not finite."""
         if not math.isfinite(float(self._loss)) or not math.isfinite(float(self.grad_norm)):
-            raise RltokError(
-                f"update {self.step}: loss {float(self._loss):g}, gradient norm {float(self.grad_norm):g}, not finite."
-                " It changed nothing; the last checkpoint is good. Lower train.learning_rate, then train in a new folder."
-            )
+            raise not_finite(self.step, f"loss {float(self._loss):g}, gradient norm {float(self.grad_norm):g}")
 
     @property
     def scored_bytes(self) -> int:

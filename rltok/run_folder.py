@@ -14,6 +14,20 @@ from rltok.config import Config
 from rltok.errors import RltokError
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
+# All that a run leaves that is killed while it takes possession of its folder; config.json comes last.
+BEFORE_CONFIG = (".lock", ".data.json.tmp", "data.json", ".config.json.tmp")
+
+
+def check_folder(path: str | Path, resume: bool) -> None:
+    """Raise `RltokError` when the folder is no place for the run: taken, foreign, or no folder. Changes nothing."""
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise RltokError(f"{path} is a file; --out needs a folder.")
+    holds_run = (path / "config.json").exists()
+    if holds_run and not resume:
+        raise RltokError(f"{path} already holds a run. Add --resume to go on with it, or choose another --out.")
+    if not holds_run and path.exists() and any(entry.name not in BEFORE_CONFIG for entry in path.iterdir()):
+        raise RltokError(f"{path} is not empty and holds no run. Choose a new folder with --out.")
 
 
 class RunFolder:
@@ -32,29 +46,29 @@ class RunFolder:
 
     def __init__(self, path: str | Path, config: Config, data: dict[str, Any], resume: bool) -> None:
         self.path = Path(path)
+        self._lock: TextIO | None = None
+        self._logs: dict[str, TextIO] = {}
         try:
             self._claim(config, data, resume)
+        except RltokError:
+            self.close()
+            raise
         except OSError as error:
+            self.close()
             raise RltokError(
                 f"cannot write to {self.path} ({error.strerror}). Choose a folder you may write to with --out."
             ) from error
-        self._logs: dict[str, TextIO] = {}
 
     def _claim(self, config: Config, data: dict[str, Any], resume: bool) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise RltokError(f"{self.path} is a file; --out needs a folder.")
-        old = self.path / "config.json"
-        if old.exists() and not resume:
-            raise RltokError(f"{self.path} already holds a run. Add --resume to go on with it, or choose another --out.")
-        if not old.exists() and self.path.exists() and any(entry.name != ".lock" for entry in self.path.iterdir()):
-            raise RltokError(f"{self.path} is not empty and holds no run. Choose a new folder with --out.")
+        check_folder(self.path, resume)
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = (self.path / ".lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system frees it when the process ends, however it ends
         except BlockingIOError:
             raise RltokError(f"another process is training in {self.path}. Wait for it, or choose another --out.") from None
-        if old.exists():
+        check_folder(self.path, resume)  # again: another process may have used it in between
+        if (self.path / "config.json").exists():
             self._compare(config, data)
         self._write("data.json", data)
         self._write("config.json", config.to_dict())
@@ -63,7 +77,7 @@ class RunFolder:
         try:
             stored = json.loads((self.path / "config.json").read_text())
             stored_data = json.loads((self.path / "data.json").read_text())
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise RltokError(f"{self.path} holds a damaged config.json or data.json ({error}). Choose another --out.") from error
         changed = differences(stored, config.to_dict())
         if changed:
@@ -91,8 +105,7 @@ class RunFolder:
         """Drop every logged line after `step` (None: all lines), half-written ones included, and open the logs."""
         for name in LOGS:
             path = self.path / name
-            lines = path.read_text().splitlines(keepends=True) if path.exists() and step is not None else []
-            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+            kept = _lines_up_to(path, step) if path.exists() and step is not None else []
             temporary = path.with_suffix(".tmp")
             temporary.write_text("".join(kept))
             os.replace(temporary, path)
@@ -116,4 +129,17 @@ class RunFolder:
         """Close the logs and free the lock."""
         for log in self._logs.values():
             log.close()
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
+
+
+def _lines_up_to(path: Path, step: int) -> list[str]:
+    """Finished lines of a log that belong to no later step."""
+    kept = []
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(keepends=True), start=1):
+        try:
+            if line.endswith("\n") and json.loads(line)["step"] <= step:
+                kept.append(line)
+        except (ValueError, KeyError, TypeError) as error:
+            raise RltokError(f"{path}, line {number} is damaged ({error}). Remove that line, then resume.") from error
+    return kept

@@ -106,6 +106,8 @@ def resolve_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise RltokError(f"there is no device {name!r}. Use auto, cpu or cuda.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise RltokError(f"rltok does not run on {name!r}. Use auto, cpu or cuda.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RltokError(f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA card. Use --device cpu.")
     return device
@@ -114,5 +116,5 @@ def resolve_device(name: str) -> torch.device:
 def new_model(config: Config, device: torch.device) -> AutoregressiveUNet:
     """A freshly initialised model; the weights depend on the seed alone, and the global random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.train.seed)
+        torch.default_generator.manual_seed(config.train.seed)
         return AutoregressiveUNet(config.model).to(device)

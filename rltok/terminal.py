@@ -1,9 +1,10 @@
 """Boundaries of a text in the terminal: colour for the probability, a bar for a boundary that was drawn.
 
-A character of several bytes shows what its last byte got, and control characters appear as pictures, so that no text can
-steer the terminal.
+A character of several bytes has the colour of its last byte, and a bar if any of its bytes got one. Control characters
+appear as pictures, so that no text can steer the terminal.
 """
 
+import unicodedata
 from collections.abc import Sequence
 
 from rltok.vocab import character_spans
@@ -19,7 +20,8 @@ def _printable(piece: bytes) -> str:
     text = piece.decode("utf-8", errors="replace")
     if len(text) == 1 and ord(text) < 32 and text != "\n":
         return chr(0x2400 + ord(text)) if text != "\t" else "\t"
-    return text if text == "\n" or text.isprintable() else "\ufffd"
+    is_space = len(text) == 1 and unicodedata.category(text) == "Zs"  # other spaces than " " do not count as printable
+    return text if text == "\n" or is_space or text.isprintable() else "\ufffd"
 
 
 def _background(value: float) -> str:

@@ -1,8 +1,8 @@
 """The loop around the step: log, evaluate, snapshot, save, resume."""
 
+import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
 from rltok.flops import flops_per_byte, parameter_counts
+from rltok.metrics import not_finite
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
 from rltok.results import RunRecord, device_name, repository_commit, thin, versions
@@ -66,10 +67,14 @@ class Run:
             found = evaluate(
                 self.model, self.corpus.validation, seed=train.seed, batch=train.micro_batch, max_rows=train.evaluate_rows
             )
+        if not math.isfinite(found.bits_per_byte + found.early_bits_per_byte):
+            raise not_finite(self.step, f"held-out bits per byte {found.bits_per_byte:g}")
         return {"step": self.step, "split": "validation", "bytes": self.bytes, **found.to_dict()}
 
     def save(self) -> None:
         """Checkpoint; the logs go to the disk first, so that no checkpoint is ahead of them."""
+        if not all(bool(weights.isfinite().all()) for weights in self.model.parameters()):
+            raise not_finite(self.step, "weights after it")
         self.folder.sync()
         progress = {"step": self.step, "bytes": self.bytes, "seconds": self.seconds}
         save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)
@@ -108,17 +113,12 @@ def _loop(run: Run, tensorboard: Any, bar: tqdm) -> None:
             run.save()
 
 
-@contextmanager
-def _tensorboard(folder: Path, wanted: bool, step: int) -> Iterator[Any]:
-    if not wanted:
-        yield None
-        return
+def _summary_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise RltokError("TensorBoard is not installed. Run: pip install 'rltok[board]', or leave --tensorboard out.") from error
-    with SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1) as writer:
-        yield writer
+    return SummaryWriter
 
 
 def _record(run: Run, note: str, full: bool) -> RunRecord:
@@ -171,6 +171,7 @@ def train(
         RltokError: bad settings, data, folder or checkpoint, or a loss that is not finite (the last checkpoint stays).
     """
     chosen = resolve_device(device)
+    summary_writer = _summary_writer() if tensorboard else None
     corpus = data if isinstance(data, Corpus) else load_corpus(data, config.data)
     check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
     folder = RunFolder(out, config, corpus.description, resume)
@@ -186,8 +187,10 @@ def train(
             disable=not progress,
             mininterval=0.5,
         )
-        with _tensorboard(folder.path, tensorboard, run.step) as board, bar:
-            _loop(run, board, bar)
+        first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
+        board = summary_writer(str(folder.path / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
+        with board as events, bar:
+            _loop(run, events, bar)
         record = _record(run, note, full)
         record.save(folder.path / "record.json")
         return record

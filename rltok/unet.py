@@ -127,7 +127,7 @@ class AutoregressiveUNet(nn.Module):
         with torch.autocast(wide.device.type, enabled=False):
             return F.linear(norm(wide), head.weight) + self.never_predicted
 
-    def _decide(self, byte_states: Tensor, ids: Tensor, uniforms: Tensor, boundaries: Tensor | None) -> Boundaries:
+    def _decide(self, byte_states: Tensor, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None) -> Boundaries:
         counts = (ids[:, 1:] != PAD) | first_position(ids[:, :-1])
         if boundaries is None:
             inputs = torch.where(counts, ids[:, :-1], PAD)
@@ -199,6 +199,10 @@ def _check_ids(ids: Tensor) -> None:
         return
     if not bool((ids[:, 0] == BOS).all()):
         raise RltokError(f"every row of ids must begin with BOS = {BOS}; got {ids[:, 0].unique().tolist()}.")
+    if bool((ids[:, 1:] == BOS).any()):
+        raise RltokError(
+            f"BOS = {BOS} may stand only at the start of a row, because it is never predicted; found it after other ids."
+        )
     if int(ids.min()) < 0 or int(ids.max()) > PAD:
         raise RltokError(f"ids must lie between 0 and {PAD}; got {int(ids.min())} to {int(ids.max())}.")
     padded = ids == PAD
