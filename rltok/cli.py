@@ -1,17 +1,19 @@
 """The command line: `rltok train | evaluate | show | demo | doctor`. A user's mistake is one line on stderr and exit code 2."""
 
+import io
 import os
 import sys
 
 from rltok import commands
 from rltok.errors import RltokError
-from rltok.options import build_parser
+from rltok.options import parse
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 when it did its work, 2 for a mistake the user can mend, 130 when interrupted."""
-    options = build_parser().parse_args(arguments)
-    sys.stdout.reconfigure(errors="replace")  # a terminal without the bar's character gets '?' instead of an error
+    options = parse(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has another stream
+        sys.stdout.reconfigure(errors="replace")  # a terminal without the bar's character gets '?' instead of an error
     try:
         getattr(commands, options.command)(options)
         sys.stdout.flush()

@@ -68,7 +68,7 @@ def _table(before: Evaluation, after: Evaluation, random: Evaluation) -> list[st
 def verdict(after: Evaluation, random: Evaluation) -> str:
     """What the comparison says and what it does not, from the numbers."""
     gap, error = paired_difference(random, after)
-    if error is None or abs(gap) < 2 * error:
+    if error is None or abs(gap) <= 2 * error:
         outcome = f"no difference that this test can see (gap {gap:+.4f} bits per byte, paired over {after.rows} rows)"
     else:
         side = "better" if gap > 0 else "worse"

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 from rltok.errors import RltokError
 
@@ -54,13 +54,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="ask the hub without first testing that it answers (behind a proxy)")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
-    parser = argparse.ArgumentParser(
-        prog="rltok", description="Train byte-level models that learn where their tokens end, and look at them.", epilog=EPILOG
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
+def _add_train(commands: Any) -> None:
     train = commands.add_parser(
         "train", help="train a model on your text", description="Train a model; everything about the run lands in --out."
     )
@@ -81,6 +75,35 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--tensorboard", action="store_true", help="also write metrics for TensorBoard")
     train.add_argument("--note", default="", help="a remark for the record")
     _add_common(train)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the whole usage in front of it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"rltok: {message}. See: {self.prog} --help\n")
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Command and options of a command line; exits with code 2 when they cannot be understood."""
+    parser = build_parser()
+    options, rest = parser.parse_known_args(arguments)
+    # `show RUN --seed 1 TEXT`: before Python 3.13 argparse takes an optional TEXT only right after RUN
+    if options.command == "show" and options.text is None and len(rest) == 1 and not rest[0].startswith("-"):
+        options.text = rest.pop()
+    if rest:
+        parser.error(f"unknown arguments: {' '.join(rest)}")
+    return options
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = _Parser(
+        prog="rltok", description="Train byte-level models that learn where their tokens end, and look at them.", epilog=EPILOG
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    _add_train(commands)
 
     evaluate = commands.add_parser(
         "evaluate", help="held-out bits per byte of a trained model", description="Score a trained model on text."

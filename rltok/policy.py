@@ -118,5 +118,6 @@ def log_prob(boundary_logits: Float[Tensor, "B N"], boundaries: Bool[Tensor, "B 
 
 
 def entropy(boundary_logits: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-    """Entropy of each decision in nats, H(p) = log(1 + e^l) - p l; log 2 at most."""
-    return F.softplus(boundary_logits) - torch.sigmoid(boundary_logits) * boundary_logits
+    """Entropy of each decision in nats, H(p) = log(1 + e^-|l|) + |l| sigmoid(-|l|); log 2 at most."""
+    size = boundary_logits.abs()  # H is even in l; on this side nothing cancels
+    return F.softplus(-size) + torch.sigmoid(-size) * size

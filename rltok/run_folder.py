@@ -3,11 +3,15 @@
 config.json  data.json  metrics.jsonl  snapshots.jsonl  checkpoints/  record.json
 """
 
-import fcntl
 import json
 import os
 from pathlib import Path
 from typing import Any, TextIO
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there, two trainings in one folder are for the user to avoid
+    fcntl = None
 
 from rltok.checkpoint import checkpoints, differences
 from rltok.config import Config
@@ -64,7 +68,8 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = (self.path / ".lock").open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system frees it when the process ends, however it ends
+            if fcntl is not None:  # the system frees the lock when the process ends, however it ends
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RltokError(f"another process is training in {self.path}. Wait for it, or choose another --out.") from None
         check_folder(self.path, resume)  # again: another process may have used it in between

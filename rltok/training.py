@@ -173,6 +173,11 @@ def train(
     chosen = resolve_device(device)
     summary_writer = _summary_writer() if tensorboard else None
     corpus = data if isinstance(data, Corpus) else load_corpus(data, config.data)
+    if corpus.train.sequence_length != config.data.sequence_length:
+        raise RltokError(
+            f"the corpus has rows of {corpus.train.sequence_length} bytes, data.sequence_length is"
+            f" {config.data.sequence_length}. Make it with load_corpus(..., config.data)."
+        )
     check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
     folder = RunFolder(out, config, corpus.description, resume)
     try:

@@ -83,7 +83,7 @@ class AutoregressiveUNet(nn.Module):
             self.early_head.weight.copy_(self.output_head.weight)
 
     def _byte_layers(self, blocks: nn.ModuleList, states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
-        rotary = self._rotary(torch.arange(states.shape[1], device=states.device), states.dtype)
+        rotary = self.rotary(torch.arange(states.shape[1], device=states.device), states.dtype)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             return window_attention(q, k, v, window=self.config.window, softcap=self.config.attention_softcap)
@@ -92,7 +92,8 @@ class AutoregressiveUNet(nn.Module):
             states = block(states, rotary, attend)
         return states
 
-    def _rotary(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def rotary(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """(cos, sin) of positions of any shape, in fp32 or wider."""
         head_dim = self.config.embedding_dim // self.config.num_heads
         return rotary_table(positions, head_dim, self.config.rope_theta, torch.promote_types(dtype, torch.float32))
 
@@ -105,9 +106,9 @@ class AutoregressiveUNet(nn.Module):
         index = torch.arange(len(packed.positions), device=packed.positions.device)
         if self.config.token_positions == "index":
             rows = torch.bucketize(index, packed.offsets[1:], right=True)
-            rotary = self._rotary(index - packed.offsets[rows], packed.states.dtype)
+            rotary = self.rotary(index - packed.offsets[rows], packed.states.dtype)
         else:
-            rotary = self._rotary(packed.positions, packed.states.dtype)
+            rotary = self.rotary(packed.positions, packed.states.dtype)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             return row_causal_attention(q, k, v, packed.offsets, softcap=self.config.attention_softcap)
@@ -126,6 +127,10 @@ class AutoregressiveUNet(nn.Module):
         wide = states.to(torch.promote_types(states.dtype, torch.float32))
         with torch.autocast(wide.device.type, enabled=False):
             return F.linear(norm(wide), head.weight) + self.never_predicted
+
+    def output_logits(self, decoded: Float[Tensor, "B N d"]) -> Float[Tensor, "B N ids"]:
+        """Logits of the next byte from decoded states, eq. (6)."""
+        return self._logits(decoded, self.output_norm, self.output_head)
 
     def _decide(self, byte_states: Tensor, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None) -> Boundaries:
         counts = (ids[:, 1:] != PAD) | first_position(ids[:, :-1])
@@ -167,7 +172,7 @@ class AutoregressiveUNet(nn.Module):
         targets = ids[:, 1:]
         aux_loss = run.decided.aux_loss
         return UNetOutput(
-            nll=next_byte_nll(self._logits(run.decoded, self.output_norm, self.output_head), targets),
+            nll=next_byte_nll(self.output_logits(run.decoded), targets),
             early_nll=next_byte_nll(self._logits(run.byte_states, self.early_norm, self.early_head), targets),
             boundaries=run.decided.boundaries,
             boundary_logits=run.decided.logits,
@@ -182,7 +187,7 @@ class AutoregressiveUNet(nn.Module):
     ) -> Float[Tensor, "B N ids"]:  # fmt: skip
         """Predictive log-probabilities log p(. | ids[:, : i + 1], a_{<= i}) at each position; arguments as in `forward`."""
         run = self._run(ids, uniforms, boundaries, generator)
-        return self._logits(run.decoded, self.output_norm, self.output_head).log_softmax(dim=-1)
+        return self.output_logits(run.decoded).log_softmax(dim=-1)
 
 
 def _default_uniforms(ids: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -217,6 +222,10 @@ def _check_given(ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None
     for name, given in (("uniforms", uniforms), ("boundaries", boundaries)):
         if given is not None and tuple(given.shape) != shape:
             raise RltokError(f"{name} must have shape {shape}, one entry for each input position; got {tuple(given.shape)}.")
+    if uniforms is not None and uniforms.device.type == "cpu" and not bool(((uniforms >= 0) & (uniforms < 1)).all()):
+        raise RltokError(
+            f"uniforms must lie in [0, 1); got {float(uniforms.min()):g} to {float(uniforms.max()):g}. row_uniforms() makes some."
+        )
     if boundaries is not None and (boundaries.dtype != torch.bool or not bool(boundaries[:, 0].all())):
         raise RltokError(
             f"boundaries must be bool with True at position 0 of every row (BOS carries the first token); got {boundaries.dtype}"

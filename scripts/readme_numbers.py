@@ -45,7 +45,8 @@ def table(record: dict[str, Any]) -> str:
         "",
         f"Preset `{record['preset']}` (config {record['config_hash']}, target rate {target:g}),"
         f" {first['learned']['rows']} rows of the sample's test split, trained on the CPU"
-        f" ({record['device']}, torch {record['versions']['torch']}); one demo took {min(seconds) / 60:.1f} to {max(seconds) / 60:.1f} minutes. Errors are standard errors over rows.",
+        f" ({record['device']}, torch {record['versions']['torch']}); one demo took {min(seconds) / 60:.1f} to"
+        f" {max(seconds) / 60:.1f} minutes. Errors are standard errors over rows.",
     ]
     return "\n".join(lines)
 

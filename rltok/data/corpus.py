@@ -37,7 +37,7 @@ def hold_out(rows: Rows, fraction: float) -> tuple[Rows, Rows]:
         remedy = f"Add text, or --set data.sequence_length={shorter}" + (" data.cut=windows" if rows.cut == "documents" else "")
         raise RltokError(
             f"{rows.name!r} gives {len(rows)} row of data.sequence_length={rows.sequence_length} from {rows.total_bytes} bytes;"
-            f" training and validation need one each. {remedy}."
+            f" training and validation need one each. {remedy}"
         )
     start = len(rows) - num_held_out(len(rows), fraction)
     return rows.subset(slice(0, start)), rows.subset(slice(start, None))

@@ -1,0 +1,67 @@
+"""Boundaries of a text as HTML, for notebooks and the book: colour for the probability, an edge for a drawn boundary.
+
+The paper's figures colour each character by the probability of a boundary after it; a character of several bytes shows
+what its last byte got.
+"""
+
+import html
+from collections.abc import Sequence
+
+from rltok.vocab import character_spans, to_utf8
+
+# Dark blue (0) over grey to yellow (1): the ends differ in lightness too, so the scale survives every common kind of colour
+# blindness and a grey printout. Anchors of a linear scale, as red, green, blue.
+ANCHORS = ((0, 32, 77), (66, 78, 107), (124, 123, 120), (188, 175, 111), (255, 233, 69))
+
+
+def colour_of(value: float) -> tuple[int, int, int]:
+    """Red, green, blue (0 to 255) of a value between 0 and 1."""
+    place = min(max(value, 0.0), 1.0) * (len(ANCHORS) - 1)
+    left = min(int(place), len(ANCHORS) - 2)
+    return tuple(round(a + (place - left) * (b - a)) for a, b in zip(ANCHORS[left], ANCHORS[left + 1], strict=True))
+
+
+def ink_on(background: tuple[int, int, int]) -> str:
+    """Black or white, whichever has the higher contrast (WCAG relative luminance) on the background."""
+
+    def linear(channel: int) -> float:
+        part = channel / 255
+        return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+
+    red, green, blue = (linear(channel) for channel in background)
+    return "#000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#fff"
+
+
+def characters(text: str | bytes, boundaries: Sequence[int], values: Sequence[float]) -> list[tuple[str, float, bool]]:
+    """(character, value of its last byte, a boundary was drawn on one of its bytes) of each character in turn."""
+    data = to_utf8(text)
+    return [
+        (data[start:stop].decode("utf-8", errors="replace"), float(values[stop - 1]), any(boundaries[start:stop]))
+        for start, stop in character_spans(data)
+    ]
+
+
+def _span(character: str, value: float, ends: bool) -> str:
+    background = colour_of(value)
+    edge = "border-right:2px solid #d81b60;" if ends else ""
+    shown = {"\n": "\u21b5", "\t": "\u21e5"}.get(character, character if character.isprintable() else "\ufffd")
+    title = f"boundary probability {value:.2f}" + ("; a token ends here" if ends else "")
+    style = f"background:rgb{background};color:{ink_on(background)};{edge}".replace(" ", "")
+    return f'<span style="{style}" title="{title}">{html.escape(shown)}</span>' + ("<br>" if character == "\n" else "")
+
+
+def boundary_html(text: str | bytes, boundaries: Sequence[int], probabilities: Sequence[float] | None, label: str) -> str:
+    """The text as an HTML block: blue to yellow for the probability, a red edge where a token ends.
+
+    Args:
+        text: n bytes once encoded.
+        boundaries: 1 where a boundary was drawn after the byte; n entries.
+        probabilities: of a boundary after the byte; n entries, or None for rules without any (boundaries are coloured).
+        label: what the block shows, for readers who cannot see it.
+    """
+    values = boundaries if probabilities is None else probabilities
+    body = "".join(_span(*entry) for entry in characters(text, boundaries, values))
+    style = "font-family:monospace;font-size:1em;line-height:1.7;white-space:pre-wrap;overflow-wrap:anywhere;margin:0.5em 0"
+    return (
+        f'<div class="rltok-boundaries" role="figure" aria-label="{html.escape(label, quote=True)}" style="{style}">{body}</div>'
+    )

@@ -1,0 +1,271 @@
+"""The command line where all goes well: help, training on one's own file, scores, pictures of boundaries, pipes."""
+
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from runs import SETTINGS, TEXT, as_options, json_lines, write_text
+
+import rltok
+from rltok import commands
+from rltok.cli import main
+from rltok.data import cut_documents
+from rltok.data.documents import Document
+from rltok.evaluation import evaluate
+from rltok.loading import load, load_config
+from rltok.options import parse_settings, use_colour
+from rltok.snapshots import boundary_view
+from rltok.terminal import BAR
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+OPTIONS = {
+    "train": "--preset --config --set --data --max-bytes --any-bytes --force --validation --out --resume --tensorboard --note",
+    "evaluate": "run --data --max-bytes --any-bytes --force --split --seed",
+    "show": "run text --file --bytes --color --seed",
+    "demo": "--smoke --out --seed",
+    "doctor": "",
+}
+SMALL = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})
+
+
+@pytest.fixture
+def ok(capsys):
+    """Run a command that must succeed; what it wrote to (stdout, stderr)."""
+
+    def run(*arguments):
+        assert main([str(argument) for argument in arguments]) == 0
+        return capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_every_command_explains_itself_and_its_options(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    told = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert [name for name in f"{OPTIONS[command]} --device --json --debug".split() if name not in told] == []
+
+
+def test_the_first_help_lists_the_commands(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    assert all(command in told for command in OPTIONS) and "rltok COMMAND --help" in told
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("0.9", 0.9), ("1/5", 0.2), ("3", 3), ("null", None), ("true", True), ("windows", "windows"), ("a/b", "a/b"), ("=", "=")],
+)
+def test_settings_are_typed_as_json_fractions_or_plain_text(typed, meant):
+    value = parse_settings([f"some.key = {typed}"])["some.key"]
+    assert value == meant and type(value) is type(meant)
+
+
+def test_settings_reach_the_run_and_the_same_run_comes_from_python(ok, finished, tmp_path):
+    text = write_text(tmp_path)
+    ok(
+        "train",
+        "--preset",
+        "tiny",
+        *as_options(SETTINGS),
+        "--set",
+        "model.rule.target_rate=1/5",
+        "--data",
+        text,
+        "--out",
+        tmp_path / "r",
+    )
+    assert json_lines(tmp_path / "r/metrics.jsonl") == json_lines(finished / "metrics.jsonl")
+    assert load_config(tmp_path / "r") == load_config(finished)
+
+
+def test_a_config_file_of_another_run_repeats_it(ok, finished, tmp_path):
+    ok("train", "--config", finished / "config.json", "--data", write_text(tmp_path), "--out", tmp_path / "r")
+    assert json_lines(tmp_path / "r/metrics.jsonl") == json_lines(finished / "metrics.jsonl")
+
+
+def told_to_set(message):
+    """The settings that a message suggests."""
+    return [pair.rstrip(".") for pair in re.findall(r"\b(?:data|train)\.\w+=[^\s,]+", message)]
+
+
+@pytest.mark.parametrize("size", [1000, 1024, 5000, 300_000])
+def test_ones_own_file_trains_without_a_preset_and_can_be_looked_at(size, ok, tmp_path):
+    text = write_text(tmp_path, (TEXT * 101)[:size])
+    out, err = ok(
+        "train", "--data", text, "--out", tmp_path / "run", *SMALL, "--set", "train.training_bytes=20000", "--device", "cpu"
+    )
+    assert err.startswith(f"preset tiny fitted to {size} bytes of text: rows of ") and err.count("\n") == 1
+    assert "20000 training bytes" in err
+    record = json.loads((tmp_path / "run/record.json").read_text())
+    assert record["updates"] >= 2 and record["data"]["validation"]["rows"] >= 1
+    suggested = shlex.split(out.splitlines()[-1].removeprefix("look at it: "))
+    assert suggested[:3] == ["rltok", "show", str(tmp_path / "run")]
+    assert "some" in ok(*suggested[1:]).out.replace(BAR, "")
+
+
+@pytest.mark.parametrize("preset", ["tiny", "small", "24m"])
+def test_with_a_preset_too_large_for_the_file_the_messages_lead_to_a_command_that_works(preset, ok, capsys, tmp_path):
+    text = write_text(tmp_path, TEXT[:1000])
+    command = ["train", "--preset", preset, "--data", text, "--out", str(tmp_path / "run"), *SMALL, "--device", "cpu"]
+    quick: list[str] = []  # a budget of a few updates instead of the hundreds that are suggested
+    for _ in range(4):  # too short for a row, for two rows, for a batch; then it runs
+        code = main([*command, *quick])
+        message = capsys.readouterr().err
+        if code == 0:
+            break
+        assert told_to_set(message), message
+        command += ["--set", *told_to_set(message)]
+        quick = ["--set", "train.training_bytes=1024"] if "train.training_bytes=" in message else []
+    assert code == 0
+    assert json.loads((tmp_path / "run/record.json").read_text())["updates"] >= 1
+
+
+def test_a_dataset_of_the_hub_is_read_no_further_than_the_budget_and_the_held_out_share_need(monkeypatch, tmp_path):
+    asked = {}
+
+    def load_corpus(spec, data, **options):
+        asked.update(options)
+        raise rltok.RltokError("enough")
+
+    monkeypatch.setattr(commands, "load_corpus", load_corpus)
+    command = ["train", "--preset", "147m", "--data", "fineweb", "--out", str(tmp_path / "run")]
+    assert main([*command, "--force"]) == 2
+    assert asked["max_bytes"] == round(6_000_000_000 / 0.99) and asked["force"] is True
+    assert main([*command, "--max-bytes", "77"]) == 2
+    assert asked["max_bytes"] == 77
+
+
+def test_train_prints_json_for_machines_and_nothing_else(ok, tmp_path):
+    text = write_text(tmp_path)
+    out, err = ok("train", "--preset", "tiny", *as_options(SETTINGS), "--data", text, "--out", tmp_path / "run", "--json")
+    found = json.loads(out)
+    assert (found["out"], found["updates"]) == (str(tmp_path / "run"), 8)
+    assert found["evaluation"]["bits_per_byte"] > 0
+    assert err == ""
+
+
+def test_an_interrupted_run_says_how_to_go_on(monkeypatch, capsys, tmp_path):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "train_model", interrupt)
+    assert main(["train", "--data", write_text(tmp_path), "--out", str(tmp_path / "run")]) == 130
+    assert "interrupted. Go on with the same command and --resume." in capsys.readouterr().err
+
+
+def test_evaluate_scores_a_text_as_the_function_does_in_words_and_in_json(ok, finished, tmp_path):
+    text = b"A text it has never seen: 1, 2, 3 gulls.\n" * 20
+    rows = cut_documents([Document(text, "s", "0")], 64, "windows", name="t")
+    wanted = evaluate(load(finished), rows, seed=4, batch=16)
+    arguments = ["evaluate", finished, "--data", write_text(tmp_path, text), "--seed", 4]
+    assert json.loads(ok(*arguments, "--json").out) == json.loads(json.dumps(wanted.to_dict()))
+    told = ok(*arguments).out
+    assert f"bits per byte {wanted.bits_per_byte:.4f} +- {wanted.standard_error:.3f}" in told
+    assert f"over {len(rows)} rows" in told and "space" in told
+
+
+def test_evaluate_knows_the_splits_of_the_sample(ok, finished):
+    scores = {
+        split: json.loads(ok("evaluate", finished, "--split", split, "--max-bytes", 1000, "--json").out)["bits_per_byte"]
+        for split in ("validation", "test", "all")
+    }
+    assert len(set(scores.values())) == 3
+
+
+def test_show_paints_the_boundaries_of_the_model_and_counts_them(ok, finished):
+    text = "Two gulls, één 歡 and a tail.\nNext"
+    view = boundary_view(load(finished), text, 3)
+    out = ok("show", finished, text, "--seed", 3).out
+    painted, told = out.rsplit("\n\n", 1)
+    assert painted.replace("\u21b5", "").replace(BAR, "") == text
+    assert f"{sum(view['boundaries'])} tokens in {len(text.encode())} bytes" in told
+    assert json.loads(ok("show", finished, text, "--seed", 3, "--json").out) == {
+        "bytes": list(text.encode()), "seed": 3, **view,
+    }  # fmt: skip
+
+
+def test_the_text_may_stand_after_the_options(ok, finished):
+    assert ok("show", finished, "--color", "never", "gulls").out == ok("show", finished, "gulls", "--color", "never").out
+
+
+def test_without_a_text_show_takes_a_passage_of_its_own(ok, finished):
+    assert "lighthouse" in ok("show", finished).out.replace(BAR, "")
+
+
+def test_show_reads_the_start_of_a_file_or_of_standard_input_whatever_its_bytes(ok, finished, tmp_path, monkeypatch):
+    data = b"caf\xe9 \x1b[2J\xff\xfe tail"
+    out = ok("show", finished, "--file", write_text(tmp_path, data), "--bytes", 14).out
+    assert out.replace(BAR, "").startswith("caf\ufffd \u241b[2J\ufffd\ufffd ta\n\n") and "\x1b" not in out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert ok("show", finished, "--file", "-", "--bytes", 14).out == out
+
+
+@pytest.mark.parametrize("words", [["--color", "never"], [], ["--color", "auto"]])
+def test_a_pipe_gets_no_colour_unless_asked_for(words, ok, finished):
+    assert "\x1b" not in ok("show", finished, "gulls", *words).out
+    assert "\x1b[48;5;" in ok("show", finished, "gulls", "--color", "always").out
+
+
+@pytest.mark.parametrize(
+    ("choice", "terminal", "no_color", "coloured"),
+    [
+        ("auto", True, None, True), ("auto", True, "", True), ("auto", True, "1", False), ("auto", False, None, False),
+        ("always", False, "1", True), ("never", True, None, False),
+    ],
+)  # fmt: skip
+def test_colour_follows_the_choice_then_no_color_then_the_terminal(choice, terminal, no_color, coloured, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: terminal))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    assert use_colour(choice) is coloured
+
+
+def test_a_reader_that_has_had_enough_is_no_error(finished, monkeypatch, capsys):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", encoding="utf-8") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert main(["show", str(finished), "gulls"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_without_the_bar_gets_a_question_mark(finished, monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert main(["show", str(finished), "gulls and more gulls", "--seed", "1"]) == 0
+    assert b"? = a token ends here" in written.getvalue()
+
+
+def test_the_commands_run_in_a_notebook_whose_stdout_is_no_file(finished, monkeypatch):
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", written)
+    assert main(["show", str(finished), "gulls"]) == 0
+    assert "gulls" in written.getvalue().replace(BAR, "")
+
+
+def test_python_dash_m_rltok_is_the_command_and_hands_on_its_exit_code(finished):
+    command = [sys.executable, "-m", "rltok", "show", str(finished), ""]
+    ended = subprocess.run(command, cwd=Path(rltok.__file__).parents[1], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "rltok: there is no text to show. Give at least one byte.\n"
+
+
+def test_doctor_reports_versions_device_and_extras_in_words_and_in_json(ok):
+    found = json.loads(ok("doctor", "--device", "cpu", "--json").out)
+    assert found["versions"].keys() >= {"python", "torch", "numpy", "rltok"}
+    assert found["device"].startswith("cpu") and found["bf16"] is False
+    assert found["extras"]["test"] is True and found["sample_bytes"] > 1_500_000
+    told = ok("doctor", "--device", "cpu").out
+    assert found["versions"]["torch"] in told and "extras" in told and str(found["sample_bytes"]) in told

@@ -1,0 +1,224 @@
+"""rltok.config and rltok.validation: every limit is named when it is crossed, and the digest knows every setting."""
+
+import dataclasses
+import json
+import typing
+
+import pytest
+
+from rltok.config import Config, RuleConfig, from_dict, with_settings
+from rltok.errors import RltokError
+
+# A valid other value where neither the half, nor another choice, nor None would be one.
+OTHER = {
+    "objective.credit": {"objective.credit": "total", "objective.gamma": 1.0},
+    "train.sequences_per_update": {"train.sequences_per_update": 64},
+    "model.embedding_dim": {"model.embedding_dim": 96},
+    "train.final_fraction": {"train.final_fraction": 0.1},
+    "train.seed": {"train.seed": 1},
+    "model.byte_mlp_ratio": {"model.byte_mlp_ratio": 2},
+}
+
+
+def leaves(values=None, path=""):
+    """Every setting by its dotted name, with its default."""
+    for key, value in (Config().to_dict() if values is None else values).items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def section_of(dotted):
+    """The settings class that holds a setting, and its name there."""
+    cls, parts = Config, dotted.split(".")
+    for part in parts[:-1]:
+        cls = typing.get_type_hints(cls)[part]
+    return cls, parts[-1]
+
+
+def changed(dotted, value):
+    """Settings that give `dotted` another valid value."""
+    if dotted in OTHER:
+        return OTHER[dotted]
+    cls, name = section_of(dotted)
+    choices = typing.get_args(typing.get_type_hints(cls)[name])
+    if isinstance(value, bool):
+        return {dotted: not value}
+    if isinstance(value, str):
+        return {dotted: next(choice for choice in choices if choice != value)} if choices else {dotted: value + "2"}
+    return {dotted: value // 2 if isinstance(value, int) else value / 2}
+
+
+LEAVES = dict(leaves())
+
+
+def refused(settings, *words):
+    with pytest.raises(RltokError) as found:
+        with_settings(Config(), settings)
+    for word in words:
+        assert word in str(found.value), found.value
+
+
+# Digest and round trip
+
+
+@pytest.mark.parametrize("dotted", [name for name in LEAVES if name != "name"])
+def test_the_digest_changes_with_every_setting(dotted):
+    changes = changed(dotted, LEAVES[dotted])
+    other = with_settings(Config(), changes)
+    assert other.digest() != Config().digest()
+    assert from_dict(json.loads(json.dumps(other.to_dict()))) == other
+    differing = {name for name, value in leaves(other.to_dict()) if value != LEAVES[name]}
+    assert differing == set(changes)
+
+
+def test_the_digest_ignores_the_name_and_tells_related_changes_apart():
+    assert with_settings(Config(), {"name": "other"}).digest() == Config().digest()
+    assert len(Config().digest()) == 12
+    related = [with_settings(Config(), OTHER["objective.credit"]), with_settings(Config(), {"objective.gamma": 1.0})]
+    assert related[0].digest() != related[1].digest()
+
+
+def test_a_whole_number_means_the_same_as_its_float():
+    one, other = (with_settings(Config(), {"model.rule.scale": scale}) for scale in (16, 16.0))
+    assert one == other == Config() and one.digest() == other.digest()
+    assert isinstance(one.model.rule.scale, float)
+    assert with_settings(Config(), {"model.rule.softcap": 8}).model.rule.softcap == 8.0
+
+
+def test_a_round_trip_through_json_keeps_everything_and_left_out_settings_keep_their_defaults():
+    assert from_dict(json.loads(json.dumps(Config().to_dict()))) == Config()
+    assert from_dict({}) == Config()
+    assert from_dict({"model": {"rule": {"lags": 0}}}).model.rule == RuleConfig(lags=0)
+
+
+def test_settings_are_frozen_and_with_settings_leaves_its_input_alone():
+    config = Config()
+    assert with_settings(config, {"objective.gamma": 0.5}).objective.gamma == 0.5
+    assert config.objective.gamma == 0.99
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.objective.gamma = 0.5
+
+
+def test_settings_that_are_valid_only_together_can_be_given_together():
+    config = with_settings(Config(), {"objective.credit": "total", "objective.gamma": 1})
+    assert (config.objective.credit, config.objective.gamma) == ("total", 1.0)
+
+
+def test_updates_are_counted_whole():
+    settings = {"train.sequences_per_update": 32, "train.micro_batch": 16, "data.sequence_length": 100}
+    for budget, updates in ((3200, 1), (6399, 1), (6400, 2)):
+        config = with_settings(Config(), {**settings, "train.training_bytes": budget})
+        assert (config.bytes_per_update, config.num_updates) == (3200, updates)
+
+
+# Limits
+
+POSITIVE = [
+    "model.embedding_dim", "model.num_heads", "model.window", "model.byte_mlp_ratio", "model.token_mlp_ratio", "model.rope_theta",
+    "model.norm_eps", "model.attention_softcap", "model.rule.scale", "model.rule.softcap", "train.training_bytes",
+    "train.sequences_per_update", "train.micro_batch", "train.learning_rate", "train.adam_eps", "train.clip_norm",
+    "train.log_every", "train.evaluate_every", "train.evaluate_rows", "train.checkpoint_every", "train.keep_checkpoints",
+]  # fmt: skip
+UNIT = ["objective.gamma", "train.warmup_fraction", "train.warmup_start", "train.final_fraction"]
+NOT_NEGATIVE = [f"objective.lambda_{part}" for part in ("auto", "policy", "target", "early")] + ["train.weight_decay"]
+
+
+@pytest.mark.parametrize("dotted", POSITIVE)
+def test_what_must_be_positive_says_so(dotted):
+    for value in (0, -1):
+        refused({dotted: value}, dotted, "greater than 0", f"got {value}")
+
+
+@pytest.mark.parametrize("dotted", UNIT)
+def test_what_must_lie_between_0_and_1_says_so(dotted):
+    for value in (-0.1, 1.1):
+        refused({dotted: value}, dotted, "between 0 and 1", f"got {value}")
+    for value in (0.0, 1.0):
+        with_settings(Config(), {dotted: value})
+
+
+@pytest.mark.parametrize("dotted", NOT_NEGATIVE)
+def test_what_must_not_be_negative_says_so(dotted):
+    refused({dotted: -0.5}, dotted, "at least 0", "got -0.5")
+    with_settings(Config(), {dotted: 0})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model.rule.target_rate": 0}, ["model.rule.target_rate", "strictly between 0 and 1"]),
+        ({"model.rule.target_rate": 1}, ["model.rule.target_rate", "strictly between 0 and 1"]),
+        ({"model.rule.target_rate": 5}, ["For one boundary every 5 bytes write 1/5"]),
+        ({"model.rule.target_rate": 0.002}, ["softcap=6", "its logit is -6.21", "above 6.2"]),
+        ({"model.rule.lags": -1}, ["model.rule.lags", "between 0 and 64", "got -1"]),
+        ({"model.rule.lags": 65}, ["between 0 and 64", "got 65"]),
+        ({"model.down_layers": 0}, ["model.down_layers", "at least 1"]),
+        ({"model.mid_layers": 0}, ["model.mid_layers", "at least 1"]),
+        ({"model.up_layers": 0}, ["model.up_layers", "at least 1"]),
+        ({"model.num_heads": 7}, ["embedding_dim=768", "multiple of 2 * num_heads=14"]),
+        ({"model.embedding_dim": 36}, ["embedding_dim=36", "even width for rotary positions"]),
+        ({"objective.credit": "total"}, ["credit='total'", "gamma=0.99", "Set gamma=1"]),
+        ({"data.sequence_length": 7}, ["data.sequence_length", "at least 8"]),
+        ({"data.held_out_fraction": 0}, ["data.held_out_fraction", "strictly between 0 and 1"]),
+        ({"data.held_out_fraction": 1}, ["data.held_out_fraction", "strictly between 0 and 1"]),
+        ({"train.beta1": 1}, ["train.beta1", "below 1"]),
+        ({"train.beta2": -0.1}, ["train.beta2", "at least 0"]),
+        ({"train.seed": -1}, ["train.seed", "between 0 and 2**63 - 1"]),
+        ({"train.seed": 2**63}, ["train.seed", "between 0 and 2**63 - 1"]),
+        ({"train.micro_batch": 24}, ["sequences_per_update=128", "multiple of micro_batch=24"]),
+        ({"train.micro_batch": 1}, ["centring='batch'", "at least 2 rows", "train.micro_batch=1"]),
+        ({"train.training_bytes": 1000}, ["train.training_bytes=1000", "less than one update of 524288"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_crossed_limit_is_named_with_value_and_remedy(settings, words):
+    refused(settings, *words)
+
+
+def test_one_row_a_micro_batch_is_fine_where_nothing_is_centred():
+    for settings in ({"objective.centring": "none"}, {"model.rule.name": "even"}):
+        assert with_settings(Config(), {"train.micro_batch": 1, **settings}).train.micro_batch == 1
+
+
+def test_without_a_softcap_any_rate_can_be_reached():
+    assert with_settings(Config(), {"model.rule.target_rate": 0.001, "model.rule.softcap": None}).model.rule.softcap is None
+
+
+# Types and names
+
+
+@pytest.mark.usefixtures("shapes_unchecked")  # the package's own checks, not those of the tests
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model.rule.lags": 1.5}, ["model.rule.lags", "a whole number", "got 1.5"]),
+        ({"model.rule.lags": True}, ["model.rule.lags", "a whole number", "got True"]),
+        ({"objective.gamma": "0.9"}, ["objective.gamma", "a finite number", "got '0.9'"]),
+        ({"objective.gamma": float("nan")}, ["a finite number", "got nan"]),
+        ({"train.learning_rate": float("inf")}, ["a finite number", "got inf"]),
+        ({"objective.gamma": None}, ["a finite number", "got None"]),
+        ({"objective.relative_rewards": 1}, ["objective.relative_rewards", "true or false", "got 1"]),
+        ({"model.rule.name": "learnt"}, ["model.rule.name", "'learned', 'even', 'random_k'", "got 'learnt'"]),
+        ({"model.attention_softcap": "no"}, ["a finite number or null", "got 'no'"]),
+        ({"name": 3}, ["name", "text", "got 3"]),
+        ({"objective.gama": 0.9}, ["objective has no setting 'gama'", "Did you mean 'gamma'?"]),
+        ({"model.rule.xyzzy": 1}, ["model.rule has no setting 'xyzzy'", "It has: name, target_rate"]),
+        ({"objectiv.gamma": 1}, ["config has no setting 'objectiv'", "Did you mean 'objective'?"]),
+        ({"objective": 3}, ["'objective' is a section", "gamma"]),
+        ({"objective.gamma.x": 3}, ["no section 'objective.gamma'"]),
+    ],
+    ids=str,
+)
+def test_a_wrong_type_or_name_is_named_with_what_is_allowed(settings, words):
+    refused(settings, *words)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize(
+    ("values", "words"), [({"model": 3}, "model must be a table"), ([], "config must be a table"), ({"modle": {}}, "'model'")]
+)
+def test_nested_values_that_are_no_settings_are_refused(values, words):
+    with pytest.raises(RltokError, match=words):
+        from_dict(values)

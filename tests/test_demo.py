@@ -1,0 +1,121 @@
+"""rltok.demo: the words follow the numbers, and the whole story runs at smoke size."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from runs import digests
+
+from rltok import demo
+from rltok.byte_classes import CLASSES
+from rltok.checkpoint import checkpoints
+from rltok.cli import main
+from rltok.data import load_corpus
+from rltok.demo import demo_config, free_folder, passage, random_twin, verdict
+from rltok.evaluation import Evaluation
+from rltok.loading import load_config
+from rltok.terminal import BAR
+
+RATES = {"space": 0.9, "word start": 0.05, "letter": 0.1, "punctuation": 0.4, "digit": 1.0, "other": 0.0}
+
+
+def scored(*row_bits, rates=RATES) -> Evaluation:
+    """An evaluation that scored these rows."""
+    return Evaluation(
+        bits_per_byte=sum(row_bits) / len(row_bits), standard_error=0.1, early_bits_per_byte=3.0, rate=0.2, tokens_per_byte=0.21,
+        policy_entropy=0.3, whitespace_share=0.9, class_rates=rates, rows=len(row_bits), scored_bytes=100, seed=0,
+        row_bits_per_byte=row_bits,
+    )  # fmt: skip
+
+
+def test_fewer_bits_than_random_places_are_called_better_with_gap_and_error():
+    told = verdict(scored(2.0, 3.0, 4.0), scored(2.2, 3.4, 4.3))
+    assert "Against random places: learned boundaries are better by 0.3000 +- 0.0577 bits per byte (paired over 3 rows)." in told
+
+
+def test_more_bits_than_random_places_are_called_worse():
+    told = verdict(scored(2.2, 3.4, 4.3), scored(2.0, 3.0, 4.0))
+    assert "learned boundaries are worse by 0.3000 +- 0.0577 bits per byte" in told
+    assert "better by" not in told
+
+
+@pytest.mark.parametrize(
+    ("learned", "random"), [((2.0, 3.0, 4.0), (2.4, 2.9, 4.0)), ((2.0, 3.0), (2.0, 3.0)), ((2.0,), (9.0,))]
+)  # a gap under two standard errors, none at all, and a single row, which has no error
+def test_a_gap_that_noise_may_make_is_called_no_difference(learned, random):
+    told = verdict(scored(*learned), scored(*random))
+    assert "no difference that this test can see (gap " in told
+    assert "are better" not in told and "are worse" not in told
+
+
+def test_the_classes_named_are_those_with_the_highest_and_lowest_rate():
+    told = verdict(scored(2.0, 3.0), scored(2.0, 3.0))
+    assert "most often after a space (0.90)" in told and "least often after a word start (0.05)" in told
+    other = scored(2.0, 3.0, rates=RATES | {"space": None, "punctuation": 0.01, "letter": 0.7})
+    told = verdict(other, scored(2.0, 3.0))
+    assert "most often after a letter (0.70)" in told and "least often after a punctuation (0.01)" in told
+
+
+def test_the_verdict_says_what_it_cannot_show():
+    assert "What this cannot show: one seed" in verdict(scored(2.0, 3.0), scored(2.0, 3.0))
+
+
+def test_the_twin_differs_in_nothing_but_rule_rate_and_name():
+    config = demo_config(3, smoke=False)
+    twin = random_twin(config, 0.17)
+    rule = replace(config.model.rule, name="random_k", target_rate=0.17)
+    assert twin == replace(config, name="tiny_random_k", model=replace(config.model, rule=rule))
+    assert config.train.seed == 3
+    assert demo_config(3, smoke=True).num_updates == 12
+
+
+def test_folders_are_numbered_on(tmp_path):
+    assert free_folder(tmp_path / "runs").name == "demo-1"
+    (tmp_path / "demo-1").mkdir()
+    (tmp_path / "demo-2").write_text("taken too")
+    assert free_folder(tmp_path).name == "demo-3"
+
+
+def test_a_folder_that_exists_is_refused_before_anything_is_trained(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "train", pytest.fail)
+    (tmp_path / "note.txt").write_text("mine")
+    before = digests(tmp_path)
+    assert main(["demo", "--smoke", "--out", str(tmp_path)]) == 2
+    assert "exists already. Leave --out away, or choose a new folder" in capsys.readouterr().err
+    assert digests(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_the_whole_demo_at_smoke_size_tells_the_story_and_stores_its_numbers(tmp_path, capsys, shapes_unchecked):
+    out = tmp_path / "demo"
+    assert main(["demo", "--smoke", "--out", str(out), "--device", "cpu", "--seed", "2"]) == 0
+    told, errors = capsys.readouterr()
+    assert errors == ""
+    found = json.loads((out / "demo.json").read_text(), parse_constant=pytest.fail)
+    assert found["classes"] == list(CLASSES)
+    assert (found["smoke"], found["seed"], found["config_hash"]) == (True, 2, demo_config(2, smoke=True).digest())
+    gap = found["random"]["bits_per_byte"] - found["learned"]["bits_per_byte"]
+    assert found["random_minus_learned"] == pytest.approx(gap, abs=1e-3)  # rows differ a little in length
+    assert found["random"]["tokens_per_byte"] == pytest.approx(found["learned"]["tokens_per_byte"], abs=0.005)
+    assert found["before"]["bits_per_byte"] > 7.5  # nothing learned yet: about log2 257
+    assert {found[which]["rows"] for which in ("before", "learned", "random")} == {32}
+    for which in ("learned", "random"):
+        assert f"{found[which]['bits_per_byte']:.3f} +- " in told
+        assert not json.loads((out / which / "record.json").read_text())["full"]
+        assert len(checkpoints(out / which)) >= 1
+    assert load_config(out / "random").model.rule.name == "random_k"
+    shown = passage(load_corpus("sample", demo_config(2, smoke=True).data)).decode()
+    for moment in ("before", "after"):
+        assert found["passage"][moment].replace("\u21b5", "").replace(BAR, "") == shown
+        assert f"--- {moment} training\n{found['passage'][moment]}\n" in told
+    assert "Against random places: " in told
+    assert str(out / "learned") in told
+
+
+def test_the_passage_shown_is_held_out_text_that_ends_with_a_word():
+    corpus = load_corpus("sample", demo_config(0, smoke=True).data)
+    text = passage(corpus)
+    assert 300 < len(text) <= demo.SHOWN_BYTES
+    row = bytes(corpus.test.bytes_[1])
+    assert row.startswith(text + b" ")
+    assert text not in corpus.train.bytes_.tobytes()

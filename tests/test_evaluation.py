@@ -1,0 +1,155 @@
+"""rltok.evaluation against a direct computation in numpy from the model's log-probabilities."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers import tiny_model
+
+from rltok.byte_classes import CLASSES
+from rltok.data import cut_documents
+from rltok.data.documents import Document
+from rltok.draws import row_uniforms
+from rltok.errors import RltokError
+from rltok.evaluation import Evaluation, boundary_counts, evaluate, paired_difference
+from rltok.unet import UNetOutput
+from rltok.vocab import BOS, EOS, PAD
+
+TEXTS = (b"A small boat, 3 gulls.\nNo wind at all today", b"x" * 17 + b" y " * 9, b"Twenty bytes of text")
+
+
+def ragged_rows(length=24):
+    documents = [Document(text, "s", str(i)) for i, text in enumerate(TEXTS)]
+    return cut_documents(documents, length, "windows", name="t")
+
+
+def by_hand(model, rows, seed):
+    """Bits of every scored id of every row, one row at a time, and the boundaries of its draw."""
+    bits, boundaries = [], []
+    for number in range(len(rows)):
+        ids = rows.ids([number])
+        uniforms = row_uniforms(seed, 0, [number], ids.shape[1] - 1)
+        logp = model.log_probs(ids, uniforms=uniforms)[0].double().detach().numpy()
+        targets = ids[0, 1:].numpy()
+        there = targets != PAD
+        bits.append(-logp[np.arange(len(targets)), np.where(there, targets, 0)][there] / math.log(2))
+        boundaries.append(model(ids, uniforms=uniforms).boundaries[0].numpy()[there])
+    return bits, boundaries
+
+
+def test_bits_per_byte_and_its_standard_error_equal_a_direct_computation():
+    model, rows = tiny_model().eval(), ragged_rows()
+    found = evaluate(model, rows, seed=5, batch=2)
+    bits, boundaries = by_hand(model, rows, 5)
+    per_row = [float(np.mean(row)) for row in bits]
+    assert {len(row) for row in bits} != {24}  # else no row is ragged
+    assert found.bits_per_byte == pytest.approx(np.concatenate(bits).mean(), rel=1e-5)
+    assert found.standard_error == pytest.approx(np.std(per_row, ddof=1) / math.sqrt(len(per_row)), rel=1e-4)
+    assert found.row_bits_per_byte == pytest.approx(per_row, rel=1e-5)
+    assert (found.rows, found.scored_bytes) == (len(rows), sum(map(len, bits)))
+    assert found.tokens_per_byte == pytest.approx(np.concatenate(boundaries).mean())
+    assert found.rate == pytest.approx(np.concatenate([row[1:] for row in boundaries]).mean())
+
+
+def test_the_early_head_and_the_entropy_are_means_over_the_same_bytes():
+    model, rows = tiny_model().eval(), ragged_rows()
+    found = evaluate(model, rows, seed=5, batch=64)
+    ids = rows.ids(range(len(rows)))
+    with torch.no_grad():
+        out = model(ids, uniforms=row_uniforms(5, 0, range(len(rows)), 24))
+    assert found.early_bits_per_byte == pytest.approx(float(out.early_nll[out.scored].mean()) / math.log(2), rel=1e-5)
+    p = out.boundary_logits.double().sigmoid()[out.drawn]
+    assert found.policy_entropy == pytest.approx(float(-(p * p.log() + (1 - p) * (1 - p).log()).mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["learned", "random_k"])
+def test_the_result_does_not_depend_on_the_batch_size(rule):
+    model, rows = tiny_model(rule), ragged_rows()
+    one, many = (evaluate(model, rows, seed=1, batch=batch) for batch in (1, 100))
+    assert one.row_bits_per_byte == pytest.approx(many.row_bits_per_byte, rel=1e-5)
+    assert one.class_rates == many.class_rates
+    assert one.tokens_per_byte == many.tokens_per_byte
+
+
+def test_the_draw_depends_on_the_seed_and_the_same_seed_gives_the_same_digits():
+    model, rows = tiny_model(), ragged_rows()
+    assert evaluate(model, rows, seed=1, batch=4) == evaluate(model, rows, seed=1, batch=4)
+    assert evaluate(model, rows, seed=1, batch=4).bits_per_byte != evaluate(model, rows, seed=2, batch=4).bits_per_byte
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_scoring_happens_in_evaluation_mode_and_leaves_the_model_in_the_mode_it_was_in(training):
+    model, rows = tiny_model(softcap=2.0).train(training), ragged_rows()
+    found = evaluate(model, rows, seed=1, batch=4)
+    assert model.training == training
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert found == evaluate(model.eval(), rows, seed=1, batch=4)
+
+
+def test_max_rows_scores_the_first_rows_only():
+    model, rows = tiny_model(), ragged_rows()
+    whole, part = evaluate(model, rows, seed=1, batch=2), evaluate(model, rows, seed=1, batch=2, max_rows=3)
+    assert part.row_bits_per_byte == pytest.approx(whole.row_bits_per_byte[:3], rel=1e-5)
+    assert evaluate(model, rows, seed=1, batch=2, max_rows=10**6).rows == len(rows)
+
+
+def test_one_row_has_no_standard_error_and_no_rows_are_an_error():
+    model, rows = tiny_model(), ragged_rows()
+    assert evaluate(model, rows, seed=1, batch=2, max_rows=1).standard_error is None
+    with pytest.raises(RltokError, match="no rows to evaluate. Give text"):
+        evaluate(model, rows.subset(slice(0, 0)), seed=1, batch=2)
+
+
+def test_a_rule_without_a_policy_has_no_entropy():
+    assert evaluate(tiny_model("even"), ragged_rows(), seed=1, batch=2).policy_entropy is None
+
+
+def test_boundaries_are_counted_by_the_class_of_the_byte_before_them():
+    ids = torch.tensor([[BOS, *b"ab c", EOS], [BOS, *b". ", EOS, PAD, PAD]])  # inputs: BOS a b space c | BOS . space EOS PAD
+    marks = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
+    scored = ids[:, 1:] != PAD
+    drawn = scored.clone()
+    drawn[:, 0] = False
+    zeros = torch.zeros(2, 5)
+    counts = boundary_counts(ids, UNetOutput(zeros, zeros, marks, zeros, scored, drawn, torch.zeros(())))
+    by_name = dict(zip(CLASSES, counts.tolist(), strict=True))
+    assert by_name == {
+        "space": [2, 2], "word start": [2, 0], "letter": [1, 1], "punctuation": [1, 1], "digit": [0, 0], "other": [0, 0],
+    }  # fmt: skip
+
+
+def test_classes_that_do_not_occur_have_no_rate():
+    rows = cut_documents([Document(b"abc def " * 4, "s", "0")], 16, "windows", name="t")
+    found = evaluate(tiny_model(), rows, seed=1, batch=2)
+    assert found.class_rates["digit"] is None and found.class_rates["punctuation"] is None
+    assert found.whitespace_share == found.class_rates["space"] is not None
+
+
+def made(*row_bits) -> Evaluation:
+    """An evaluation that scored these rows."""
+    return Evaluation(
+        bits_per_byte=float(np.mean(row_bits)), standard_error=None, early_bits_per_byte=3.0, rate=0.2, tokens_per_byte=0.2,
+        policy_entropy=None, whitespace_share=None, class_rates={}, rows=len(row_bits), scored_bytes=10, seed=0,
+        row_bits_per_byte=row_bits,
+    )  # fmt: skip
+
+
+def test_a_paired_difference_is_the_mean_gap_with_the_error_of_the_gaps():
+    gap, error = paired_difference(made(5.0, 2.0, 8.0), made(4.0, 2.5, 6.0))  # gaps 1, -0.5, 2
+    assert gap == pytest.approx(2.5 / 3)
+    assert error == pytest.approx(np.std([1, -0.5, 2], ddof=1) / math.sqrt(3))
+
+
+def test_a_paired_difference_of_one_row_has_no_error_and_of_different_rows_is_refused():
+    assert paired_difference(made(5.0), made(4.0)) == (1.0, None)
+    with pytest.raises(RltokError, match="same rows on both sides; got 2 and 1"):
+        paired_difference(made(5.0, 1.0), made(4.0))
+
+
+def test_what_is_stored_is_all_but_the_single_rows():
+    stored = made(5.0, 3.0).to_dict()
+    assert "row_bits_per_byte" not in stored
+    assert stored == {key: getattr(made(5.0, 3.0), key) for key in stored}
+    assert len(stored) == len(replace(made(1.0)).__dict__) - 1

@@ -1,0 +1,48 @@
+"""rltok.flops: the counts of Table 2 and section 4.2, and those of the modules that are built."""
+
+import pytest
+import torch
+
+from rltok.config import with_settings
+from rltok.flops import attention_flops_per_byte, flops_per_byte, parameter_counts
+from rltok.presets import preset
+from rltok.unet import AutoregressiveUNet
+from rltok.vocab import PADDED_IDS
+
+MILLIONS = {"147m": 146.9, "90m": 90.3, "24m": 23.5, "32m": 31.9, "40m": 40.3}
+
+
+@pytest.mark.parametrize("name", MILLIONS)
+def test_parameters_are_those_of_table_2_and_of_the_module_itself(name):
+    model = preset(name).model
+    with torch.device("meta"):
+        built = sum(p.numel() for p in AutoregressiveUNet(model).parameters() if p.ndim == 2)
+    assert round(built / 1e6, 1) == MILLIONS[name]
+    padding = 3 * (PADDED_IDS - 257) * model.embedding_dim  # embedding and two heads have 264 rows, of which 257 are used
+    assert built - padding == sum(parameter_counts(model).values())
+
+
+@pytest.mark.parametrize("settings", [{"model.rule.lags": 0}, {"model.rule.name": "even"}, {"model.byte_mlp_ratio": 3}])
+def test_the_count_follows_the_settings_as_the_module_does(settings):
+    model = with_settings(preset("tiny"), settings).model
+    built = sum(p.numel() for p in AutoregressiveUNet(model).parameters() if p.ndim == 2)
+    assert built - 3 * 7 * model.embedding_dim == sum(parameter_counts(model).values())
+
+
+def test_a_byte_of_the_147m_model_costs_336_and_a_half_million_flops_at_one_token_in_five_bytes():
+    model = preset("147m").model
+    d = 768
+    byte_layer, token_layer = 4 * d * d + 3 * d * d, 4 * d * d + 3 * 4 * d * d
+    by_hand = 6 * (8 * byte_layer + 12 * token_layer / 5 + 2 * 257 * d + 9 * d)
+    assert flops_per_byte(model, 0.2) == pytest.approx(by_hand, rel=1e-12)
+    assert flops_per_byte(model, 0.2) / 1e6 == pytest.approx(336.5, abs=0.05)
+    assert 6e9 * flops_per_byte(model, 0.2) == pytest.approx(2.02e18, rel=0.002)
+
+
+def test_attention_adds_four_percent_to_the_147m_model():
+    model = preset("147m").model
+    extra = attention_flops_per_byte(model, 0.2, 4096) / flops_per_byte(model, 0.2)
+    assert extra == pytest.approx(0.041, abs=0.0005)
+    # a row shorter than the window sees no more than itself
+    short = attention_flops_per_byte(model, 0.2, 32)
+    assert short == pytest.approx(12 * 768 * (8 * 32 + 12 * 0.2 * 0.2 * 32 / 2))

@@ -1,0 +1,99 @@
+"""rltok.losses: eqs. (24) to (27) against numpy."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import ragged_ids, random_uniforms, sigmoid, tiny_model
+
+from rltok.config import ObjectiveConfig
+from rltok.losses import Losses, mean_over, next_byte_nll, target_rate_loss
+from rltok.step import advantages_of, losses_of
+from rltok.vocab import PAD
+
+
+def random(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
+
+
+def test_nll_is_minus_the_log_softmax_at_the_target_and_exactly_0_on_padding():
+    logits = 5 * random(2, 3, 264)
+    targets = torch.tensor([[7, 255, 0], [257, PAD, PAD]])
+    x = logits.numpy()
+    log_probs = x - np.log(np.exp(x).sum(-1, keepdims=True))
+    expected = np.where(targets != PAD, -np.take_along_axis(log_probs, targets.numpy()[..., None], -1)[..., 0], 0)
+    found = next_byte_nll(logits, targets)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
+    assert found[1].tolist()[1:] == [0.0, 0.0]
+
+
+def test_nll_of_bf16_logits_is_computed_in_fp32():
+    logits = random(1, 4, 264).bfloat16()
+    found = next_byte_nll(logits, torch.zeros(1, 4, dtype=torch.int64))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), next_byte_nll(logits.double(), torch.zeros(1, 4, dtype=torch.int64)))
+
+
+def test_nll_sends_no_gradient_to_positions_on_padding():
+    logits = random(1, 2, 264).requires_grad_()
+    next_byte_nll(logits, torch.tensor([[3, PAD]])).sum().backward()
+    assert logits.grad[0, 0].any() and not logits.grad[0, 1].any()
+
+
+def test_a_mean_counts_only_what_the_mask_says_and_is_0_where_that_is_nothing():
+    values = torch.tensor([[1.0, 2.0, float("nan")]])
+    assert mean_over(values, torch.tensor([[True, True, False]])).item() == 1.5
+    assert mean_over(values, torch.zeros(1, 3, dtype=torch.bool)).item() == 0.0
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_the_target_loss_and_its_gradient_equal_eq_24_with_the_gap_held_fixed(masked):
+    logits = (2 * random(3, 5)).requires_grad_()
+    mask = torch.from_numpy(np.random.default_rng(1).random((3, 5)) < 0.6) if masked else None
+    chosen = mask.numpy() if masked else np.ones((3, 5), dtype=bool)
+    x = logits.detach().numpy()
+    gap = sigmoid(x)[chosen].mean() - 0.2
+    loss = target_rate_loss(logits, 0.2, mask)
+    loss.backward()
+    assert loss.item() == pytest.approx(x[chosen].mean() * gap, abs=1e-14)
+    # the same push on every logit, whatever its value; none outside the mask
+    np.testing.assert_allclose(logits.grad, np.where(chosen, gap / chosen.sum(), 0), rtol=0, atol=1e-15)
+
+
+def test_the_target_loss_pushes_logits_down_above_the_target_and_up_below_it():
+    for level, sign in ((2.0, 1), (-4.0, -1)):
+        logits = torch.full((2, 3), level, requires_grad=True)
+        target_rate_loss(logits, 0.2).backward()
+        assert (logits.grad.sign() == sign).all()
+
+
+def test_the_total_weighs_each_part_and_takes_a_rules_own_loss_as_it_is():
+    parts = {
+        name: torch.tensor(value)
+        for name, value in zip(("auto", "early", "policy", "target", "aux"), (1.0, 10.0, 100.0, 1e3, 1e4), strict=True)
+    }
+    total = Losses(**parts).total(lambda_auto=2.0, lambda_early=3.0, lambda_policy=4.0, lambda_target=5.0)
+    assert total.item() == 2 + 30 + 400 + 5000 + 10000
+
+
+def test_forced_positions_and_padding_stay_out_of_the_policy_and_target_losses_of_a_step():
+    model, lengths = tiny_model(dtype=torch.float64), (9, 4, 1)
+    out = model(ragged_ids(lengths), uniforms=random_uniforms(3, 9))
+    advantages = advantages_of(out, ObjectiveConfig(centring="none"))
+    losses = losses_of(out, advantages, 0.3)
+    drawn = [(b, i) for b, n in enumerate(lengths) for i in range(1, n)]
+    logits, a = out.boundary_logits.detach().numpy(), out.boundaries.numpy()
+    chosen = np.array([logits[place] for place in drawn])
+    log_pi = np.array([np.log(sigmoid(logits[place] if a[place] else -logits[place])) for place in drawn])
+    weights = np.array([advantages[place].item() for place in drawn])
+    assert losses.policy.item() == pytest.approx(-(log_pi * weights).sum() / sum(lengths), abs=1e-13)
+    assert losses.target.item() == pytest.approx(chosen.mean() * (sigmoid(chosen).mean() - 0.3), abs=1e-13)
+    scored = [(b, i) for b, n in enumerate(lengths) for i in range(n)]
+    assert losses.auto.item() == pytest.approx(np.mean([out.nll[place].item() for place in scored]), abs=1e-13)
+    assert losses.early.item() == pytest.approx(np.mean([out.early_nll[place].item() for place in scored]), abs=1e-13)
+    assert losses.aux.item() == 0
+
+
+def test_a_rule_without_a_policy_has_no_policy_or_target_loss():
+    out = tiny_model("even")(ragged_ids((9, 4)), uniforms=random_uniforms(2, 9))
+    losses = losses_of(out, advantages_of(out, ObjectiveConfig()), 0.3)
+    assert losses.policy.item() == losses.target.item() == 0 < losses.auto.item()

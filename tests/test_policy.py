@@ -1,0 +1,205 @@
+"""rltok.policy: eqs. (19) to (23), the draw, and its probabilities."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import random_boundaries, random_uniforms, sigmoid
+
+from rltok.errors import RltokError
+from rltok.policy import boundary_logits, earlier_boundaries, entropy, log_prob, sample_boundaries
+from rltok.rules import LearnedRule
+
+SETTINGS = {"bias": math.log(0.2 / 0.8), "scale": 16.0, "softcap": 6.0}
+
+
+def random_terms(rows, length, lags, std=1.0, seed=0, dtype=torch.float64):
+    return torch.from_numpy(np.random.default_rng(seed).normal(0, std, (rows, length, lags + 1))).to(dtype)
+
+
+def one_logit(terms, decisions, i, *, bias, scale, softcap):
+    """Eqs. (21) to (23) at position i of one row; terms [N, w + 1]."""
+    raw = terms[i, 0] + sum(float(decisions[i - j]) * terms[i, j] for j in range(1, terms.shape[1]) if i - j >= 0)
+    logit = raw / scale + bias
+    return logit if softcap is None else softcap * math.tanh(logit / softcap)
+
+
+def all_logits(terms, boundaries, **settings):
+    return np.array(
+        [
+            [one_logit(t, a, i, **settings) for i in range(len(t))]
+            for t, a in zip(np.asarray(terms), np.asarray(boundaries), strict=True)
+        ]
+    )
+
+
+def draw_one_row(terms, uniforms, margin, **settings):
+    """Left to right; uniforms closer than `margin` to a probability are moved away from it (in place)."""
+    decisions = [True]
+    for i in range(1, len(terms)):
+        p = sigmoid(one_logit(terms, decisions, i, **settings))
+        if abs(uniforms[i] - p) < margin:
+            uniforms[i] = p + margin if p < 0.5 else p - margin
+        decisions.append(bool(uniforms[i] < p))
+    return decisions
+
+
+# Logits
+
+
+def test_logits_of_four_bytes_by_hand():
+    terms = torch.tensor([[[1.0, 10.0, 100.0]] * 4])
+    boundaries = torch.tensor([[True, False, True, False]])
+    logits = boundary_logits(terms, boundaries, bias=0.5, scale=2.0, softcap=None)
+    # lag 1 weighs 10 and sees a = 1, 0, 1; lag 2 weighs 100 and sees a = 1, 0
+    assert logits.tolist() == [[1 / 2 + 0.5, 11 / 2 + 0.5, 101 / 2 + 0.5, 11 / 2 + 0.5]]
+
+
+@pytest.mark.parametrize("softcap", [6.0, None])
+@pytest.mark.parametrize(("lags", "length"), [(0, 5), (1, 1), (1, 9), (3, 2), (8, 23), (9, 4)])
+def test_logits_equal_a_loop_over_positions_and_lags(lags, length, softcap):
+    terms, boundaries = random_terms(3, length, lags, std=30), random_boundaries(3, length)
+    settings = {**SETTINGS, "softcap": softcap}
+    found = boundary_logits(terms, boundaries, **settings)
+    # float64, at most ten terms of size 100
+    np.testing.assert_allclose(found, all_logits(terms, boundaries, **settings), rtol=0, atol=1e-12)
+
+
+def test_the_logits_start_at_the_target_rate_and_the_cap_moves_it_from_200_to_204_thousandths():
+    nothing, boundaries = torch.zeros(1, 3, 9), random_boundaries(1, 3)
+    free, capped = (boundary_logits(nothing, boundaries, **{**SETTINGS, "softcap": c}).sigmoid() for c in (None, 6.0))
+    assert free[0].tolist() == pytest.approx([0.2] * 3, abs=1e-7)
+    assert capped[0].tolist() == pytest.approx([0.204] * 3, abs=5e-4)
+
+
+def test_decisions_before_the_start_of_a_row_are_zero():
+    ones = torch.ones(2, 4, dtype=torch.bool)
+    assert earlier_boundaries(ones, 3).tolist() == [[False, False, False, True]] * 2
+    assert not earlier_boundaries(ones, 9).any()
+
+
+# Draws
+
+
+def settings_grid():
+    for number, std in enumerate((0.1, 1.0, 5.0, 20.0, 60.0)):
+        for softcap in (None, 6.0):
+            for dtype in (torch.float32, torch.float64):
+                yield pytest.param(std, softcap, dtype, number, id=f"{std}-{softcap}-{str(dtype)[6:]}")
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize(("std", "softcap", "dtype", "seed"), list(settings_grid()))
+def test_both_samplers_and_a_scalar_loop_draw_the_same_bits(std, softcap, dtype, seed):
+    generator = np.random.default_rng(seed)
+    # fp32 logits err by about 1e-6, and p by a quarter of that: uniforms stay further away
+    margin = 1e-6 if dtype == torch.float64 else 1e-5
+    settings = {"bias": math.log(0.3 / 0.7), "scale": 4.0, "softcap": softcap}
+    for lags in range(10):
+        rows, length = int(generator.integers(1, 6)), int(generator.integers(2, 40))
+        terms = random_terms(rows, length, lags, std, seed=100 * seed + lags, dtype=dtype)
+        uniforms = generator.random((rows, length))
+        expected = [draw_one_row(t, u, margin, **settings) for t, u in zip(terms.double().numpy(), uniforms, strict=True)]
+        for backend in ("plain", "sweeps", "auto"):
+            found = sample_boundaries(terms, torch.from_numpy(uniforms).to(dtype), **settings, backend=backend)
+            assert found.tolist() == expected, (lags, backend)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("length", [1, 2, 9, 64, 257])
+@pytest.mark.parametrize("std", [0.1, 5.0, 60.0])
+def test_both_samplers_draw_the_same_bits_at_every_length(std, length):
+    for lags in (0, 1, 4, 9):
+        for softcap, dtype in ((None, torch.float32), (6.0, torch.float64), (6.0, torch.float32)):
+            terms = random_terms(1 + lags % 5, length, lags, std, seed=length, dtype=dtype)
+            uniforms = random_uniforms(len(terms), length, seed=lags)
+            settings = {"bias": 0.0, "scale": 1.0, "softcap": softcap}
+            plain, sweeps = (sample_boundaries(terms, uniforms, **settings, backend=name) for name in ("plain", "sweeps"))
+            assert torch.equal(plain, sweeps)
+
+
+def test_the_sweeps_settle_a_chain_in_which_every_decision_hangs_on_the_one_before():
+    terms = torch.tensor([-50.0, 100.0]).expand(1, 300, 2)  # a boundary exactly after a boundary
+    ones = sample_boundaries(terms, torch.full((1, 300), 0.5), bias=0.0, scale=1.0, softcap=None, backend="sweeps")
+    alternating = sample_boundaries(-terms, torch.full((1, 300), 0.5), bias=0.0, scale=1.0, softcap=None, backend="sweeps")
+    assert ones.all() and alternating[0].tolist() == [True, False] * 150
+
+
+@pytest.mark.parametrize("backend", ["plain", "sweeps"])
+def test_position_0_is_forced_a_uniform_of_0_always_draws_and_a_large_one_never_where_p_is_small(backend):
+    terms = torch.full((1, 6, 3), -1000.0)
+    uniforms = torch.tensor([[0.9, 0.0, 0.003, 0.9, 0.0, 0.9]])
+    free, capped = (sample_boundaries(terms, uniforms, bias=0.0, scale=1.0, softcap=c, backend=backend) for c in (None, 6.0))
+    assert free.tolist() == [[True, True, False, False, True, False]]
+    # the cap keeps p above sigmoid(-6) = 0.00247: below 0.003, so nothing else changes; at 0.0024 it does
+    assert capped.tolist() == free.tolist()
+    uniforms[0, 2] = 0.0024
+    assert sample_boundaries(terms, uniforms, bias=0.0, scale=1.0, softcap=6.0, backend=backend)[0, 2]
+    assert not sample_boundaries(-terms, torch.full((1, 6), 0.998), bias=0.0, scale=1.0, softcap=6.0, backend=backend)[
+        0, 1:
+    ].any()
+
+
+@pytest.mark.parametrize("softcap", [None, 2.0])
+@pytest.mark.parametrize("lags", [0, 2])
+def test_boundaries_come_as_often_as_their_probabilities_say(lags, softcap):
+    terms = random_terms(400, 200, lags, std=2.0, seed=5)
+    settings = {"bias": -1.0, "scale": 1.0, "softcap": softcap}
+    boundaries = sample_boundaries(terms, random_uniforms(400, 200, seed=6), **settings)
+    raw = terms.numpy()[..., 0].copy()
+    for lag in range(1, lags + 1):
+        raw[:, lag:] += boundaries.numpy()[:, :-lag] * terms.numpy()[:, lag:, lag]
+    logits = raw - 1.0 if softcap is None else softcap * np.tanh((raw - 1.0) / softcap)
+    p, a = sigmoid(logits)[:, 1:], boundaries.numpy()[:, 1:]
+    for chosen in (p < 0.2, (0.2 <= p) & (p < 0.6), p >= 0.6):
+        # given the past, each a_i is Bernoulli(p_i): the summed surprise has this variance; four deviations
+        assert abs((a - p)[chosen].sum()) < 4 * math.sqrt((p * (1 - p))[chosen].sum())
+
+
+def test_drawing_is_outside_the_gradient_and_an_unknown_backend_is_an_error():
+    terms = random_terms(1, 5, 1).requires_grad_()
+    assert not sample_boundaries(terms, random_uniforms(1, 5), **SETTINGS).requires_grad
+    with pytest.raises(RltokError, match="'auto', 'plain' and 'sweeps'; got 'fast'"):
+        sample_boundaries(terms, random_uniforms(1, 5), **SETTINGS, backend="fast")
+
+
+# Probabilities
+
+
+def test_log_prob_and_entropy_equal_their_formulas_and_stay_finite():
+    logits = torch.linspace(-30, 30, 25, dtype=torch.float64).expand(2, 25)
+    boundaries = random_boundaries(2, 25)
+    p = sigmoid(logits)
+    np.testing.assert_allclose(log_prob(logits, boundaries), np.log(np.where(boundaries, p, sigmoid(-logits))), atol=1e-12)
+    expected = -p * np.log(p) - sigmoid(-logits) * np.log(sigmoid(-logits))
+    np.testing.assert_allclose(entropy(logits), expected, rtol=0, atol=1e-12)
+    assert entropy(torch.zeros(1, 1)).item() == pytest.approx(math.log(2))
+    extreme = torch.tensor([[1e4, -1e4]])
+    assert log_prob(extreme, torch.tensor([[True, True]])).tolist() == [[0.0, -1e4]]
+    assert entropy(extreme).tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("lags", [0, 1, 3])
+def test_the_gradient_of_log_pi_reaches_weights_and_states_as_derived_by_hand(lags, training):
+    rows, length, d = 3, 11, 4
+    rule = LearnedRule(d, target_rate=0.3, lags=lags, scale=2.0, softcap=3.0, norm_eps=None).double().train(training)
+    states = random_terms(rows, length, d - 1, std=2, seed=1).requires_grad_()
+    boundaries, advantages = random_boundaries(rows, length), random_terms(rows, length, 0, seed=2)[..., 0]
+    logits = rule.prescribed(states, boundaries).logits
+    (log_prob(logits, boundaries) * advantages).sum().backward()
+
+    w, x, a = rule.project.weight.detach().numpy(), states.detach().numpy(), boundaries.numpy().astype(float)
+    settings = {"bias": math.log(0.3 / 0.7), "scale": 2.0, "softcap": 3.0 if training else None}
+    logit = all_logits(x @ w.T, a, **settings)
+    np.testing.assert_allclose(logits.detach(), logit, rtol=0, atol=1e-12)
+    dlogit = advantages.numpy() * (a - sigmoid(logit))  # d/dl of a log s(l) + (1 - a) log s(-l)
+    draw = dlogit * (1 - (logit / 3.0) ** 2 if training else 1) / 2.0  # d tanh = 1 - tanh^2, then 1 / D
+    dw, dx = np.zeros_like(w), np.zeros_like(x)
+    for b, i, k in np.ndindex(rows, length, lags + 1):
+        seen = 1.0 if k == 0 else a[b, i - k] if i >= k else 0.0
+        dw[k] += draw[b, i] * seen * x[b, i]
+        dx[b, i] += draw[b, i] * seen * w[k]
+    np.testing.assert_allclose(rule.project.weight.grad, dw, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(states.grad, dx, rtol=0, atol=1e-11)

@@ -1,0 +1,122 @@
+"""rltok.presets: Table 2 as it stands in the paper, variants that change what they say, and fits that hold."""
+
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rltok.config import with_settings
+from rltok.data.corpus import num_held_out
+from rltok.errors import RltokError
+from rltok.presets import check_batch_fits, fit_to_corpus, preset, presets
+
+TABLE_2 = {  # d, heads, down / mid / up, learning rate, sequences, warm-up bytes, training bytes, 1 / target rate
+    "147m": (768, 12, (4, 12, 4), 1.5e-3, 128, 4.5e8, 6e9, 5),
+    "90m": (768, 12, (4, 6, 4), 2e-3, 128, 2.5e8, 3.4e9, 5),
+    "24m": (512, 8, (4, 2, 4), 3e-3, 64, 1.1e8, 1.5e9, 2),
+    "32m": (512, 8, (4, 4, 4), 3e-3, 64, 1.1e8, 1.5e9, 4),
+    "40m": (512, 8, (4, 6, 4), 3e-3, 64, 1.1e8, 1.5e9, 6),
+}
+VARIANTS = [f"_{name}{value}" for name, values in (("gamma", ("0.9", "0.99")), ("lags", (0, 1, 7, 8))) for value in values]
+
+
+def differences(one, other, path=""):
+    """Dotted names of the settings in which two configs differ."""
+    for key, value in one.items():
+        if isinstance(value, dict):
+            yield from differences(value, other[key], f"{path}{key}.")
+        elif value != other[key]:
+            yield f"{path}{key}"
+
+
+@pytest.mark.parametrize("name", TABLE_2)
+def test_sizes_and_optimisation_are_those_of_table_2(name):
+    d, heads, layers, rate, sequences, warmup, budget, every = TABLE_2[name]
+    config = preset(name)
+    model, train = config.model, config.train
+    assert (model.embedding_dim, model.num_heads, (model.down_layers, model.mid_layers, model.up_layers)) == (d, heads, layers)
+    assert (train.learning_rate, train.sequences_per_update, train.training_bytes) == (rate, sequences, budget)
+    assert model.rule.target_rate == pytest.approx(1 / every)
+    assert train.warmup_fraction * budget == pytest.approx(warmup, rel=0.03)  # one fraction for three rounded ratios
+    assert (config.data.sequence_length, model.window, model.rule.lags, model.rule.scale) == (4096, 64, 8, 16.0)
+    assert (model.byte_mlp_ratio, model.token_mlp_ratio, train.beta1, train.beta2) == (1, 4, 0.9, 0.999)
+    objective = config.objective
+    weights = [getattr(objective, f"lambda_{part}") for part in ("auto", "policy", "target", "early")]
+    assert (objective.gamma, weights) == (0.99, [1.0, 0.01, 0.01, 0.1])
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_name_builds_a_config_that_carries_it(name):
+    config = preset(name)
+    assert config.name == name and config.num_updates >= 1
+
+
+@pytest.mark.parametrize("size", [name for name in presets() if "_" not in name])
+def test_a_variant_changes_the_setting_in_its_name_and_no_other(size):
+    for suffix in VARIANTS:
+        config, base = preset(size + suffix), preset(size)
+        dotted = "objective.gamma" if "gamma" in suffix else "model.rule.lags"
+        value = float(suffix.removeprefix("_gamma").removeprefix("_lags"))
+        section = config.objective.gamma if "gamma" in suffix else config.model.rule.lags
+        assert section == value
+        assert set(differences(config.to_dict(), base.to_dict())) <= {dotted, "name"}
+        assert config.digest() != base.digest() or with_settings(base, {dotted: section}) == base
+
+
+def test_the_authors_preset_differs_from_ours_in_these_settings_only():
+    found = set(differences(preset("147m_authors").to_dict(), preset("147m").to_dict()))
+    assert found == {
+        "name", "objective.gamma", "objective.lambda_auto", "model.rule.lags", "model.head_norm", "train.micro_batch",
+    }  # fmt: skip
+    assert "147m_authors" in presets() and "147m_authors_lags0" not in presets()
+
+
+@pytest.mark.parametrize(("name", "hint"), [("147", "147m"), ("40m_gama0.9", "40m_gamma0.9"), ("zzz", "Add a variant such as")])
+def test_an_unknown_name_is_an_error_that_lists_sizes_and_the_nearest(name, hint):
+    with pytest.raises(RltokError) as found:
+        preset(name)
+    assert repr(name) in str(found.value) and hint in str(found.value) and "24m, 32m, 40m" in str(found.value)
+
+
+# Small corpora
+
+
+def training_rows(config, num_bytes):
+    """Rows left for training when one text of `num_bytes` is cut into windows and a tail is held out."""
+    length = config.data.sequence_length
+    rows = num_bytes // length + (num_bytes % length >= 16)
+    return rows - num_held_out(rows, config.data.held_out_fraction)
+
+
+@given(
+    st.floats(math.log(1000), math.log(10_000_000)).map(lambda size: round(math.exp(size))),
+    st.sampled_from(["tiny", "small", "147m", "24m"]),
+)
+@example(1000, "147m")
+@example(10_000_000, "tiny")
+def test_a_fit_fills_its_batches_from_one_kilobyte_to_ten_megabytes(num_bytes, name):
+    base = preset(name)
+    config = fit_to_corpus(base, num_bytes)
+    rows = training_rows(config, num_bytes)
+    check_batch_fits(config, rows, num_bytes)
+    assert rows >= 4 and config.num_updates >= 1
+    assert config.train.training_bytes <= max(100 * num_bytes, config.bytes_per_update)
+    assert config.model == base.model and config.objective == base.objective
+    allowed = {"data.sequence_length", "data.cut", "train.sequences_per_update", "train.micro_batch", "train.training_bytes"}
+    assert set(differences(config.to_dict(), base.to_dict())) <= allowed
+
+
+def test_a_corpus_that_fills_the_preset_keeps_it():
+    assert fit_to_corpus(preset("tiny"), 10_000_000) == preset("tiny")
+
+
+def test_a_batch_that_cannot_be_filled_is_an_error_whose_remedy_works():
+    config, num_bytes = preset("tiny"), 5000
+    with pytest.raises(RltokError, match="less than one batch of 16") as found:
+        check_batch_fits(config, 9, num_bytes)
+    pairs = [word.split("=") for word in str(found.value).split("--set ")[1].split()]
+    values = {key: int(value) if value.isdigit() else value for key, value in pairs}
+    remedied = with_settings(config, values)
+    check_batch_fits(remedied, training_rows(remedied, num_bytes), num_bytes)
+    check_batch_fits(config, 16, num_bytes)
