@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 # A machine with an NVIDIA GPU takes PyPI's CUDA build of torch, any other the small CPU build.
 CONSTRAINTS := $(if $(shell command -v nvidia-smi 2>/dev/null),,-c constraints.txt)
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+NB ?=
 
-.PHONY: help demo test test-fast mutate lab clean
+.PHONY: help demo test test-fast mutate notebooks chapter lab clean
 .NOTPARALLEL:
 
 help:  ## List the targets.
@@ -23,13 +24,19 @@ test: $(VENV)/installed/test  ## Everything CI checks: style, import directions,
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
-	$(if $(NOTEBOOKS),$(BIN)/python -m pytest --nbval --nbval-current-env -p no:cacheprovider notebooks)
+	$(if $(NOTEBOOKS),$(BIN)/python -m pytest --nbval notebooks)
 
 test-fast: $(VENV)/installed/test  ## The tests that take under a minute together.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 mutate: $(VENV)/installed/test  ## Plant known mistakes one by one and check that a test notices each.
 	$(BIN)/python scripts/mutate.py
+
+notebooks: $(VENV)/installed/test  ## Execute the notebooks and store their outputs; NB=03 for some, MEASURE=1 for the strip.
+	$(BIN)/python scripts/run_notebooks.py $(if $(MEASURE),--measure) $(NB)
+
+chapter: $(VENV)/installed/test  ## Start a chapter: make chapter NAME=04_the_boundary_policy TITLE="The boundary policy".
+	$(BIN)/python scripts/new_chapter.py "$$NAME" "$$TITLE"
 
 lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
 	$(BIN)/jupyter lab
