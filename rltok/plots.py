@@ -47,7 +47,7 @@ def _plotted(axes: "Axes") -> list[np.ndarray]:
     """Data of everything drawn in an axes: lines, bars, points, images."""
     found = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
     found += [np.array([patch.get_height() for patch in bars]) for bars in axes.containers if hasattr(bars, "patches")]
-    found += [np.asarray(points.get_offsets()) for points in axes.collections if len(points.get_offsets())]
+    found += [np.asarray(points.get_offsets()) for points in axes.collections if type(points).__name__ == "PathCollection"]
     found += [np.asarray(image.get_array(), dtype=float) for image in axes.images]
     return [values[np.isfinite(values)] for values in found if values.size]
 
@@ -103,7 +103,7 @@ def boundary_figure(
         shown = "\u21b5" if character == "\n" else character if character.isprintable() else "\ufffd"
         axes.text(column, row, shown, ha="center", va="center", family="monospace", fontsize=8, color="k" if value > 0.5 else "w")
         if ends:
-            axes.plot([column + 0.5] * 2, [row - 0.48, row + 0.48], color=EDGE, linewidth=1.6, solid_capstyle="butt")
+            axes.vlines(column + 0.5, row - 0.48, row + 0.48, color=EDGE, linewidth=1.6)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(rows - 0.5, -0.5))
     axes.axis("off")
     bar = figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.08, aspect=50, pad=0.02)

@@ -1,0 +1,325 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   rltok:
+#     download_mb: 0
+# ---
+
+# %% [markdown] tags=["header-strip"]
+# # 01 Bytes, tokens and the U-Net
+#
+# **After this chapter you can** turn text into ids and back, carry bytes up to tokens and down again by hand, say at which
+# moment a boundary becomes visible, and check by an experiment that a model never looks ahead.
+#
+# <!-- strip -->
+# *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
+# <!-- /strip -->
+
+# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# not compared: it describes this machine
+import importlib.util
+import os
+import subprocess
+import sys
+
+import torch
+
+REPOSITORY = ""
+if importlib.util.find_spec("rltok") is None and os.path.exists("../rltok/__init__.py"):
+    sys.path.insert(0, os.path.abspath(".."))  # a clone
+if importlib.util.find_spec("rltok") is None:
+    if not REPOSITORY:
+        raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e .")
+    wanted = [f"rltok @ git+{REPOSITORY}", f"torch=={torch.__version__}"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
+
+if torch.cuda.is_available():
+    card = torch.cuda.get_device_properties(0)
+    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
+    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
+else:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+
+# %% tags=["setup"]
+import numpy as np
+import torch
+
+import rltok
+from rltok import plots, resample, vocab
+from rltok.attention import window_mask
+from rltok.config import with_settings
+from rltok.draws import row_uniforms
+from rltok.flops import flops_per_byte, parameter_counts
+from rltok.policy import boundary_logits
+from rltok.step import new_model
+
+plots.use_style()
+
+# %% [markdown]
+# ## Why tokens at all
+#
+# Text in a computer is a string of bytes, in the encoding called UTF-8. An English letter takes one byte, other characters up to
+# four. In `rltok` every byte is its own id, 0 to 255, so any file can be read and nothing is ever out of vocabulary. Three more
+# ids frame the text: BOS (begin), EOS (end) and PAD (filling).
+
+# %%
+for word in ("cat", "café", "猫", "🐈"):
+    print(f"{word}: {len(word)} characters, {len(word.encode())} bytes, ids {vocab.encode(word).tolist()}")
+print("frame:", {"BOS": vocab.BOS, "EOS": vocab.EOS, "PAD": vocab.PAD})
+
+# %% [markdown]
+# Bytes are small, and a model that spends its full depth on each is slow. Shorter sequences of *tokens* are cheaper. The standard
+# way to get them, byte-pair encoding, merges frequent neighbours into a fixed vocabulary before training, so the grouping never
+# learns from the model's own mistakes. The paper asks for three things instead (its section 2.1):
+#
+# | the paper wants | in words | where in this book |
+# |---|---|---|
+# | end-to-end tokenizer training | boundaries are learned to lower the loss, not by a rule made by hand | the estimator |
+# | end-to-end architecture | what the byte level has computed is used again at the token level | downsampling, below |
+# | efficiency | next to no extra computation for it | counted at the end of this chapter |
+#
+# ## The network in one picture
+#
+# An *autoregressive U-Net* reads bytes with a few narrow-sighted layers, keeps the states at boundaries only, works on those with
+# its large middle part, and hands the results back to the bytes. The example is the paper's: eight positions, BOS and the
+# bytes of `Learn t`, with the boundaries 11001010.
+
+# %% mystnb={"figure": {"caption": "The U-Net on the paper's example, drawn from the boundary string. Red: states at boundaries become tokens, eqs. (7) and (8). Orange: each byte reads the latest token at or before it, eq. (9).", "name": "fig-unet"}, "image": {"alt": "Eight input positions at the bottom, each with a byte state above it. Four of them, at boundaries, rise to tokens. Arrows lead from each token to every later byte up to the next boundary, then to the predicted next byte."}}
+labels = ["BOS", "L", "e", "a", "r", "n", "_", "t"]
+a = np.array([1, 1, 0, 0, 1, 0, 1, 0])
+plots.show(plots.unet_diagram(labels, a))
+
+# %% [markdown]
+# In formulas, with the paper's numbers:
+#
+# $$X = \mathrm{encode}(x) \tag{1}$$
+# $$a \sim \pi(X, x) \tag{2}$$
+# $$X' = \mathrm{downsample}(X, a) \tag{3}$$
+# $$Y' = \mathrm{mid}(X') \tag{4}$$
+# $$Y = \mathrm{upsample}(Y', X, a) \tag{5}$$
+# $$y \sim \mathrm{decode}(Y) \tag{6}$$
+#
+# ## Down: select the states at boundaries
+#
+# Let every byte state be a single number, so that we can follow it: position $i$ holds $10 i$. Downsampling keeps the
+# states where $a_i = 1$, in order. Try it in your head before you run the cell: which four numbers are kept?
+
+# %% tags=["prediction"]
+guess = [0, 10, 20, 30]  # the four kept numbers
+
+# %%
+X = 10.0 * np.arange(8)
+kept = [X[i] for i in range(8) if a[i] == 1]  # eqs. (7) and (8)
+print("kept:", [int(value) for value in kept], "- the guess was", "right" if guess == kept else "wrong")
+
+# %% [markdown]
+# The package does the same for a batch of rows at once. Rows have different numbers of tokens, so the tokens of all rows stand in
+# one long list, with offsets that say where each row begins. Nothing is padded.
+
+# %%
+boundaries = torch.tensor(np.stack([a, [1, 0, 0, 0, 0, 1, 0, 0]]), dtype=torch.bool)
+byte_states = torch.stack([torch.tensor(X), torch.tensor(X) + 1])[..., None]  # [2, 8, 1]
+packed = resample.downsample(byte_states, boundaries)
+assert packed.states[:4, 0].tolist() == kept
+print("states   ", packed.states[:, 0].int().tolist())
+print("offsets  ", packed.offsets.tolist())
+print("positions", packed.positions.tolist())
+
+# %% [markdown]
+# ## Up: every byte reads the latest token at or before it
+#
+# On the way back, byte $j$ gets the token number $c(j) = \sum_{k \le j} a_k$ (counted from one), added to its own state:
+#
+# $$Y_j = X_j + Y'_{c(j)} \tag{9}$$
+#
+# Let the middle part turn the four tokens into 1000, 2000, 3000 and 4000.
+
+# %%
+Y_tokens = np.array([1000, 2000, 3000, 4000])
+c = np.cumsum(a)
+Y = [int(X[j] + Y_tokens[c[j] - 1]) for j in range(8)]  # eq. (9); code counts from zero
+print("c:", c.tolist())
+print("Y:", Y)
+
+# %%
+token_states = torch.tensor([1000.0, 2000, 3000, 4000, 5000, 6000], dtype=torch.float64)[:, None]
+upsampled = resample.upsample(token_states, byte_states.double(), boundaries)
+assert upsampled[0, :, 0].tolist() == Y
+print("second row:", upsampled[1, :, 0].int().tolist())
+
+# %% [markdown]
+# Position 0 is BOS, and its boundary is forced: otherwise the first bytes would have no token to read. It says nothing about the
+# text, so it counts neither for the rate nor for the policy.
+#
+# ## One index convention
+#
+# Most mistakes in models of this kind are mistakes of one position. The whole book keeps to one convention:
+#
+# * input position $i$ holds $x_i$ and predicts $x_{i+1}$;
+# * $X_i$ has seen $x_0, \dots, x_i$;
+# * $a_i$ is drawn from $X_i$ and the earlier decisions, and is *already visible* when $x_{i+1}$ is predicted.
+
+# %%
+print("i  holds  boundary  reads token  predicts")
+for i, label in enumerate(labels):
+    target = labels[i + 1] if i + 1 < len(labels) else "(next byte)"
+    print(f"{i}  {label:5s}  {'yes' if a[i] else 'no':8s}  {c[i] - 1:<11d}  {target}")
+
+# %% [markdown]
+# ## Who sees whom
+#
+# A byte layer sees only a window of positions behind it, itself included: 64 in the paper, 4 in our `tiny` preset. So the
+# byte level is short-sighted, by design. What lies further back reaches a byte only through tokens, which see all earlier
+# tokens of their row. That is why it matters where tokens end.
+
+# %% mystnb={"figure": {"caption": "Left: a byte layer with a window of 4. Right: what reaches each byte through its latest token, with the boundaries of the example.", "name": "fig-sight"}, "image": {"alt": "Two square grids, reading position down, position seen across. The left one has a narrow diagonal band, the right one grows in steps at the boundaries."}}
+import matplotlib.pyplot as plt
+
+near = window_mask(8, 4).int().numpy()
+ends = np.flatnonzero(a)
+far = np.array([[j <= ends[c[i] - 1] for j in range(8)] for i in range(8)]).astype(int)
+figure, axes = plt.subplots(1, 2)
+for panel, seen, title in zip(axes, (near, far), ("byte layer, window 4", "through tokens")):
+    panel.imshow(seen, cmap="cividis")
+    panel.set(title=title, xlabel="position seen", ylabel="position reading")
+    panel.grid(False)
+plots.show(figure)
+
+# %%
+print("positions seen by the byte layer:", near.sum(axis=1).tolist())
+print("positions behind the latest token:", far.sum(axis=1).tolist())
+
+# %% [markdown]
+# ## An experiment: does the model look ahead?
+#
+# A model that could see the byte it predicts would look brilliant in training and fail in use. So we test it the direct way:
+# change one byte, keep the random numbers of the draw, and see what changes. If byte $j$ changes, then states, logits and boundaries
+# before $j$ must stay the same to the last bit, and so must all predictions of bytes before $j$.
+#
+# Predict: we change byte 12 of 24. The loss entry $i$ belongs to the prediction of byte $i + 1$. Which is the first entry that may
+# change?
+
+# %% tags=["prediction"]
+first_entry = 12
+
+# %%
+model = new_model(with_settings(rltok.preset("tiny"), {"train.seed": 1}), torch.device("cpu")).eval()
+ids = torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode("A model of twenty-four b"))])[None]
+changed = ids.clone()
+changed[0, 12] = ord("X")
+uniforms = row_uniforms(seed=0, step=0, rows=[0], length=24)
+with torch.no_grad():
+    one, other = model(ids, uniforms=uniforms), model(changed, uniforms=uniforms)
+
+
+def first_difference(x: torch.Tensor, y: torch.Tensor) -> int:
+    """First position at which two rows differ in any bit."""
+    return int((x != y)[0].nonzero()[0])
+
+
+print("first logit that differs:     ", first_difference(one.boundary_logits, other.boundary_logits))
+print("first loss entry that differs:", first_difference(one.nll, other.nll))
+print("the guess was", "right" if first_entry == first_difference(one.nll, other.nll) else "wrong: entry 11 predicts byte 12")
+
+# %% [markdown]
+# Entry 11 changes because its *target* is byte 12. Its prediction, the distribution over all bytes, must not:
+
+# %%
+with torch.no_grad():
+    here, there = model.log_probs(ids, uniforms=uniforms), model.log_probs(changed, uniforms=uniforms)
+same = [bool(torch.equal(here[0, i], there[0, i])) for i in range(24)]
+print("predictions that are equal to the last bit: positions 0 to", same.index(False) - 1)
+assert same[:12] == [True] * 12 and not same[12]
+
+# %% [markdown]
+# The tests of the package repeat this for every rule, every number of lags, ragged batches and many draws.
+#
+# ## The boundary policy, in brief
+#
+# The logit of a boundary is a linear function of the byte state and of the last few decisions, so that a policy can also
+# learn rhythms such as "every fourth byte". A later chapter takes it apart; here are its equations and one evaluation by hand.
+#
+# $$l^{raw}_i = W_0 X_i + \sum_{j=1}^{w} a_{i-j} W_j X_i \tag{21}$$
+# $$l^{scaled}_i = l^{raw}_i / D + \sigma^{-1}(\bar\pi_{target}) \tag{22}$$
+
+# %%
+terms = torch.tensor([[[0.0, 2.0], [1.0, 2.0], [1.0, 2.0]]])  # W_0 X_i and W_1 X_i at three positions, one lag
+drawn = torch.tensor([[True, False, True]])
+bias = float(np.log(0.2 / 0.8))
+by_hand = [(0 + 0) / 4 + bias, (1 + 1 * 2) / 4 + bias, (1 + 0 * 2) / 4 + bias]
+logits = boundary_logits(terms, drawn, bias=bias, scale=4.0, softcap=None)
+assert np.allclose(logits[0].numpy(), by_hand)
+print("logits:       ", [round(value, 3) for value in by_hand])
+print("probabilities:", [round(1 / (1 + float(np.exp(-value))), 3) for value in by_hand])
+
+# %% [markdown]
+# ## What it costs
+#
+# The third wish was efficiency. Training costs about 6 floating-point operations for each weight of a matrix and each time it is
+# used, and the token level is used once for each token, not each byte. So the rate of boundaries decides the cost.
+
+# %% mystnb={"figure": {"caption": "Training cost of the paper's 147M model against the rate of boundaries, attention left out.", "name": "fig-cost"}, "image": {"alt": "A straight line rising from the cost of the byte level alone at rate zero to several times that at rate one."}}
+big = rltok.preset("147m").model
+rates = np.linspace(0.0, 1.0, 11)
+figure, axes = plt.subplots()
+axes.plot(rates, [flops_per_byte(big, rate) / 1e6 for rate in rates])
+axes.axvline(big.rule.target_rate, color="k", linewidth=0.8)
+axes.set(xlabel="boundaries per byte", ylabel="training cost (MFLOP per byte)", ylim=(0, None))
+plots.show(figure)
+
+# %%
+counts = parameter_counts(big)
+at_target = flops_per_byte(big, big.rule.target_rate)
+for name, count in counts.items():
+    print(f"{name:13s} {count / 1e6:8.3f} million weights")
+print(f"cost at the target rate: {at_target / 1e6:.1f} MFLOP per byte, {at_target / flops_per_byte(big, 1.0):.0%} of a token for every byte")
+print(f"share of the policy in it: {6 * counts['policy'] / at_target:.3%}")
+print(f"share of the early head in it: {6 * counts['early_head'] / at_target:.2%}")
+
+# %% [markdown]
+# The policy itself is as cheap as the paper wishes. The early head, which only serves to compute rewards, is not: by this rule it
+# alone costs more than the tenth of a percent that the paper allows.
+#
+# ## What we saw
+#
+# * Downsampling selects, upsampling hands out the latest token: a dozen lines by hand, the same numbers from the package.
+# * A boundary at position $i$ is drawn from bytes up to $i$ and is visible when the next byte is predicted.
+# * Changing a byte changes nothing before it, to the last bit.
+# * The cost of the token level is proportional to the rate, so the rate has to be held while boundaries are learned.
+#
+# ## Exercises
+#
+# **1. Another boundary string** (easy, 5 minutes). For the boundaries 10010001, write down $c(j)$ for every position, then check.
+
+# %% tags=["hide-cell", "solution"]
+print("c:", np.cumsum([1, 0, 0, 1, 0, 0, 0, 1]).tolist())
+
+# %% [markdown]
+# **2. Break causality on purpose** (medium, 10 minutes). Suppose upsampling handed byte $j$ the *next* token after it instead of the
+# latest one. Which predictions would see bytes they must not see? Build it with numpy for the example and say for each
+# position how far ahead it looks.
+
+# %% tags=["hide-cell", "solution"]
+ahead = [int(ends[min(c[j], len(ends) - 1)]) - j for j in range(8)]
+print("bytes ahead that the token has seen:", ahead)
+print("positions that would see the byte they predict:", [j for j in range(8) if ahead[j] >= 1])
+
+# %% [markdown]
+# **3. The forced boundary** (medium, 10 minutes). Ask the model for a row without a boundary at position 0 and read the error. Why
+# is there no sensible alternative for the first bytes?
+
+# %% tags=["hide-cell", "solution"]
+try:
+    model(ids, boundaries=torch.zeros(1, 24, dtype=torch.bool))
+except ValueError as error:
+    print(error)

@@ -1,0 +1,111 @@
+"""A notebook is two files: py:percent, which people edit, and .ipynb, which the runner writes. Conversion between them."""
+
+import ast
+import difflib
+import re
+from pathlib import Path
+
+import jupytext
+import nbformat
+import yaml
+
+from nbtools.rules import CELL_METADATA, JUPYTEXT, KERNELSPEC, NotebookError, mend, where
+
+CELL_START = re.compile(r"\n+(?=# %%(?:[ \n]|$))")
+
+
+def read_percent(path: Path) -> nbformat.NotebookNode:
+    """The .py as a notebook without outputs."""
+    if not path.exists():
+        raise NotebookError(f"{path.name} is missing: every notebook is a pair, and the .py is the file to edit.")
+    return jupytext.read(path, fmt="py:percent")
+
+
+def read_stored(path: Path) -> nbformat.NotebookNode:
+    """The .ipynb as it is stored."""
+    if not path.exists():
+        raise NotebookError(f"{path.name} is missing: run `{mend(path)}`.")
+    return nbformat.read(path, as_version=4)
+
+
+def header(nb) -> str:
+    """The commented YAML at the top: pairing, kernel, and what the notebook declares. No versions, so no noise in diffs."""
+    metadata = {"jupytext": JUPYTEXT, "kernelspec": KERNELSPEC}
+    if "rltok" in nb.metadata:
+        metadata["rltok"] = nbformat.from_dict(nb.metadata["rltok"])
+    plain = yaml.safe_load(yaml.safe_dump(_plain({"jupyter": metadata})))
+    text = yaml.safe_dump(plain, allow_unicode=True, width=120)
+    return "".join(f"# {line}".rstrip() + "\n" for line in ["---", *text.splitlines(), "---"])
+
+
+def _plain(value):
+    """NotebookNodes as dicts, which YAML can write."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _defines(source: str, last: bool) -> bool:
+    """Whether the first (or last) statement of a code cell is a function or a class."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # a magic
+        return False
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return bool(body) and isinstance(body[-1 if last else 0], kinds)
+
+
+def to_percent(nb) -> str:
+    """A notebook as py:percent: one text for one notebook, spaced as ruff spaces it."""
+    body = nbformat.from_dict({**nb, "metadata": {"jupytext": {"cell_metadata_filter": f"{','.join(CELL_METADATA)},-all"}}})
+    for cell in body.cells:
+        cell.metadata = {key: cell.metadata[key] for key in CELL_METADATA if cell.metadata.get(key)}
+    text = jupytext.writes(body, fmt="py:percent").removeprefix("# ---\n")
+    cells = CELL_START.split("\n" + text[text.index("# %%") :] if "# %%" in text else "")[1:]
+    result = header(nb)
+    for i, cell in enumerate(cells):
+        near = [(nb.cells[i - 1], True)] * (i > 0) + [(nb.cells[i], False)]
+        wide = any(c.cell_type == "code" and _defines(c.source, last) for c, last in near) and i > 0
+        result += "\n" * (2 if wide else 1) + cell.rstrip("\n") + "\n"
+    return result
+
+
+def pair_problems(path: Path) -> list[str]:
+    """What keeps a pair from being equal; empty when the .ipynb, converted, is the .py to the byte."""
+    py, ipynb = path.with_suffix(".py"), path.with_suffix(".ipynb")
+    try:
+        edited, stored = read_percent(py), read_stored(ipynb)
+    except NotebookError as error:
+        return [str(error)]
+    text, converted = py.read_text(encoding="utf-8"), to_percent(stored)
+    if text == converted:
+        return []
+    for i, (ours, theirs) in enumerate(zip(edited.cells, stored.cells, strict=False)):
+        if _essence(ours) != _essence(theirs):
+            side = f"{py.name} has {_start(ours)}, {ipynb.name} has {_start(theirs)}"
+            return [f"{where(path, i)} differs: {side}. {_advice(py)}"]
+    if len(edited.cells) != len(stored.cells):
+        counts = f"{py.name} has {len(edited.cells)} cells, {ipynb.name} has {len(stored.cells)}"
+        return [f"{where(path, min(len(edited.cells), len(stored.cells)))}: {counts}. {_advice(py)}"]
+    changed = next(line for line in difflib.ndiff(text.splitlines(), converted.splitlines()) if line[0] in "+-")
+    return [f"{py.name}: header or spacing differs from {ipynb.name}, first at {changed[2:]!r}. {_advice(py)}"]
+
+
+def _advice(py: Path) -> str:
+    return f"Only the .py is edited: put the change there and run `{mend(py)}`."
+
+
+def _essence(cell) -> tuple:
+    metadata = {key: cell.metadata[key] for key in CELL_METADATA if cell.metadata.get(key)}
+    return cell.cell_type, cell.source, _plain(metadata)
+
+
+def _start(cell) -> str:
+    line = next((line for line in cell.source.splitlines() if line.strip()), "")
+    return repr(line[:50]) + (f" {cell.metadata['tags']}" if cell.metadata.get("tags") else "")
+
+
+def stems(folder: Path) -> list[Path]:
+    """Every notebook of a folder, without suffix: a file on either side counts. Modules of pytest do not."""
+    found = {path.with_suffix("") for suffix in ("*.py", "*.ipynb") for path in folder.glob(suffix)}
+    return sorted(path for path in found if path.name[0].isdigit())

@@ -1,0 +1,62 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   rltok:
+#     download_mb: 0
+# ---
+
+# %% [markdown] tags=["header-strip"]
+# # TITLE
+#
+# **After this chapter you can** count the ways to place boundaries in a short text. *(Say here what the reader will be able to
+# do.)*
+#
+# <!-- strip -->
+# <!-- /strip -->
+
+# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+
+# %% tags=["setup"]
+import torch
+
+from rltok import vocab
+
+torch.manual_seed(0)
+text = "a byte"
+ids = list(text.encode("utf-8"))
+print(len(ids), "bytes:", ids, "and the markers", vocab.BOS, vocab.EOS, vocab.PAD)
+
+# %% [markdown]
+# ## The question
+#
+# The first byte always starts a token; before each of the others a boundary may stand or not. Before you run on: how many ways
+# are there?
+
+# %% tags=["prediction"]
+guess = 10  # your guess
+print("guess:", guess)
+
+# %% tags=["measurement"]
+ways = 2 ** (len(ids) - 1)
+print("ways:", ways, "- as guessed" if guess == ways else "- not as guessed")
+
+# %% [markdown]
+# ## What we saw
+#
+# * Each byte after the first doubles the number of ways.
+#
+# ## Exercises
+#
+# **1. Every boundary with probability one half** (easy, 5 minutes) How many tokens does the text then have on average? Think
+# first, then compute.
+
+# %% tags=["hide-cell", "solution"]
+print("tokens on average:", 1 + (len(ids) - 1) / 2)
