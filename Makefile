@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Sphinx and what hangs on it are pinned and live apart.
+BOOK := .venv-book
 # A machine with an NVIDIA GPU takes PyPI's CUDA build of torch, any other the small CPU build.
 CONSTRAINTS := $(if $(shell command -v nvidia-smi 2>/dev/null),,-c constraints.txt)
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 NB ?=
 
-.PHONY: help demo test test-fast mutate notebooks chapter lab clean
+.PHONY: help demo test test-fast mutate notebooks chapter book book-check lab clean
 .NOTPARALLEL:
 
 help:  ## List the targets.
@@ -38,23 +40,45 @@ notebooks: $(VENV)/installed/test  ## Execute the notebooks and store their outp
 chapter: $(VENV)/installed/test  ## Start a chapter: make chapter NAME=04_the_boundary_policy TITLE="The boundary policy".
 	$(BIN)/python scripts/new_chapter.py "$$NAME" "$$TITLE"
 
+book: $(BOOK)/installed/book  ## Build the book into build/_build/html. It reads without a network.
+	for part in book_config make_register make_log make_intro; do $(BOOK)/bin/python scripts/$$part.py || exit 1; done
+	rm -rf build/_build
+	$(BOOK)/bin/jupyter-book build . --config book/_config.yml --toc book/_toc.yml --path-output build -n -W --keep-going
+
+book-check: $(BOOK)/installed/book  ## Look at the built book in headless Chromium: wide and narrow, light and dark, no network.
+	$(BOOK)/bin/python scripts/check_book.py
+
 lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
 	$(BIN)/jupyter lab
 
 clean:  ## Remove the environment, builds and caches. Runs stay.
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BOOK) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+define check-python
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
+	  "rltok needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
+	  "Name another: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo \
+	  "'$(PYTHON)' cannot make environments. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+endef
 
 # The stamps .venv/installed/core, test and lab say what the environment holds. They lie in .venv/unfinished from the first
 # step of a set-up to its last, so one that was cut off leaves no stamp, and the next starts afresh.
 $(VENV)/installed/%: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
-	  "rltok needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
-	  "Name another: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo \
-	  "'$(PYTHON)' cannot make environments. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(check-python)
 	@if [ -e $(VENV)/unfinished ]; then rm -rf $(VENV); fi
 	@mkdir -p $(VENV)/installed && mv $(VENV)/installed $(VENV)/unfinished
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check $(CONSTRAINTS) -e '.$(if $(filter-out core,$*),[$*])'
 	@touch $(VENV)/unfinished/$* && mv $(VENV)/unfinished $(VENV)/installed
+
+# The book's packages alone: pages are made from stored outputs, so neither torch nor rltok is needed.
+$(BOOK)/installed/book: pyproject.toml
+	$(check-python)
+	rm -rf $(BOOK)
+	$(PYTHON) -m venv $(BOOK)
+	$(BOOK)/bin/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*project["optional-dependencies"]["book"], sep="\n")' > $(BOOK)/requirements.txt
+	$(BOOK)/bin/python -m pip install -q --disable-pip-version-check -r $(BOOK)/requirements.txt
+	@mkdir $(BOOK)/installed && touch $@

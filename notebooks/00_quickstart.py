@@ -95,12 +95,20 @@ config = with_settings(
 )
 untrained = new_model(config, device)
 before = boundary_view(untrained, text, seed=0)
-print(f"{sum(before['boundaries'])} tokens in {len(data)} bytes; wanted: one boundary every {1 / config.model.rule.target_rate:g} bytes")
+print(
+    f"{sum(before['boundaries'])} tokens in {len(data)} bytes; wanted: one boundary every {1 / config.model.rule.target_rate:g} bytes"
+)
 
 # %%
 from IPython.display import HTML, display
 
-display(HTML(boundary_html(text, before["boundaries"], before["probabilities"], "The passage before training: boundaries fall anywhere.")))
+display(
+    HTML(
+        boundary_html(
+            text, before["boundaries"], before["probabilities"], "The passage before training: boundaries fall anywhere."
+        )
+    )
+)
 
 # %% [markdown]
 # Blue means that a boundary after this character is unlikely, yellow that it is likely, and a red edge marks a boundary that was
@@ -142,7 +150,13 @@ assert end.class_rates["space"] > 3 * end.class_rates["letter"]
 # %% tags=["nbval-ignore-output"]
 # not compared: every colour follows from a training run, whose digits differ a little between processors
 after = boundary_view(model, text, seed=0)
-display(HTML(boundary_html(text, after["boundaries"], after["probabilities"], "The passage after training: boundaries follow the spaces.")))
+display(
+    HTML(
+        boundary_html(
+            text, after["boundaries"], after["probabilities"], "The passage after training: boundaries follow the spaces."
+        )
+    )
+)
 
 # %% [markdown]
 # The paper's figures show such texts as a grid. Here is the same passage in that manner:

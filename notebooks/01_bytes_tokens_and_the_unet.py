@@ -282,7 +282,9 @@ counts = parameter_counts(big)
 at_target = flops_per_byte(big, big.rule.target_rate)
 for name, count in counts.items():
     print(f"{name:13s} {count / 1e6:8.3f} million weights")
-print(f"cost at the target rate: {at_target / 1e6:.1f} MFLOP per byte, {at_target / flops_per_byte(big, 1.0):.0%} of a token for every byte")
+print(
+    f"cost at the target rate: {at_target / 1e6:.1f} MFLOP per byte, {at_target / flops_per_byte(big, 1.0):.0%} of a token for every byte"
+)
 print(f"share of the policy in it: {6 * counts['policy'] / at_target:.3%}")
 print(f"share of the early head in it: {6 * counts['early_head'] / at_target:.2%}")
 

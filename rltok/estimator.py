@@ -113,7 +113,8 @@ def policy_loss(
         advantages: A of eq. (17); no gradient flows through them.
         mask: decisions that were drawn, not forced. All by default.
         count: denominator; training passes the number of scored bytes, the denominator of the NLL mean, so that with
-            weight 1, gamma 1 and no centring the expected total gradient is that of eq. (11). Default: mask.sum().
+            weight 1, gamma 1 and no centring the expected total gradient is that of the right side of eq. (10), written out in
+            eqs. (11) to (13). Default: mask.sum().
     """
     chosen = torch.ones_like(boundaries) if mask is None else mask
     weighted = torch.where(chosen, log_prob(boundary_logits, boundaries) * advantages.detach(), 0.0)

@@ -24,7 +24,7 @@ class Rule(nn.Module):
     """A way of drawing boundaries. A new rule overrides `decide`, and `downsample` or `upsample` if it pools differently."""
 
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
-        """Draw a boundary, or not, at every position i from what stands at or before i.
+        """Draw a boundary, or not, at every position i from what stands at or before i, eq. (2).
 
         Args:
             byte_states: X of eq. (1).
@@ -41,13 +41,13 @@ class Rule(nn.Module):
         return Boundaries(boundaries)
 
     def downsample(self, byte_states: Float[Tensor, "B N d"], decided: Boundaries) -> Packed:
-        """Byte states to packed token states; select by default, eqs. (7) and (8)."""
+        """Byte states to packed token states; select by default, eqs. (3), (7) and (8)."""
         return resample.downsample(byte_states, decided.boundaries)
 
     def upsample(
         self, token_states: Float[Tensor, "M d"], byte_states: Float[Tensor, "B N d"], decided: Boundaries
     ) -> Float[Tensor, "B N d"]:
-        """Packed token states back to bytes; distribute-then-add by default, eq. (9)."""
+        """Packed token states back to bytes; distribute-then-add by default, eqs. (5) and (9)."""
         return resample.upsample(token_states, byte_states, decided.boundaries)
 
 

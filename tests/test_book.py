@@ -1,0 +1,184 @@
+"""Sources of the book: the table of contents, links and anchors, texts for images, and that generated parts are current."""
+
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+import book_config  # noqa: E402
+import make_intro  # noqa: E402
+import make_log  # noqa: E402
+import readme_numbers  # noqa: E402
+from make_register import slug  # noqa: E402
+
+BOOK = ROOT / "book"
+TOC = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
+CHAPTERS = [TOC["root"], *(chapter["file"] for part in TOC["parts"] for chapter in part["chapters"])]
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]*)\)")
+CITE = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
+
+
+def source(chapter: str) -> Path:
+    """File of a chapter; the notebook, not the script that it is paired with."""
+    for suffix in (".md", ".ipynb"):
+        if (path := ROOT / f"{chapter}{suffix}").is_file():
+            return path
+    raise FileNotFoundError(f"book/_toc.yml lists {chapter}, but there is no such .md or .ipynb. Write it or take the line out.")
+
+
+def texts(path: Path) -> list[tuple[str, str]]:
+    """(place, Markdown) of a page or of each Markdown cell of a notebook."""
+    if path.suffix == ".ipynb":
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        name = path.relative_to(ROOT)
+        return [(f"{name}, cell {i}", "".join(c["source"])) for i, c in enumerate(cells) if c["cell_type"] == "markdown"]
+    pages = [path]
+    for name in re.findall(r"^```\{include\} (\S+)", path.read_text(encoding="utf-8"), re.M):
+        pages.append((path.parent / name).resolve())
+    return [(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")) for page in pages]
+
+
+def place(name: str, text: str, match: re.Match) -> str:
+    line = text.count("\n", 0, match.start()) + 1
+    return f"{name}, line {line}"
+
+
+def anchors(text: str) -> set[str]:
+    """Targets by name and headings of a text."""
+    return set(re.findall(r"^\(([\w-]+)\)=", text, re.M)) | {slug(h) for h in re.findall(r"^#{1,3} (.+)$", text, re.M)}
+
+
+SOURCES = {
+    chapter: path for chapter in CHAPTERS for path in [ROOT / f"{chapter}.md", ROOT / f"{chapter}.ipynb"] if path.is_file()
+}
+TEXTS = {path: texts(path) for path in SOURCES.values()}
+ANCHORS = {path: set().union(*(anchors(text) for _, text in parts)) for path, parts in TEXTS.items()}
+TARGETS = set().union(*ANCHORS.values())
+
+
+def link_problem(path: Path, link: str) -> str | None:
+    """Why a link leads nowhere, or None."""
+    target, _, anchor = link.partition("#")
+    if re.match(r"[a-z]+:", link):
+        return None
+    if not target:
+        return None if anchor in TARGETS else f"no page of the book has the anchor {anchor!r}"
+    base = ROOT if path.name == "changelog.md" else path.parent
+    goal = (base / target).resolve()
+    if not goal.is_file():
+        return f"there is no {target}"
+    if path.suffix == ".md" and goal.suffix in (".md", ".ipynb") and goal not in ANCHORS:
+        return f"{target} is not in book/_toc.yml"
+    return f"{target} has no anchor {anchor!r}" if anchor and anchor not in ANCHORS.get(goal, {anchor}) else None
+
+
+def problems_of(path: Path, parts: list[tuple[str, str]]) -> list[str]:
+    """Every broken link and every image without a text, with the place and the mend."""
+    found = []
+    for name, text in parts:
+        for match in LINK.finditer(text):
+            if problem := link_problem(path, match[1]):
+                found.append(f"{place(name, text, match)}: [..]({match[1]}): {problem}. Correct the link.")
+        for match in IMAGE.finditer(text):
+            if not match[1].strip():
+                found.append(f"{place(name, text, match)}: the image {match[2]} has no text. Write it between the brackets.")
+    return found
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_chapter_of_the_table_of_contents_exists(chapter):
+    assert source(chapter).is_file()
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = {Path(chapter).name for chapter in CHAPTERS}
+    lost = [path.name for path in sorted(BOOK.glob("*.md")) if path.stem not in listed]
+    assert lost == [], "enter them in book/_toc.yml, or delete them"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_links_and_anchors_lead_somewhere_and_images_have_a_text(path):
+    assert problems_of(path, TEXTS[path]) == []
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_what_is_cited_is_in_the_bibliography(path):
+    known = set(re.findall(r"^@\w+\{([^,]+),", (BOOK / "refs.bib").read_text(encoding="utf-8"), re.M))
+    cited = {key.strip() for _, text in TEXTS[path] for keys in CITE.findall(text) for key in keys.split(",")}
+    assert cited - known == set(), f"{path.name} cites keys that book/refs.bib does not have; add them there"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_nothing_is_left_for_later(path):
+    unfinished = [f"{place(n, t, m)}: {m[0]}" for n, t in TEXTS[path] for m in re.finditer(r"\b(TODO|FIXME|XXX)\b", t)]
+    assert unfinished == [], "finish it, or say plainly that it is not there"
+
+
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [
+        (make_log.PAGE, lambda: make_log.render(make_log.records(make_log.RESULTS))),
+        (make_intro.PICTURE, lambda: make_intro.picture(make_intro.load_record())),
+        (make_intro.MEASURED, lambda: readme_numbers.table(make_intro.load_record()) + "\n"),
+        (book_config.PAGE, lambda: book_config.render_page(book_config.repository())),
+        (book_config.CONFIG, lambda: book_config.render_config(book_config.CONFIG.read_text(), book_config.repository())),
+    ],
+    ids=lambda value: value.name if isinstance(value, Path) else "",
+)
+def test_generated_parts_are_current(page, made):
+    assert page.is_file() and page.read_text(encoding="utf-8") == made(), (
+        f"{page.relative_to(ROOT)} is out of date: run `make book`"
+    )
+
+
+def test_without_an_address_there_are_no_buttons_and_with_one_they_all_point_there():
+    plain = book_config.CONFIG.read_text(encoding="utf-8")
+    bare = yaml.safe_load(book_config.render_config(plain, ""))
+    assert not {"repository", "launch_buttons"} & bare.keys()
+    assert not {"repository_url", "launch_buttons"} & bare["sphinx"]["config"]["html_theme_options"].keys()
+    assert "](" not in book_config.render_page("")
+    address = "https://github.com/someone/rltok"
+    full = yaml.safe_load(book_config.render_config(plain, address))
+    theme = full["sphinx"]["config"]["html_theme_options"]
+    assert full["repository"]["url"] == theme["repository_url"] == address
+    assert full["launch_buttons"]["colab_url"] == theme["launch_buttons"]["colab_url"]
+    assert "colab.research.google.com/github/someone/rltok/blob/main/notebooks/00" in book_config.render_page(address)
+    assert book_config.source_link("f", "rltok/a.py", address) == f"[`f`]({address}/blob/main/rltok/a.py)"
+    elsewhere = yaml.safe_load(book_config.render_config(plain, "https://example.org/rltok"))
+    assert "repository" in elsewhere and "launch_buttons" not in elsewhere
+    assert book_config.render_config(book_config.render_config(plain, address), "") == book_config.render_config(plain, "")
+
+
+def test_the_log_shows_failures_smoke_runs_and_what_is_not_known(tmp_path):
+    base = {"config_hash": "abc", "commit": None, "device": "cpu"}
+    smoke = base | {"commit": "1" * 40 + "+changes", "seconds": 90, "full": False, "evaluation": {"bits_per_byte": 2.5}}
+    for name, record in (("a", base | {"failed": "loss not finite"}), ("b", smoke), ("curves", {"x": 1})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(record))
+    rows = make_log.render(make_log.records(tmp_path)).splitlines()[2:]
+    assert len(rows) == 2
+    assert "failed: loss not finite" in rows[0] and make_log.DASH in rows[0]
+    assert "smoke run" in rows[1] and "2.500 bits per byte" in rows[1] and "`1111111+`" in rows[1] and "90 s" in rows[1]
+
+
+def test_the_carried_scripts_are_the_ones_that_their_readme_names():
+    vendor = BOOK / "_extra" / "vendor"
+    named = dict(
+        reversed(line.split()) for line in re.findall(r"^    ([0-9a-f]{64}  \S+)$", (vendor / "README.md").read_text(), re.M)
+    )
+    found = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in vendor.iterdir() if p.suffix in (".js", ".woff2")}
+    assert found == named, "book/_extra/vendor/README.md lists other files or digests; say there what was fetched, and from where"
+
+
+def test_the_checks_of_this_file_notice_what_they_look_for():
+    text = "# Here\n[a](nowhere.md) [b](#no-such) [c](#here) [d](https://x.org)\n![](x.png)\n![a cat](x.png)\n"
+    page = BOOK / "intro.md"
+    TARGETS.add("here")
+    found = problems_of(page, [("book/intro.md", text)])
+    assert [problem.split(":")[0] for problem in found] == ["book/intro.md, line 2"] * 2 + ["book/intro.md, line 3"]
