@@ -10,6 +10,8 @@ from rltok.config import Config
 from rltok.errors import RltokError
 from rltok.loading import load
 from rltok.presets import preset, presets
+from rltok.snapshots import boundary_view
+from rltok.terminal import paint_view as paint
 from rltok.training import train
 from rltok.unet import AutoregressiveUNet, UNetOutput
 
@@ -20,9 +22,11 @@ __all__ = [
     "Config",
     "RltokError",
     "UNetOutput",
+    "boundary_view",
     "estimator",
     "load",
     "losses",
+    "paint",
     "policy",
     "preset",
     "presets",

@@ -80,6 +80,8 @@ def save_checkpoint(
     state = {"format": FORMAT, **progress, "config_hash": config.digest(), "config": config.to_dict(), "files": files}
     (temporary / "state.json").write_text(json.dumps(state, indent=1) + "\n")
     for path in (*temporary.iterdir(), temporary):
+        if path.is_file():  # safetensors makes files that only their owner can read; others may look at a run, too
+            shutil.copymode(temporary / "state.json", path)
         _flush(path)
     if final.exists():
         _drop(final)
@@ -166,6 +168,9 @@ def find_checkpoint(path: str | Path) -> Path:
             f"{path} is neither a run's folder nor a checkpoint. Train one: rltok train --preset tiny --data sample --out {path}"
         )
     found = checkpoints(path)
+    runs = sorted(entry.name for entry in path.iterdir() if (entry / "config.json").is_file())
+    if not found and runs:
+        raise RltokError(f"{path} holds several runs: {', '.join(runs)}. Name one of them, such as {path / runs[0]}.")
     if not found:
         raise RltokError(
             f"{path} holds no finished checkpoint. Let training reach its first one: rltok train ... --out {path} --resume"

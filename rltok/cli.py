@@ -4,13 +4,24 @@ import io
 import os
 import sys
 
+import torch
+
 from rltok import commands
 from rltok.errors import RltokError
 from rltok.options import parse
 
 
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return "out of memory. Lower train.micro_batch, data.sequence_length or the size of the model."
+    return " ".join(str(error).split())
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 when it did its work, 2 for a mistake the user can mend, 130 when interrupted."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as with >&-
+            setattr(sys, name, open(os.devnull, "w"))
     options = parse(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has another stream
         sys.stdout.reconfigure(errors="replace")  # a terminal without the bar's character gets '?' instead of an error
@@ -21,10 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (RltokError, OSError) as error:
+    except (RltokError, OSError, MemoryError, torch.OutOfMemoryError) as error:
         if options.debug:
             raise
-        print(f"rltok: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"rltok: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         hint = " Go on with the same command and --resume." if options.command == "train" else ""

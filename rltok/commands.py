@@ -23,11 +23,13 @@ from rltok.results import device_name, versions
 from rltok.run_folder import check_folder
 from rltok.snapshots import boundary_view
 from rltok.step import resolve_device
-from rltok.terminal import legend, paint
+from rltok.terminal import legend, paint_view
 from rltok.training import train as train_model
 from rltok.vocab import to_utf8
 
 EVALUATION_BATCH = 16
+LITTLE_TEXT = 1000  # bytes
+MOST_SHOWN = 50_000  # bytes: the attention of a longer row takes gigabytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
 
 
@@ -38,7 +40,7 @@ def _print_json(values: Any) -> None:
 def _read_config(path: str) -> Config:
     try:
         return from_dict(json.loads(Path(path).read_text()))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, RltokError):
             raise
         raise RltokError(f"{path} is not a JSON file of settings ({error}). Take the config.json of a run.") from error
@@ -61,23 +63,27 @@ def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:
         raise RltokError("give --preset or --config, not both.")
     if options.config:
         return with_settings(_read_config(options.config), changes), None
-    if options.preset:
+    if options.preset is not None:
         return with_settings(preset(options.preset), changes), None
+    stored = Path(options.out or "") / "config.json"
+    if options.resume and options.out and stored.is_file():
+        return with_settings(_read_config(str(stored)), changes), None
     base = preset("tiny")
     if options.data == "sample" or is_hub(options.data):
         return with_settings(base, changes), None
     size = _text_bytes(options)
-    fitted = fit_to_corpus(base, size)
-    chosen = with_settings(fitted, changes)
+    chosen = with_settings(fit_to_corpus(base, size), changes)
     told = (
         f"preset tiny fitted to {size} bytes of text: rows of {chosen.data.sequence_length} bytes,"
-        f" {chosen.train.sequences_per_update} rows an update, {chosen.train.training_bytes} training bytes"
+        f" {chosen.train.sequences_per_update} rows an update, about {chosen.train.training_bytes / max(1, size):.0f} passes"
     )
-    return chosen, told
+    return chosen, told + ("" if size >= LITTLE_TEXT else f". So little text (under {LITTLE_TEXT} bytes) teaches next to nothing")
 
 
 def train(options: argparse.Namespace) -> None:
     """`rltok train`."""
+    if options.out is not None and not options.out.strip():
+        raise RltokError("--out is empty. Name a folder, or leave it away.")
     config, told = _settings(options)
     out = options.out or f"runs/{config.name}"
     check_folder(out, options.resume)  # before anything is read or downloaded
@@ -92,7 +98,7 @@ def train(options: argparse.Namespace) -> None:
     )  # fmt: skip
     record = train_model(
         config, corpus, out, options.resume, device=options.device, tensorboard=options.tensorboard, note=options.note,
-        progress=not options.json and sys.stderr.isatty(),
+        progress=not options.json,
     )  # fmt: skip
     if options.json:
         _print_json({"out": out, "updates": record.updates, "bytes": record.bytes, "evaluation": record.evaluation})
@@ -112,9 +118,9 @@ def _number(value: float | None) -> str:
 
 def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
     if options.data == "sample":
-        spec = "sample" if options.split == "all" else f"sample:{options.split}"
-    elif options.split == "test":
-        raise RltokError(f"{options.data} has no test split. Take --split all to score the whole text.")
+        spec = "sample" if options.split == "all" else f"sample:{options.split or 'validation'}"
+    elif options.split not in (None, "all"):
+        raise RltokError(f"{options.data} has no {options.split} split. Leave --split out to score the whole text.")
     elif is_hub(options.data) and options.max_bytes is None:
         raise RltokError(f"{options.data!r} streams without a known end. Say how much to read: --max-bytes N.")
     else:
@@ -131,10 +137,8 @@ def evaluate(options: argparse.Namespace) -> None:
     if options.json:
         _print_json(found.to_dict())
         return
-    print(
-        f"bits per byte {found.bits_per_byte:.4f} +- {_number(found.standard_error)}"
-        f" over {found.rows} rows, {found.scored_bytes} bytes"
-    )
+    error = "" if found.standard_error is None else f" +- {found.standard_error:.4f}"
+    print(f"bits per byte {found.bits_per_byte:.4f}{error} over {found.rows} rows, {found.scored_bytes} bytes and end marks")
     print(f"early head    {found.early_bits_per_byte:.4f}")
     print(
         f"boundaries    {found.rate:.4f} per byte, {found.tokens_per_byte:.4f} tokens per byte, one draw with seed {found.seed}"
@@ -144,17 +148,23 @@ def evaluate(options: argparse.Namespace) -> None:
 
 
 def _text_to_show(options: argparse.Namespace) -> bytes:
-    if options.bytes < 1:
-        raise RltokError(f"--bytes must be at least 1; got {options.bytes}.")
+    if not 1 <= options.bytes <= MOST_SHOWN:
+        raise RltokError(f"--bytes must lie between 1 and {MOST_SHOWN}; got {options.bytes}.")
     if options.text is not None and options.file is not None:
         raise RltokError("give a text or --file, not both.")
+    if options.file == "-" and sys.stdin is None:
+        raise RltokError("standard input is closed. Pipe a text in, or name a file.")
     if options.file == "-":
         data = sys.stdin.buffer.read(options.bytes)
+    elif options.file is not None and Path(options.file).is_dir():
+        raise RltokError(f"{options.file} is a folder. Name one of its files.")
     elif options.file is not None:
         with Path(options.file).open("rb") as handle:
             data = handle.read(options.bytes)
     else:
         data = to_utf8(PASSAGE if options.text is None else options.text)
+    if len(data) > MOST_SHOWN:
+        raise RltokError(f"the text has {len(data)} bytes; at most {MOST_SHOWN} can be shown. Give a part of it.")
     if not data:
         raise RltokError("there is no text to show. Give at least one byte.")
     return data
@@ -169,8 +179,8 @@ def show(options: argparse.Namespace) -> None:
         _print_json({"bytes": list(data), "seed": options.seed, **view})
         return
     colour = use_colour(options.color)
-    print(paint(data, view["boundaries"], view["probabilities"], colour))
-    print(f"\n{legend(colour)}; {sum(view['boundaries'])} tokens in {len(data)} bytes, one draw with seed {options.seed}")
+    print(paint_view(data, view, colour))
+    print(f"\n{legend(colour)}; {sum(view['boundaries'])} boundaries in {len(data)} bytes, one draw with seed {options.seed}")
 
 
 def demo(options: argparse.Namespace) -> None:

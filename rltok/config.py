@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,6 +42,7 @@ class RuleConfig(Section):
         self._positive("scale")
         if self.softcap is not None:
             self._positive("softcap")
+        if self.softcap is not None and self.name == "learned":
             start = math.log(rate / (1 - rate))
             if abs(start) >= self.softcap:
                 raise RltokError(
@@ -177,6 +179,9 @@ class Config(Section):
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def _check(self) -> None:
+        require(
+            re.fullmatch(r"[\w.+-]{1,80}", self.name) is not None, self.section, "name", self.name, "letters, digits and . _ + -"
+        )
         if self.objective.centring != "none" and self.train.micro_batch < 2 and self.model.rule.name == "learned":
             raise RltokError(
                 f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it needs"

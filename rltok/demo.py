@@ -15,7 +15,7 @@ from rltok.loading import load
 from rltok.presets import preset
 from rltok.snapshots import boundary_view
 from rltok.step import new_model, resolve_device
-from rltok.terminal import legend, paint
+from rltok.terminal import legend, paint, paint_view
 from rltok.training import train
 
 SMOKE_BYTES = 12 * 8192
@@ -42,7 +42,7 @@ def demo_config(seed: int, smoke: bool) -> Config:
 def random_twin(config: Config, tokens_per_byte: float) -> Config:
     """The same run with boundaries at random places, as many as the learned model came to draw."""
     return with_settings(
-        config, {"model.rule.name": "random_k", "model.rule.target_rate": tokens_per_byte, "name": "tiny_random_k"}
+        config, {"model.rule.name": "random_k", "model.rule.target_rate": min(tokens_per_byte, 0.999), "name": "tiny_random_k"}
     )
 
 
@@ -91,7 +91,7 @@ def run_demo(out: str | None, *, seed: int, device: str, smoke: bool, quiet: boo
     if folder.exists():
         raise RltokError(f"{folder} exists already. Leave --out away, or choose a new folder.")
     tell: Callable[[str], None] = (lambda text: None) if quiet else print
-    chosen, bar = resolve_device(device), not quiet and sys.stderr.isatty()
+    chosen = resolve_device(device)
     config = demo_config(seed, smoke)
     corpus = load_corpus("sample", config.data)
     rows = 32 if smoke else None
@@ -103,16 +103,17 @@ def run_demo(out: str | None, *, seed: int, device: str, smoke: bool, quiet: boo
     text, colour = passage(corpus), not quiet and sys.stdout.isatty()
     views = {"before": boundary_view(untrained, text, seed)}
     before = score(untrained)
-    tell(f"1/2  training on {config.train.training_bytes} bytes of bundled English: the boundaries are learned")
-    train(config, corpus, folder / "learned", device=device, progress=bar, full=not smoke)
+    passes = config.num_updates * config.bytes_per_update / corpus.train.total_bytes
+    tell(f"1/2  {passes:.1f} passes over {corpus.train.total_bytes / 1e6:.1f} MB of bundled English: the boundaries are learned")
+    train(config, corpus, folder / "learned", device=device, progress=not quiet, full=not smoke)
     learned = load(folder / "learned").to(chosen)
     after, views["after"] = score(learned), boundary_view(learned, text, seed)
     tell(f"2/2  the same model and data with {after.tokens_per_byte:.3f} tokens per byte at random places")
     twin = random_twin(config, after.tokens_per_byte)
-    train(twin, corpus, folder / "random", device=device, progress=bar, full=not smoke)
+    train(twin, corpus, folder / "random", device=device, progress=not quiet, full=not smoke)
     random = score(load(folder / "random"))
     for moment in ("before", "after"):
-        tell(f"\n--- {moment} training\n" + paint(text, views[moment]["boundaries"], views[moment]["probabilities"], colour))
+        tell(f"\n--- {moment} training\n" + paint_view(text, views[moment], colour))
     tell("\n" + legend(colour) + "\n\n" + "\n".join(_table(before, after, random)) + "\n\n" + verdict(after, random))
     gap, error = paired_difference(random, after)
     result = {

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rltok.errors import RltokError
+
 
 def row_uniforms(seed: int, step: int, rows: Iterable[int], length: int) -> Float[Tensor, "B N"]:
     """Uniforms in [0, 1), one row for each global row number, from a counter-based generator (Philox).
@@ -19,7 +21,8 @@ def row_uniforms(seed: int, step: int, rows: Iterable[int], length: int) -> Floa
         rows: global row numbers, at least 0.
         length: N, numbers per row. A longer row starts with the numbers of a shorter one.
     """
-    made = [
-        np.random.Generator(np.random.Philox(key=[seed, step], counter=[0, 0, 0, row])).random(length, np.float32) for row in rows
-    ]
+    if not (0 <= seed < 2**63 and 0 <= step < 2**63):
+        raise RltokError(f"seed and step must lie between 0 and 2**63 - 1; got {seed} and {step}.")
+    key = np.array([seed, step], dtype=np.uint64)  # as a list they would pass through float64, which merges large seeds
+    made = [np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, row])).random(length, np.float32) for row in rows]
     return torch.from_numpy(np.stack(made) if made else np.zeros((0, length), np.float32))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from rltok.errors import RltokError
+from rltok.results import versions
 
 EPILOG = "Every command explains itself: rltok COMMAND --help"
 
@@ -16,11 +17,11 @@ def parse_value(text: str) -> Any:
     """A setting's value from the command line: a JSON value, a fraction such as 1/5, or plain text."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
         return float(Fraction(text)) if "/" in text else text
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         return text
 
 
@@ -92,7 +93,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.command == "show" and options.text is None and len(rest) == 1 and not rest[0].startswith("-"):
         options.text = rest.pop()
     if rest:
-        parser.error(f"unknown arguments: {' '.join(rest)}")
+        parser.error(f"unknown arguments: {' '.join(rest)} (a text with spaces needs quotes)")
     return options
 
 
@@ -101,6 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="rltok", description="Train byte-level models that learn where their tokens end, and look at them.", epilog=EPILOG
     )
+    parser.add_argument("--version", action="version", version="rltok " + versions()["rltok"])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     _add_train(commands)
@@ -111,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("run", help="a run's folder or one of its checkpoints")
     _add_data(evaluate)
     evaluate.add_argument(
-        "--split", choices=("validation", "test", "all"), default="validation", help="sample's split, or all of another text"
+        "--split", choices=("validation", "test", "all"), help="of the sample (default: validation); other text is scored whole"
     )
     evaluate.add_argument("--seed", type=int, default=0, help="of the boundary draws")
     _add_common(evaluate)
@@ -148,4 +150,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 def use_colour(choice: str) -> bool:
     """Whether to colour: as asked, or on a terminal that is not told otherwise by NO_COLOR."""
-    return choice == "always" or (choice == "auto" and sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    return choice == "always" or (
+        choice == "auto" and sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )

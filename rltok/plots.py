@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltok.views import ANCHORS, characters
+from rltok.characters import shown_characters
+from rltok.views import ANCHORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +36,7 @@ def use_style() -> None:
     )  # fmt: skip
 
 
-def _rounded(values: np.ndarray) -> np.ndarray:
+def _rounded(values: np.ndarray | np.floating) -> np.ndarray | np.floating:
     """To DIGITS significant digits; zero stays zero, and -0 becomes 0."""
     values = np.asarray(values, dtype=np.float64)
     size = np.where(values == 0, 1.0, np.abs(values))
@@ -91,7 +92,7 @@ def boundary_figure(
     import matplotlib.pyplot as plt
     from matplotlib.colors import LinearSegmentedColormap
 
-    entries = characters(text, boundaries, boundaries if probabilities is None else probabilities)
+    entries = shown_characters(text, boundaries, boundaries if probabilities is None else probabilities)
     rows = -(-len(entries) // width)
     grid = np.full((rows, width), np.nan)
     grid.flat[: len(entries)] = [value for _, value, _ in entries]
@@ -100,8 +101,11 @@ def boundary_figure(
     image = axes.imshow(grid, cmap=scale, vmin=0, vmax=1, aspect="auto")
     for number, (character, value, ends) in enumerate(entries):
         row, column = divmod(number, width)
-        shown = "\u21b5" if character == "\n" else character if character.isprintable() else "\ufffd"
-        axes.text(column, row, shown, ha="center", va="center", family="monospace", fontsize=8, color="k" if value > 0.5 else "w")
+        shown = {"\n": "\u21b5", "\t": "\u21e5"}.get(character, character)
+        size = 8 if len(shown) == 1 else 4
+        axes.text(
+            column, row, shown, ha="center", va="center", family="monospace", fontsize=size, color="k" if value > 0.5 else "w"
+        )
         if ends:
             axes.vlines(column + 0.5, row - 0.48, row + 0.48, color=EDGE, linewidth=1.6)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(rows - 0.5, -0.5))

@@ -6,6 +6,7 @@
 import difflib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from rltok.config import Config, DataConfig, ModelConfig, ObjectiveConfig, RuleConfig, TrainConfig, with_settings
 from rltok.errors import RltokError
@@ -142,8 +143,11 @@ def presets() -> list[str]:
     return list(_PRESETS)
 
 
-def preset(name: str) -> Config:
-    """The configuration called `name`; an unknown name is an error that lists the nearest and the base sizes."""
+def preset(name: str, settings: dict[str, Any] | None = None) -> Config:
+    """The configuration called `name`, with settings changed: `preset("tiny", {"objective.gamma": 0.99})`.
+
+    An unknown name is an error that lists the nearest and the base sizes.
+    """
     if name not in _PRESETS:
         close = difflib.get_close_matches(name, _PRESETS, n=3)
         sizes = [known for known in _PRESETS if "_" not in known]
@@ -151,7 +155,7 @@ def preset(name: str) -> Config:
             f"Did you mean {' or '.join(map(repr, close))}?" if close else "Add a variant such as _gamma0.9 or _lags0 to a size."
         )
         raise RltokError(f"there is no preset {name!r}. Sizes: {', '.join(sizes)}. {hint}")
-    return _PRESETS[name]()
+    return with_settings(_PRESETS[name](), settings or {})
 
 
 def fit_to_corpus(config: Config, num_bytes: int) -> Config:
@@ -177,6 +181,7 @@ def fit_to_corpus(config: Config, num_bytes: int) -> Config:
             "train.sequences_per_update": batch,
             "train.micro_batch": min(config.train.micro_batch, batch),
             "train.training_bytes": budget,
+            "train.checkpoint_every": min(config.train.checkpoint_every, max(1, budget // (batch * length) // 4)),
         },
     )
 
@@ -189,7 +194,7 @@ def check_batch_fits(config: Config, num_rows: int, num_bytes: int) -> None:
         data, train = fitting.data, fitting.train
         raise RltokError(
             f"the corpus has {num_rows} training rows of {config.data.sequence_length} bytes, less than one batch of {wanted}."
-            " Leave --preset out and rltok fits its smallest model to the text, or:"
+            " Leave --preset out and rltok fits its smallest model to the text (in Python: rltok.presets.fit_to_corpus), or:"
             f" --set data.cut=windows data.sequence_length={data.sequence_length}"
             f" train.sequences_per_update={train.sequences_per_update}"
             f" train.micro_batch={train.micro_batch} train.training_bytes={train.training_bytes}"

@@ -29,7 +29,9 @@ def check_folder(path: str | Path, resume: bool) -> None:
         raise RltokError(f"{path} is a file; --out needs a folder.")
     holds_run = (path / "config.json").exists()
     if holds_run and not resume:
-        raise RltokError(f"{path} already holds a run. Add --resume to go on with it, or choose another --out.")
+        raise RltokError(
+            f"{path} already holds a run. Add --resume (resume=True in Python) to go on with it, or choose another --out."
+        )
     if not holds_run and path.exists() and any(entry.name not in BEFORE_CONFIG for entry in path.iterdir()):
         raise RltokError(f"{path} is not empty and holds no run. Choose a new folder with --out.")
 

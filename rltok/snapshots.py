@@ -46,4 +46,7 @@ def snapshot(model: AutoregressiveUNet, step: int, seed: int) -> dict[str, Any]:
     def rounded(view: dict[str, list]) -> dict[str, list]:
         return view | {"probabilities": view["probabilities"] and [round(p, 4) for p in view["probabilities"]]}
 
-    return {"step": step, "texts": {name: rounded(boundary_view(model, text, seed)) for name, text in FIXED_TEXTS.items()}}
+    return {
+        "step": step,
+        "texts": {name: {"text": text} | rounded(boundary_view(model, text, seed)) for name, text in FIXED_TEXTS.items()},
+    }

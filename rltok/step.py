@@ -117,4 +117,12 @@ def new_model(config: Config, device: torch.device) -> AutoregressiveUNet:
     """A freshly initialised model; the weights depend on the seed alone, and the global random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.train.seed)
-        return AutoregressiveUNet(config.model).to(device)
+        try:
+            return AutoregressiveUNet(config.model).to(device)
+        except (RuntimeError, MemoryError) as error:  # from torch's allocator, which has no exception of its own on the CPU
+            model = config.model
+            raise RltokError(
+                f"a model with embedding_dim={model.embedding_dim} and"
+                f" {model.down_layers} + {model.mid_layers} + {model.up_layers} layers"
+                " does not fit into memory. Choose a smaller model.embedding_dim."
+            ) from error

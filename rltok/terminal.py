@@ -1,27 +1,18 @@
 """Boundaries of a text in the terminal: colour for the probability, a bar for a boundary that was drawn.
 
-A character of several bytes has the colour of its last byte, and a bar if any of its bytes got one. Control characters
-appear as pictures, so that no text can steer the terminal.
+What is shown of a text, character by character, is decided in `rltok.characters`.
 """
 
-import unicodedata
 from collections.abc import Sequence
 
-from rltok.vocab import character_spans
+from rltok.characters import shown_characters
+from rltok.vocab import to_utf8
 
 BAR = "\u2502"
+NEWLINE = "\u21b5"
 RESET = "\x1b[0m"
 # Blue (0) over grey to yellow (1), readable with every common kind of colour blindness: 256-colour codes.
 SCALE = (18, 19, 25, 60, 66, 102, 108, 143, 179, 185, 220, 226)
-
-
-def _printable(piece: bytes) -> str:
-    """The character, or a picture of it if it would move the cursor or is no valid UTF-8."""
-    text = piece.decode("utf-8", errors="replace")
-    if len(text) == 1 and ord(text) < 32 and text != "\n":
-        return chr(0x2400 + ord(text)) if text != "\t" else "\t"
-    is_space = len(text) == 1 and unicodedata.category(text) == "Zs"  # other spaces than " " do not count as printable
-    return text if text == "\n" or is_space or text.isprintable() else "\ufffd"
 
 
 def _background(value: float) -> str:
@@ -40,22 +31,22 @@ def paint(data: bytes, boundaries: Sequence[int], probabilities: Sequence[float]
     """
     values = boundaries if probabilities is None else probabilities
     painted = []
-    for start, stop in character_spans(data):
-        shown = _printable(data[start:stop])
-        bar = BAR if any(boundaries[start:stop]) else ""
-        if shown == "\n":  # the bar goes before the line ends
-            shown, ending = "\u21b5" if bar else "", "\n"
-        else:
-            ending = ""
-        if colour and shown:
-            shown = f"{_background(values[stop - 1])}{shown}{RESET}"
-        painted.append(shown + bar + ending)
+    for text, value, ends in shown_characters(data, boundaries, values):
+        shown, ending = (NEWLINE, "\n") if text == "\n" else (text, "")
+        if colour:
+            shown = f"{_background(value)}{shown}{RESET}"
+        painted.append(shown + (BAR if ends else "") + ending)
     return "".join(painted)
+
+
+def paint_view(text: str | bytes, view: dict[str, list], colour: bool = False) -> str:
+    """`paint` for what `rltok.snapshots.boundary_view` returns."""
+    return paint(to_utf8(text), view["boundaries"], view["probabilities"], colour)
 
 
 def legend(colour: bool) -> str:
     """One line that explains what `paint` shows."""
-    bar = f"{BAR} = a token ends here"
+    bar = f"{BAR} = a token ends here, {NEWLINE} = end of a line"
     if not colour:
         return bar
     steps = "".join(f"{_background((i + 0.5) / len(SCALE))} {RESET}" for i in range(len(SCALE)))

@@ -1,14 +1,14 @@
 """The loop around the step: log, evaluate, snapshot, save, resume."""
 
 import math
+import sys
 import time
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from rltok.checkpoint import restore, save_checkpoint
 from rltok.config import Config
@@ -19,6 +19,7 @@ from rltok.flops import flops_per_byte, parameter_counts
 from rltok.metrics import not_finite
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
+from rltok.progress import Progress
 from rltok.results import RunRecord, device_name, repository_commit, thin, versions
 from rltok.run_folder import RunFolder
 from rltok.snapshots import snapshot, snapshot_steps
@@ -84,7 +85,7 @@ def _due(step: int, every: int, total: int) -> bool:
     return step % every == 0 or step == total
 
 
-def _loop(run: Run, tensorboard: Any, bar: tqdm) -> None:
+def _loop(run: Run, tensorboard: Any, progress: Progress) -> None:
     train, total = run.config.train, run.config.num_updates
     pictured = snapshot_steps(total)
 
@@ -104,8 +105,7 @@ def _loop(run: Run, tensorboard: Any, bar: tqdm) -> None:
         look()
     while run.step < total:
         before, line = run.bytes, run.update()
-        bar.update(run.bytes - before)
-        bar.set_postfix_str(f"nll {line['nll']:.3f} rate {line['rate']:.3f}", refresh=False)
+        progress.update(run.bytes - before, f"nll {line['nll']:.3f} rate {line['rate']:.3f}")
         if _due(run.step, train.log_every, total):
             log(line)
         look()
@@ -163,7 +163,7 @@ def train(
         resume: go on from the newest checkpoint, or from the start if there is none yet. The metrics then equal those
             of a run that was never interrupted, line by line, but for the fields of time.
         device: "auto", "cpu" or "cuda".
-        progress: show a bar with bytes/s and time left.
+        progress: show bytes/s and time left on stderr, as a bar in a terminal and as ten lines elsewhere.
         tensorboard: also write the metrics for TensorBoard.
         note, full: go into the record; full=False marks a smoke run.
 
@@ -184,18 +184,13 @@ def train(
         model = new_model(config, chosen)
         run = Run(config, corpus, folder, model, make_optimizer(model, config.train), chosen)
         run.resume()
-        bar = tqdm(
-            total=config.num_updates * config.bytes_per_update,
-            initial=run.bytes,
-            unit="B",
-            unit_scale=True,
-            disable=not progress,
-            mininterval=0.5,
-        )
+        if resume and progress:
+            print(f"going on after update {run.step}" if run.step else "no checkpoint yet: starting over", file=sys.stderr)
         first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
         board = summary_writer(str(folder.path / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
-        with board as events, bar:
-            _loop(run, events, bar)
+        total = config.num_updates * config.bytes_per_update
+        with board as events, closing(Progress(total, run.bytes, progress)) as shown:
+            _loop(run, events, shown)
         record = _record(run, note, full)
         record.save(folder.path / "record.json")
         return record

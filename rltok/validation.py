@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import math
 import types
 import typing
 from typing import Any, Literal
@@ -17,14 +16,16 @@ def require(ok: bool, section: str, key: str, value: Any, allowed: str) -> None:
 
 
 def _matches(value: Any, hint: Any) -> bool:
-    """Whether a plain value fits a field's annotation; bool is not accepted for a number, nor infinity or NaN."""
+    """Whether a plain value fits a field's annotation: numbers are no bools, whole ones fit 63 bits, others fp32."""
     if typing.get_origin(hint) is Literal:
         return value in typing.get_args(hint) and isinstance(value, str)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return any(_matches(value, option) for option in typing.get_args(hint))
     if hint in (int, float):
         kinds = int if hint is int else (int, float)
-        return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+        return (
+            isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < (2**63 if isinstance(value, int) else 3e38)
+        )
     return isinstance(value, hint)
 
 
@@ -33,9 +34,12 @@ def _describe(hint: Any) -> str:
         return "one of " + ", ".join(repr(option) for option in typing.get_args(hint))
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(_describe(option) for option in typing.get_args(hint))
-    return {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}.get(
-        hint, "null" if hint is type(None) else getattr(hint, "__name__", str(hint))
-    )
+    return {
+        int: "a whole number below 2**63",
+        float: "a finite number (fp32)",
+        bool: "true or false",
+        str: "text",
+    }.get(hint, "null" if hint is type(None) else getattr(hint, "__name__", str(hint)))
 
 
 class Section:
@@ -46,10 +50,9 @@ class Section:
     def __post_init__(self) -> None:
         for name, hint in typing.get_type_hints(type(self)).items():
             value = getattr(self, name)
-            if float in (hint, *typing.get_args(hint)) and type(value) is int:
-                value = float(value)
-                object.__setattr__(self, name, value)
             require(_matches(value, hint), self.section, name, value, _describe(hint))
+            if float in (hint, *typing.get_args(hint)) and type(value) is int:
+                object.__setattr__(self, name, float(value))
         self._check()
 
     def _check(self) -> None:

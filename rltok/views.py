@@ -1,13 +1,12 @@
 """Boundaries of a text as HTML, for notebooks and the book: colour for the probability, an edge for a drawn boundary.
 
-The paper's figures colour each character by the probability of a boundary after it; a character of several bytes shows
-what its last byte got.
+The paper's figures colour each character by the probability of a boundary after it; so does this, see `rltok.characters`.
 """
 
 import html
 from collections.abc import Sequence
 
-from rltok.vocab import character_spans, to_utf8
+from rltok.characters import Shown, shown_characters
 
 # Dark blue (0) over grey to yellow (1): the ends differ in lightness too, so the scale survives every common kind of colour
 # blindness and a grey printout. Anchors of a linear scale, as red, green, blue.
@@ -32,22 +31,13 @@ def ink_on(background: tuple[int, int, int]) -> str:
     return "#000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#fff"
 
 
-def characters(text: str | bytes, boundaries: Sequence[int], values: Sequence[float]) -> list[tuple[str, float, bool]]:
-    """(character, value of its last byte, a boundary was drawn on one of its bytes) of each character in turn."""
-    data = to_utf8(text)
-    return [
-        (data[start:stop].decode("utf-8", errors="replace"), float(values[stop - 1]), any(boundaries[start:stop]))
-        for start, stop in character_spans(data)
-    ]
-
-
-def _span(character: str, value: float, ends: bool) -> str:
-    background = colour_of(value)
-    edge = "border-right:2px solid #d81b60;" if ends else ""
-    shown = {"\n": "\u21b5", "\t": "\u21e5"}.get(character, character if character.isprintable() else "\ufffd")
-    title = f"boundary probability {value:.2f}" + ("; a token ends here" if ends else "")
+def _span(entry: Shown) -> str:
+    background = colour_of(entry.value)
+    edge = "border-right:2px solid #d81b60;" if entry.ends else ""
+    shown = {"\n": "\u21b5", "\t": "\u21e5"}.get(entry.text, entry.text)
+    title = f"boundary probability {entry.value:.2f}" + ("; a token ends here" if entry.ends else "")
     style = f"background:rgb{background};color:{ink_on(background)};{edge}".replace(" ", "")
-    return f'<span style="{style}" title="{title}">{html.escape(shown)}</span>' + ("<br>" if character == "\n" else "")
+    return f'<span style="{style}" title="{title}">{html.escape(shown)}</span>' + ("<br>" if entry.text == "\n" else "")
 
 
 def boundary_html(text: str | bytes, boundaries: Sequence[int], probabilities: Sequence[float] | None, label: str) -> str:
@@ -60,7 +50,7 @@ def boundary_html(text: str | bytes, boundaries: Sequence[int], probabilities: S
         label: what the block shows, for readers who cannot see it.
     """
     values = boundaries if probabilities is None else probabilities
-    body = "".join(_span(*entry) for entry in characters(text, boundaries, values))
+    body = "".join(_span(entry) for entry in shown_characters(text, boundaries, values))
     style = "font-family:monospace;font-size:1em;line-height:1.7;white-space:pre-wrap;overflow-wrap:anywhere;margin:0.5em 0"
     return (
         f'<div class="rltok-boundaries" role="figure" aria-label="{html.escape(label, quote=True)}" style="{style}">{body}</div>'

@@ -30,8 +30,10 @@ def refused(capsys):
         assert main([str(argument) for argument in arguments]) == 2
         out, err = capsys.readouterr()
         assert out == ""
-        assert err.startswith("rltok: ") and err.endswith("\n") and err.count("\n") == 1
-        return err
+        *progress, message = err.splitlines(keepends=True)
+        assert all("kB/s" in line for line in progress)
+        assert message.startswith("rltok: ") and message.endswith("\n")
+        return message
 
     return run
 
@@ -84,8 +86,8 @@ BAD_SETTINGS = {
     "an unknown section": (["--set", "objektive.gamma=0.9"], "config has no setting 'objektive'. Did you mean 'objective'"),
     "a key without a value": (["--set", "objective.gamma"], "takes SETTING=VALUE"),
     "a section as a key": (["--set", "objective=1"], "'objective' is a section; name one of its settings: gamma"),
-    "a value of the wrong kind": (["--set", "train.seed=soon"], "train.seed must be a whole number; got 'soon'"),
-    "a fraction over zero": (["--set", "model.rule.target_rate=1/0"], "target_rate must be a finite number; got '1/0'"),
+    "a value of the wrong kind": (["--set", "train.seed=soon"], "train.seed must be a whole number below 2..63; got 'soon'"),
+    "a fraction over zero": (["--set", "model.rule.target_rate=1/0"], "target_rate must be a finite number .fp32.; got '1/0'"),
     "a rate over one": (["--set", "model.rule.target_rate=5"], "strictly between 0 and 1.*write 1/5"),
     "preset and config": (["--preset", "tiny", "--config", "x.json"], "give --preset or --config, not both"),
     "a missing config": (["--config", "absent.json"], "No such file.*absent.json"),
@@ -222,7 +224,7 @@ def test_a_nan_loss_ends_the_command_with_the_number_of_the_update(text, refused
 
     monkeypatch.setattr(training, "train_step", poisoned)
     message = refused("train", *PRESET, "--data", text, "--out", tmp_path / "run")
-    assert message.startswith("rltok: update 5: loss nan") and "Lower train.learning_rate" in message
+    assert "rltok: update 5: loss nan" in message and "Lower train.learning_rate" in message
     assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-00000003"]
     assert load(tmp_path / "run").embedding.weight.isfinite().all()
 
@@ -231,9 +233,9 @@ BAD_SHOW = {
     "no text": ([""], "no text to show. Give at least one byte"),
     "two texts": (["words", "--file", "x"], "give a text or --file, not both"),
     "a missing file": (["--file", "absent"], "No such file.*absent"),
-    "a folder": (["--file", "."], "Is a directory"),
+    "a folder": (["--file", "."], "is a folder. Name one of its files"),
     "an empty file": (["--file", os.devnull], "no text to show"),
-    "no bytes": (["--bytes", "0", "x"], "--bytes must be at least 1; got 0"),
+    "no bytes": (["--bytes", "0", "x"], "--bytes must lie between 1 and 50000; got 0"),
     "half a surrogate pair": (["a\udc80"], "character 1 is the lone surrogate U.DC80"),
 }
 
@@ -245,7 +247,9 @@ def test_texts_that_cannot_be_shown(kind, finished, refused):
 
 
 def test_a_split_that_the_text_has_not(finished, text, refused):
-    assert "has no test split. Take --split all" in refused("evaluate", finished, "--data", text, "--split", "test")
+    for split in ("validation", "test"):  # the whole text holds rows that were trained on
+        message = refused("evaluate", finished, "--data", text, "--split", split)
+        assert f"has no {split} split. Leave --split out" in message
 
 
 def test_debug_shows_where_an_error_came_from(finished):

@@ -103,7 +103,10 @@ def test_a_fit_fills_its_batches_from_one_kilobyte_to_ten_megabytes(num_bytes, n
     assert rows >= 4 and config.num_updates >= 1
     assert config.train.training_bytes <= max(100 * num_bytes, config.bytes_per_update)
     assert config.model == base.model and config.objective == base.objective
-    allowed = {"data.sequence_length", "data.cut", "train.sequences_per_update", "train.micro_batch", "train.training_bytes"}
+    allowed = {"data.sequence_length", "data.cut"} | {
+        f"train.{name}" for name in ("sequences_per_update", "micro_batch", "training_bytes", "checkpoint_every")
+    }
+    assert config.train.checkpoint_every <= max(1, config.num_updates // 4)  # a kill loses no more than a quarter
     assert set(differences(config.to_dict(), base.to_dict())) <= allowed
 
 

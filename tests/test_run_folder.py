@@ -30,7 +30,7 @@ def test_a_new_folder_holds_settings_and_data(folder):
 
 def test_a_second_run_is_refused_and_changes_nothing(folder):
     before = digests(folder)
-    with pytest.raises(RltokError, match="already holds a run. Add --resume to go on with it, or choose another --out"):
+    with pytest.raises(RltokError, match=r"already holds a run. Add --resume \(resume=True in Python\) to go on with it"):
         claim(folder)
     assert digests(folder) == before
 

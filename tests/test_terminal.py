@@ -32,17 +32,17 @@ def test_a_character_of_several_bytes_is_painted_once_with_the_value_of_its_last
 
 
 def test_a_boundary_inside_a_character_is_not_lost():
-    for inside in ([1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1]):
-        assert plain("歡x".encode(), [*inside, 0]) == f"歡{BAR}x"
+    assert plain("歡x".encode(), [0, 1, 1, 0]) == f"<E6><AD>{BAR}<A1>{BAR}x"
+    assert plain("歡x".encode(), [0, 0, 1, 0]) == f"歡{BAR}x"
 
 
-def test_invalid_bytes_are_each_shown_as_a_replacement_with_a_bar_of_their_own():
-    assert plain(b"a\xff\xc3(", [0, 1, 1, 0]) == f"a\ufffd{BAR}\ufffd{BAR}("
+def test_invalid_bytes_are_each_shown_by_value_with_a_bar_of_their_own():
+    assert plain(b"a\xff\xc3(", [0, 1, 1, 0]) == f"a<FF>{BAR}<C3>{BAR}("
 
 
 def test_a_line_ends_after_its_bar_and_tabs_stay():
-    assert plain(b"a\n\tb\n", [0, 0, 0, 0, 1]) == f"a\n\tb\u21b5{BAR}\n"
-    assert plain(b"a\r\n") == "a\u240d\n"
+    assert plain(b"a\n\tb\n", [0, 0, 0, 0, 1]) == f"a\u21b5\n\tb\u21b5{BAR}\n"
+    assert plain(b"a\r\n") == "a\u240d\u21b5\n"
 
 
 def test_spaces_of_every_kind_stay_spaces():
@@ -53,7 +53,7 @@ def test_spaces_of_every_kind_stay_spaces():
 def test_control_sequences_reach_the_terminal_as_pictures_only(sequence):
     shown = plain(sequence)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", shown)
-    assert len(shown) == len(sequence.decode())
+    assert len(shown) >= len(sequence.decode())
 
 
 @given(st.binary(max_size=40), st.booleans())

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -159,8 +160,13 @@ def test_weights_that_an_update_made_nan_reach_neither_the_metrics_nor_a_checkpo
     assert "NaN" not in (tmp_path / "run/metrics.jsonl").read_text()
 
 
-def test_the_bar_shows_bytes_per_second_and_time_left(text, tmp_path, capsys, short_snapshots):
-    rltok.train(small_config(), text, tmp_path / "run", progress=True)
+def test_progress_shows_bytes_per_second_and_time_left(text, tmp_path, capsys, monkeypatch, short_snapshots):
+    rltok.train(small_config(), text, tmp_path / "lines", progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert 3 <= len(lines) <= 11
+    assert re.fullmatch(r"100%  [\d.]+ kB/s  0 s left  nll [\d.]+ rate [\d.]+", lines[-1])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    rltok.train(small_config(), text, tmp_path / "bar", progress=True)
     last = capsys.readouterr().err.split("\r")[-1]
     assert "B/s" in last and "<" in last and "nll " in last
     rltok.train(small_config(), text, tmp_path / "silent")

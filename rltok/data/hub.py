@@ -24,12 +24,16 @@ def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:
     """Whether the hub answers within `timeout` seconds; False when an offline switch is set. Does not go through proxies."""
     if any(os.environ.get(name, "").upper() in {"1", "TRUE", "YES", "ON"} for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")):
         return False
-    address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    try:
+        address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+        host, port = address.hostname or "", address.port or 443
+    except ValueError:  # an address that is none answers nobody
+        return False
     answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def connect() -> None:
         try:
-            socket.create_connection((address.hostname or "", address.port or 443), timeout).close()
+            socket.create_connection((host, port), timeout).close()
             answers.put(True)
         except OSError:
             answers.put(False)
@@ -57,7 +61,7 @@ def _rows(spec: str, force: bool) -> Iterator[dict[str, Any]]:
     if not force and not hub_reachable():
         raise RltokError(
             f"cannot reach the Hugging Face hub for {name!r} (no network, or an offline switch is set)."
-            " Use the bundled text, --data sample, or a local file; behind a proxy pass force=True."
+            " Use the bundled text, --data sample, or a local file; behind a proxy add --force (force=True in Python)."
         )
     try:
         import datasets

@@ -72,16 +72,16 @@ def _folder_documents(folder: Path, allow_binary: bool) -> Iterator[Document]:
 def _python_documents(place: str, allow_binary: bool) -> Iterator[Document]:
     """Python sources under a folder; `stdlib` is the interpreter's own library without installed packages."""
     is_stdlib = place == "stdlib"
-    folder = Path(sysconfig.get_paths()["stdlib"] if is_stdlib else place).expanduser()
+    folder = os.path.expanduser(sysconfig.get_paths()["stdlib"] if is_stdlib else place)
     if not os.path.isdir(folder):
         raise RltokError(f"python:{place} needs an existing folder of Python sources, or the word stdlib.")
     # Some systems keep installed packages inside the library's folder, so that another machine would read other text;
     # the last two hold tests in other encodings than UTF-8.
     leave_out = ("site-packages", "dist-packages", "encoded_modules", "tokenizedata") if is_stdlib else ()
-    paths = files.with_suffix(files.list_files(folder, leave_out), files.PYTHON_SUFFIXES)
+    paths = files.with_suffix(files.list_files(Path(folder), leave_out), files.PYTHON_SUFFIXES)
     if not paths:
         raise RltokError(f"python:{place} has no text: no file in the folder ends in .py. Name a folder with Python sources.")
-    return files.folder_documents(folder, paths, allow_binary)
+    return files.folder_documents(Path(folder), paths, allow_binary)
 
 
 def _path_documents(spec: str | Path, allow_binary: bool) -> Iterator[Document]:

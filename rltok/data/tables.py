@@ -86,5 +86,7 @@ def parquet_documents(path: Path) -> Iterator[Document]:
                 for text, source, label in zip(texts, sources, ids, strict=True):
                     yield Document(text or b"", _label(source, path.name), _label(label, f"{path.name}#{number}"))
                     number += 1
-    except (OSError, pa.ArrowException) as error:
+    except RltokError:
+        raise
+    except (OSError, pa.ArrowException, ValueError, KeyError, OverflowError) as error:  # odd values or names in a column
         raise RltokError(f"cannot read {str(path)!r} as Parquet: {one_line(error)}. Check that the download is whole.") from error

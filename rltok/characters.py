@@ -1,0 +1,51 @@
+"""A text with a decision after every byte, as the characters that a view shows.
+
+A character of several bytes appears once, with the value of its last byte. Where a boundary falls inside it, its bytes
+appear instead, as <E6>: a token ends there that no character could show. Nothing here can steer a terminal.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rltok.errors import RltokError
+from rltok.vocab import character_spans, to_utf8
+
+
+class Shown(NamedTuple):
+    """What stands in a view: text to print, the value that colours it, and whether a token ends after it."""
+
+    text: str  # "\n" for a line's end
+    value: float
+    ends: bool
+
+
+def _picture(character: str) -> str:
+    """The character itself, or something visible in its place if it would move the cursor or show nothing."""
+    code = ord(character)
+    if character in "\n\t" or character.isprintable() or unicodedata.category(character) == "Zs":
+        return character
+    return chr(0x2400 + code) if code < 32 else f"<U+{code:04X}>"
+
+
+def shown_characters(text: str | bytes, boundaries: Sequence[int], values: Sequence[float]) -> list[Shown]:
+    """The characters of a text of n bytes in turn.
+
+    Args:
+        text: n bytes once encoded; bytes that are no UTF-8 appear as <FF>.
+        boundaries: 1 where a boundary was drawn after the byte; n entries.
+        values: what colours each byte, such as the probability of a boundary; n entries.
+    """
+    data = to_utf8(text)
+    if not len(data) == len(boundaries) == len(values):
+        raise RltokError(
+            f"a text of {len(data)} bytes needs as many boundaries and values; got {len(boundaries)}, {len(values)}."
+        )
+    shown = []
+    for start, stop in character_spans(data):
+        decoded = data[start:stop].decode("utf-8", errors="replace")
+        if any(boundaries[start : stop - 1]) or decoded == "\ufffd" != data[start:stop].decode("utf-8", errors="ignore"):
+            shown += [Shown(f"<{data[i]:02X}>", float(values[i]), bool(boundaries[i])) for i in range(start, stop)]
+        else:
+            shown.append(Shown(_picture(decoded), float(values[stop - 1]), bool(boundaries[stop - 1])))
+    return shown

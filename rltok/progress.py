@@ -1,0 +1,48 @@
+"""How far training has come: a bar in a terminal, a line now and then anywhere else."""
+
+import sys
+import time
+
+from tqdm import tqdm
+
+LINES = 10  # in a log, for a whole run
+
+
+class Progress:
+    """Shows bytes trained on, bytes/s and time left on stderr, or nothing.
+
+    Args:
+        total: bytes of the whole run.
+        done: bytes of it that are behind us.
+        shown: False keeps quiet.
+    """
+
+    def __init__(self, total: int, done: int, shown: bool) -> None:
+        in_terminal = sys.stderr.isatty()
+        self._bar = tqdm(
+            total=total, initial=done, unit="B", unit_scale=True, disable=not (shown and in_terminal), mininterval=0.5
+        )
+        self._lines = shown and not in_terminal
+        self._total, self._first, self._done = total, done, done
+        self._start = time.perf_counter()
+        self._next = done + total / LINES
+
+    def update(self, scored: int, status: str) -> None:
+        """Another update is done, on so many bytes; `status` stands at the end of the line."""
+        self._done += scored
+        self._bar.update(scored)
+        self._bar.set_postfix_str(status, refresh=False)
+        if self._lines and self._done >= self._next:
+            self._next += self._total / LINES
+            self._line(status)
+
+    def _line(self, status: str) -> None:
+        speed = (self._done - self._first) / max(1e-9, time.perf_counter() - self._start)
+        left = max(0, self._total - self._done) / speed
+        print(
+            f"{self._done / self._total:4.0%}  {speed / 1e3:.1f} kB/s  {left:.0f} s left  {status}", file=sys.stderr, flush=True
+        )
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._bar.close()

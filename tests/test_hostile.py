@@ -1,0 +1,91 @@
+"""Odd values and surroundings that once ended in a traceback or a silently wrong number."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from rltok.config import with_settings
+from rltok.data import documents
+from rltok.data.hub import hub_reachable
+from rltok.demo import demo_config, random_twin
+from rltok.draws import row_uniforms
+from rltok.errors import RltokError
+from rltok.options import parse_value, use_colour
+from rltok.presets import preset
+from rltok.step import new_model
+
+
+def test_large_seeds_differ_and_those_out_of_range_are_refused():
+    large = [row_uniforms(2**63 - seed, 0, [0], 4) for seed in (1, 2)]
+    assert not torch.equal(*large)
+    for seed in (-1, 2**63):
+        with pytest.raises(RltokError, match="between 0 and 2"):
+            row_uniforms(seed, 0, [0], 4)
+
+
+def test_small_seeds_keep_the_numbers_that_philox_gives_them():
+    expected = np.random.Generator(np.random.Philox(key=[7, 3], counter=[0, 0, 0, 5])).random(6, np.float32)
+    np.testing.assert_array_equal(row_uniforms(7, 3, [5], 6)[0].numpy(), expected)
+
+
+@pytest.mark.parametrize("text", ["[" * 60_000, "9" * 400 + "/7", "1/0", "plain"])
+def test_values_that_are_no_numbers_stay_text(text):
+    assert parse_value(text) == text
+
+
+def test_a_dumb_terminal_gets_no_colour(monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert use_colour("auto")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not use_colour("auto")
+
+
+def test_a_model_beyond_memory_is_an_error_that_says_so():
+    config = with_settings(preset("tiny"), {"model.embedding_dim": 2**40, "model.num_heads": 1})
+    with pytest.raises(RltokError, match="does not fit into memory. Choose a smaller model.embedding_dim"):
+        new_model(config, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("rate", [0.0005, 0.9995, 1.0])
+def test_the_demo_has_a_twin_for_a_policy_that_collapsed(rate):
+    assert random_twin(demo_config(0, smoke=True), rate).model.rule.target_rate == pytest.approx(rate, abs=0.002)
+
+
+def test_parquet_with_values_that_python_cannot_hold_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "odd.parquet"
+    pq.write_table(pa.table({"text": ["some text"], "id": pa.array([10**12], pa.timestamp("s"))}), path)
+    with pytest.raises(RltokError, match="cannot read .*odd.parquet"):
+        list(documents(str(path)))
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://127.0.0.1:abc"])
+def test_a_hub_address_that_is_none_counts_as_unreachable(address, monkeypatch):
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    assert not hub_reachable()
+
+
+def test_a_home_folder_of_nobody_is_a_missing_folder():
+    with pytest.raises(RltokError, match="needs an existing folder"):
+        documents("python:~nosuchuser")
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_closed_streams_end_no_command(closed):
+    number = {"stdout": 1, "stderr": 2}[closed]
+    command = [
+        sys.executable,
+        "-c",
+        f"import os, sys; os.close({number}); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])",
+    ]
+    done = subprocess.run([*command, "-m", "rltok", "doctor", "--device", "cpu"], env=os.environ | {"PYTHONPATH": os.getcwd()})
+    assert done.returncode == 0
