@@ -3,12 +3,15 @@
     step-00000123/ model.safetensors  optimizer.safetensors  state.json
 
 A folder is written under another name, flushed to disk and renamed, so a kill at any moment leaves either the old set
-of checkpoints or the new one. `state.json` holds a digest of each file, so damage is noticed before anything is loaded.
+of checkpoints or the new one. `state.json` holds a digest of each file and of itself, so damage is noticed before anything
+is loaded.
 """
 
 import hashlib
 import json
+import math
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,15 +21,23 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from rltok.config import Config
+from rltok.config import Config, from_dict
 from rltok.errors import RltokError
+from rltok.files import MISSING, cannot_read, read_file, room
 
-PREFIX = "step-"
+NAME = re.compile(r"step-(\d{8,})")
 FORMAT = 1
+FILES = ("model.safetensors", "optimizer.safetensors")
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read_file(path)).hexdigest()
+
+
+def sealed(state: dict[str, Any]) -> dict[str, Any]:
+    """The state with `digest`, the SHA-256 of the canonical JSON of all its other entries."""
+    rest = {key: value for key, value in state.items() if key != "digest"}
+    return rest | {"digest": hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
 
 
 def _flush(path: Path) -> None:
@@ -45,14 +56,30 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tens
 
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints of a run, oldest first."""
-    return sorted(path for path in (folder / "checkpoints").glob(PREFIX + "*") if path.suffix != ".tmp")
+    place = folder / "checkpoints"
+    try:
+        found = [name for name in os.listdir(place) if NAME.fullmatch(name)]
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise RltokError(f"{place} is a file; checkpoints belong into a folder of that name. Move the file away.") from error
+    except OSError as error:
+        raise cannot_read(place, error) from error
+    return [place / name for name in sorted(found, key=lambda name: int(name[len("step-") :]))]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _drop(checkpoint: Path) -> None:
     """Delete a checkpoint; renamed first, so that a kill half-way leaves no incomplete one under a proper name."""
     doomed = checkpoint.with_suffix(".old.tmp")
     checkpoint.rename(doomed)
-    shutil.rmtree(doomed)
+    _remove(doomed)
 
 
 def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
@@ -69,41 +96,86 @@ def save_checkpoint(
 
     `progress` says how far the run has come and must hold `step`, the number of finished updates.
     """
-    final = folder / "checkpoints" / f"{PREFIX}{progress['step']:08d}"
+    final = folder / "checkpoints" / f"step-{progress['step']:08d}"
     temporary = final.with_suffix(".tmp")
-    for leftover in (folder / "checkpoints").glob("*.tmp"):
-        shutil.rmtree(leftover)
-    temporary.mkdir(parents=True)
-    _write_tensors(temporary / "model.safetensors", model.state_dict())
-    _write_tensors(temporary / "optimizer.safetensors", _optimizer_tensors(optimizer))
-    files = {path.name: _digest(path) for path in sorted(temporary.glob("*.safetensors"))}
-    state = {"format": FORMAT, **progress, "config_hash": config.digest(), "config": config.to_dict(), "files": files}
-    (temporary / "state.json").write_text(json.dumps(state, indent=1) + "\n")
-    for path in (*temporary.iterdir(), temporary):
-        if path.is_file():  # safetensors makes files that only their owner can read; others may look at a run, too
-            shutil.copymode(temporary / "state.json", path)
-        _flush(path)
-    if final.exists():
-        _drop(final)
-    temporary.rename(final)
-    _flush(final.parent)
-    for old in checkpoints(folder)[: -config.train.keep_checkpoints]:
-        _drop(old)
+    with room(folder):
+        for leftover in (folder / "checkpoints").glob("*.tmp"):
+            _remove(leftover)
+        temporary.mkdir(parents=True)
+        _write_tensors(temporary / FILES[0], model.state_dict())
+        _write_tensors(temporary / FILES[1], _optimizer_tensors(optimizer))
+        files = {name: _digest(temporary / name) for name in FILES}
+        state = {"format": FORMAT, **progress, "config_hash": config.digest(), "config": config.to_dict(), "files": files}
+        (temporary / "state.json").write_text(json.dumps(sealed(state), indent=1, allow_nan=False) + "\n")
+        for path in (*temporary.iterdir(), temporary):
+            if path.is_file():  # safetensors makes files that only their owner can read; others may look at a run, too
+                shutil.copymode(temporary / "state.json", path)
+            _flush(path)
+        if final.exists():
+            _drop(final)
+        temporary.rename(final)
+        _flush(final.parent)
+        for old in checkpoints(folder)[: -config.train.keep_checkpoints]:
+            _drop(old)
     return final
 
 
-def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The checkpoint's `state.json`, after comparing every file with its digest."""
-    remedy = f"Delete {checkpoint.name} to go on from the one before it, or train again."
+def _check_state(state: Any, name: str) -> None:
+    """Raise `ValueError` unless the state is what `save_checkpoint` writes into a folder of this name."""
+
+    def demand(ok: bool, what: str) -> None:
+        if not ok:
+            raise ValueError(what)
+
+    demand(isinstance(state, dict), "it is no table")
+    demand(state.get("digest") == sealed(state)["digest"], "it was changed: its digest differs")
+    config, step, number = from_dict(state.get("config")), state.get("step"), NAME.fullmatch(name)
+    demand(state.get("config_hash") == config.digest(), "config_hash is not that of its config")
+    demand(type(step) is int and 0 <= step <= config.num_updates, f"step must lie between 0 and {config.num_updates}")
+    demand(number is None or step == int(number[1]), f"step is {step!r}")
+    demand(type(state.get("bytes")) is int and 0 <= state["bytes"] < 2**63, "bytes must be a whole number, at least 0")
+    seconds = state.get("seconds")
+    demand(type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0, "seconds must be finite and at least 0")
+    files = state.get("files")
+    demand(isinstance(files, dict) and files.keys() == set(FILES), f"files must name {' and '.join(FILES)}")
+
+
+def _read_checked_state(checkpoint: Path) -> dict[str, Any]:
+    data = read_file(checkpoint / "state.json")
     try:
-        state = json.loads((checkpoint / "state.json").read_text())
-        damaged = [name for name, digest in state["files"].items() if _digest(checkpoint / name) != digest]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RltokError(f"{checkpoint} is not a complete checkpoint ({error}). {remedy}") from error
+        state = json.loads(data)
+        written = state.get("format") if isinstance(state, dict) else None
+        if written == FORMAT or type(written) is not int:
+            _check_state(state, checkpoint.name)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise RltokError(
+            f"{checkpoint} is not a complete checkpoint: state.json is damaged ({error}). {_remedy(checkpoint)}"
+        ) from error
+    if written != FORMAT:
+        raise RltokError(
+            f"{checkpoint} has format {written}; this version of rltok reads format {FORMAT}. Use the version that wrote it."
+        )
+    return state
+
+
+def _remedy(checkpoint: Path) -> str:
+    return f"Delete {checkpoint.name} to go on from the one before it, or train again."
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """The checkpoint's `state.json`, after checking it and comparing every file with its digest."""
+    try:
+        state = _read_checked_state(checkpoint)
+        damaged = [name for name in FILES if _digest(checkpoint / name) != state["files"][name]]
+    except MISSING as error:
+        if not os.path.isdir(checkpoint):
+            raise RltokError(f"there is no checkpoint {checkpoint}. Name a run's folder to take its newest one.") from error
+        missing = Path(error.filename).name
+        raise RltokError(f"{checkpoint} is not a complete checkpoint: {missing} is missing. {_remedy(checkpoint)}") from error
     if damaged:
-        raise RltokError(f"{checkpoint}: {', '.join(damaged)} is truncated or changed (its digest differs). {remedy}")
-    if state.get("format") != FORMAT:
-        raise RltokError(f"{checkpoint} has format {state.get('format')}; this version of rltok reads format {FORMAT}.")
+        raise RltokError(
+            f"{checkpoint}: {', '.join(damaged)} is truncated or changed (its digest differs). {_remedy(checkpoint)}"
+        )
     return state
 
 
@@ -114,34 +186,54 @@ def _tensors(checkpoint: Path, name: str) -> dict[str, torch.Tensor]:
         raise RltokError(f"{checkpoint / name} cannot be read ({error}).") from error
 
 
+def _check_tensors(path: Path, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    """Raise `RltokError`, which names the first of them, for tensors of other names, shapes or dtypes, or not finite."""
+    for name in sorted(found.keys() ^ wanted.keys()):
+        raise RltokError(f"{path} does not fit this model: {name!r} stands on one side only. Use the settings it was saved with.")
+    for name, tensor in found.items():
+        own = wanted[name]
+        for got, needed in ((tuple(tensor.shape), tuple(own.shape)), (tensor.dtype, own.dtype)):
+            if got != needed:
+                raise RltokError(
+                    f"{path} does not fit this model: {name} is {got}, wanted {needed}. Use the settings it was saved with."
+                )
+        if not tensor.isfinite().all():
+            raise RltokError(f"{path}: {name} holds a number that is not finite. Use an earlier checkpoint, or train again.")
+
+
 def load_weights(checkpoint: Path, model: nn.Module) -> None:
-    """Fill the model from a checkpoint; shapes that do not fit are an error that names the first of them."""
-    loaded, own = _tensors(checkpoint, "model.safetensors"), model.state_dict()
-    for name in sorted(loaded.keys() ^ own.keys()):
-        raise RltokError(f"{checkpoint} does not fit this model: {name!r} stands on one side only.")
-    for name, tensor in loaded.items():
-        if tensor.shape != own[name].shape:
-            raise RltokError(
-                f"{checkpoint} does not fit this model: {name} is {tuple(tensor.shape)}, wanted {tuple(own[name].shape)}."
-            )
+    """Fill the model from a checkpoint; tensors that do not fit, or are not finite, are an error that names the first."""
+    loaded = _tensors(checkpoint, FILES[0])
+    _check_tensors(checkpoint / FILES[0], loaded, model.state_dict())
     model.load_state_dict(loaded)
+
+
+def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """Fill the optimizer; after the first update it must hold AdamW's three values of every parameter."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]] if step else []
+    wanted = {}
+    for number, parameter in enumerate(parameters):
+        wanted |= {f"{number}.exp_avg": parameter, f"{number}.exp_avg_sq": parameter, f"{number}.step": torch.zeros(())}
+    found = _tensors(checkpoint, FILES[1])
+    _check_tensors(checkpoint / FILES[1], found, wanted)
+    whole = optimizer.state_dict()
+    whole["state"] = {}
+    for key, tensor in found.items():
+        number, name = key.split(".", 1)
+        whole["state"].setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict(whole)
 
 
 def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config) -> dict[str, Any]:
     """Fill model and optimizer from a checkpoint of the same configuration; returns its state: step, bytes, seconds."""
     state = read_state(checkpoint)
     if state["config_hash"] != config.digest():
-        changed = differences(state["config"], config.to_dict())
+        changed = differences(state["config"], config.to_dict()) or ["their hashes differ"]
         raise RltokError(
             f"{checkpoint} belongs to another configuration: {'; '.join(changed[:3])}. Use the same settings or another folder."
         )
     load_weights(checkpoint, model)
-    whole = optimizer.state_dict()
-    whole["state"] = {}
-    for key, tensor in _tensors(checkpoint, "optimizer.safetensors").items():
-        number, name = key.split(".", 1)
-        whole["state"].setdefault(int(number), {})[name] = tensor
-    optimizer.load_state_dict(whole)
+    _load_optimizer(checkpoint, optimizer, state["step"])
     return state
 
 
@@ -161,14 +253,14 @@ def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> lis
 def find_checkpoint(path: str | Path) -> Path:
     """The checkpoint meant by a path: itself, or the newest of a run's folder."""
     path = Path(path)
-    if (path / "state.json").is_file() or (path.name.startswith(PREFIX) and path.parent.name == "checkpoints"):
+    if os.path.isfile(path / "state.json") or (NAME.fullmatch(path.name) and path.parent.name == "checkpoints"):
         return path
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise RltokError(
             f"{path} is neither a run's folder nor a checkpoint. Train one: rltok train --preset tiny --data sample --out {path}"
         )
     found = checkpoints(path)
-    runs = sorted(entry.name for entry in path.iterdir() if (entry / "config.json").is_file())
+    runs = sorted(entry.name for entry in path.iterdir() if os.path.isfile(entry / "config.json"))
     if not found and runs:
         raise RltokError(f"{path} holds several runs: {', '.join(runs)}. Name one of them, such as {path / runs[0]}.")
     if not found:

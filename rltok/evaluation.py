@@ -1,6 +1,8 @@
 """Held-out scores of a model: bits per byte with a standard error, and where its boundaries fall."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,6 +60,17 @@ def paired_difference(first: Evaluation, second: Evaluation) -> tuple[float, flo
     return float(gaps.mean()), _standard_error(gaps)
 
 
+@contextmanager
+def evaluation_mode(model: torch.nn.Module) -> Iterator[None]:
+    """Put the model into evaluation mode and, whatever happens, back into the mode it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 @torch.no_grad()
 def evaluate(model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int, max_rows: int | None = None) -> Evaluation:
     """Score rows in evaluation mode (no softcap), boundaries drawn once from uniforms of (seed, row).
@@ -73,22 +86,24 @@ def evaluate(model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int, ma
     """
     if len(rows) == 0:
         raise RltokError("there are no rows to evaluate. Give text of at least one row.")
+    for name, value in (("batch", batch), ("max_rows", max_rows)):
+        if value is not None and value < 1:
+            raise RltokError(f"{name} must be at least 1; got {value}. Score at least one row.")
     device = next(model.parameters()).device
-    training, count = model.training, min(len(rows), max_rows or len(rows))
-    model.eval()
+    count = len(rows) if max_rows is None else min(len(rows), max_rows)
     sums = {"nll": [], "early": [], "scored": []}
     counts, entropy_sum, tokens = torch.zeros(len(CLASSES), 2, dtype=torch.long), 0.0, 0
-    for start in range(0, count, batch):
-        numbers = range(start, min(count, start + batch))
-        ids = rows.ids(list(numbers)).to(device)
-        out = model(ids, uniforms=row_uniforms(seed, 0, numbers, ids.shape[1] - 1).to(device))
-        for key, values in (("nll", out.nll), ("early", out.early_nll), ("scored", out.scored)):
-            sums[key].append(values.double().sum(dim=1).cpu())
-        counts += boundary_counts(ids, out).cpu()
-        tokens += int(out.boundaries.sum())
-        if out.boundary_logits is not None:
-            entropy_sum += float(entropy(out.boundary_logits)[out.drawn].double().sum())
-    model.train(training)
+    with evaluation_mode(model):
+        for start in range(0, count, batch):
+            numbers = range(start, min(count, start + batch))
+            ids = rows.ids(list(numbers)).to(device)
+            out = model(ids, uniforms=row_uniforms(seed, 0, numbers, ids.shape[1] - 1).to(device))
+            for key, values in (("nll", out.nll), ("early", out.early_nll), ("scored", out.scored)):
+                sums[key].append(values.double().sum(dim=1).cpu())
+            counts += boundary_counts(ids, out).cpu()
+            tokens += int(out.boundaries.sum())
+            if out.boundary_logits is not None:
+                entropy_sum += float(entropy(out.boundary_logits)[out.drawn].double().sum())
     return _summarise({key: torch.cat(parts) for key, parts in sums.items()}, counts, entropy_sum, tokens, out, seed)
 
 

@@ -5,6 +5,8 @@ config.json  data.json  metrics.jsonl  snapshots.jsonl  checkpoints/  record.jso
 
 import json
 import os
+from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,12 +16,16 @@ except ImportError:  # Windows has no such locks: there, two trainings in one fo
     fcntl = None
 
 from rltok.checkpoint import checkpoints, differences
-from rltok.config import Config
+from rltok.config import Config, from_dict
 from rltok.errors import RltokError
+from rltok.files import MISSING, read_file, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
+Entry = tuple[int, str | None]  # what a logged line is about: step and split
+SPLITS = ("train", "validation")
 # All that a run leaves that is killed while it takes possession of its folder; config.json comes last.
 BEFORE_CONFIG = (".lock", ".data.json.tmp", "data.json", ".config.json.tmp")
+RESTORE = "Restore the file, or train again in a new folder."
 
 
 def check_folder(path: str | Path, resume: bool) -> None:
@@ -32,6 +38,9 @@ def check_folder(path: str | Path, resume: bool) -> None:
         raise RltokError(
             f"{path} already holds a run. Add --resume (resume=True in Python) to go on with it, or choose another --out."
         )
+    remains = [name for name in (*LOGS, "checkpoints", "record.json") if (path / name).exists()]
+    if not holds_run and remains:
+        raise RltokError(f"{path} holds {remains[0]} but no config.json. Restore that file, or choose another --out.")
     if not holds_run and path.exists() and any(entry.name not in BEFORE_CONFIG for entry in path.iterdir()):
         raise RltokError(f"{path} is not empty and holds no run. Choose a new folder with --out.")
 
@@ -55,7 +64,8 @@ class RunFolder:
         self._lock: TextIO | None = None
         self._logs: dict[str, TextIO] = {}
         try:
-            self._claim(config, data, resume)
+            with room(self.path):
+                self._claim(config, data, resume)
         except RltokError:
             self.close()
             raise
@@ -68,7 +78,8 @@ class RunFolder:
     def _claim(self, config: Config, data: dict[str, Any], resume: bool) -> None:
         check_folder(self.path, resume)
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / ".lock").open("w")
+        require_regular(self.path / ".lock")
+        self._lock = (self.path / ".lock").open("a")
         try:
             if fcntl is not None:  # the system frees the lock when the process ends, however it ends
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,22 +92,42 @@ class RunFolder:
         self._write("config.json", config.to_dict())
 
     def _compare(self, config: Config, data: dict[str, Any]) -> None:
+        stored, stored_data = self._table("config.json"), self._table("data.json")
         try:
-            stored = json.loads((self.path / "config.json").read_text())
-            stored_data = json.loads((self.path / "data.json").read_text())
-        except (OSError, ValueError) as error:
-            raise RltokError(f"{self.path} holds a damaged config.json or data.json ({error}). Choose another --out.") from error
+            from_dict(stored)
+            before = {split: stored_data[split]["hash"] for split in SPLITS}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._damaged(error) from error
         changed = differences(stored, config.to_dict())
         if changed:
             raise RltokError(
                 f"{self.path} belongs to another configuration: {'; '.join(changed[:3])}. Resume with the same settings."
             )
-        for split in ("train", "validation"):
-            before, now = (description.get(split, {}).get("hash") for description in (stored_data, data))
-            if before != now:
+        for split in SPLITS:
+            now = data[split]["hash"]
+            if before[split] != now:
                 raise RltokError(
-                    f"{self.path} was trained with other {split} text (hash {before}, now {now}). Resume with the same text."
+                    f"{self.path} was trained with other {split} text (hash {before[split]}, now {now})."
+                    " Resume with the same text."
                 )
+
+    def _table(self, name: str) -> dict[str, Any]:
+        try:
+            data = read_file(self.path / name)
+        except MISSING as error:
+            raise self._damaged(error) from error
+        try:
+            values = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(error) from error
+        if not isinstance(values, dict):
+            raise self._damaged(f"{name} holds no table")
+        return values
+
+    def _damaged(self, reason: object) -> RltokError:
+        return RltokError(
+            f"{self.path} holds a damaged config.json or data.json ({reason}). Restore that file, or choose another --out."
+        )
 
     def _write(self, name: str, values: dict[str, Any]) -> None:
         temporary = self.path / f".{name}.tmp"
@@ -108,45 +139,92 @@ class RunFolder:
         found = checkpoints(self.path)
         return found[-1] if found else None
 
-    def rewind(self, step: int | None) -> None:
-        """Drop every logged line after `step` (None: all lines), half-written ones included, and open the logs."""
+    def rewind(self, step: int | None, expected: dict[str, list[Entry]]) -> None:
+        """Drop every logged line after `step` (None: all lines), half-written ones included, and open the logs.
+
+        Args:
+            step: of the checkpoint to go on from.
+            expected: for each log the lines that training has written up to `step`.
+
+        Raises:
+            RltokError: a line is missing, double, foreign or damaged; nothing is changed then.
+        """
+        kept = {}
         for name in LOGS:
-            path = self.path / name
-            kept = _lines_up_to(path, step) if path.exists() and step is not None else []
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text("".join(kept))
-            os.replace(temporary, path)
-            self._logs[name] = path.open("a")
+            require_regular(self.path / name)
+            kept[name] = [] if step is None else _lines_up_to(self.path / name, step, expected[name])
+        with room(self.path):
+            for name, lines in kept.items():
+                path = self.path / name
+                temporary = path.with_suffix(".tmp")
+                temporary.write_bytes(b"".join(lines))
+                os.replace(temporary, path)
+                self._logs[name] = path.open("a")
 
     def log(self, name: str, values: dict[str, Any]) -> None:
         """Append one JSON line and hand it to the system at once."""
-        self._logs[name].write(json.dumps(values) + "\n")
-        self._logs[name].flush()
+        try:
+            line = json.dumps(values, allow_nan=False)
+        except ValueError as error:
+            raise RltokError(
+                f"update {values['step']}: a number for {name} is not finite. The last checkpoint is from before that."
+                " Lower train.learning_rate, then train in a new folder."
+            ) from error
+        with room(self.path):
+            self._logs[name].write(line + "\n")
+            self._logs[name].flush()
 
     def sync(self) -> None:
         """Put the logs on the disk; before a checkpoint, so that no checkpoint is ahead of its log."""
-        for log in self._logs.values():
-            os.fsync(log.fileno())
+        with room(self.path):
+            for log in self._logs.values():
+                os.fsync(log.fileno())
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl."""
-        return [json.loads(line) for line in (self.path / "metrics.jsonl").read_text().splitlines()]
+        path = self.path / "metrics.jsonl"
+        try:
+            return [json.loads(line) for line in read_file(path).splitlines()]
+        except RltokError:
+            raise
+        except (*MISSING, ValueError, RecursionError) as error:
+            raise RltokError(f"{path} is missing or damaged ({error}). {RESTORE}") from error
 
     def close(self) -> None:
         """Close the logs and free the lock."""
         for log in self._logs.values():
-            log.close()
+            with suppress(OSError):  # on a full disk, which `log` has told of
+                log.close()
         if self._lock is not None:
             self._lock.close()
 
 
-def _lines_up_to(path: Path, step: int) -> list[str]:
-    """Finished lines of a log that belong to no later step."""
-    kept = []
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(keepends=True), start=1):
+def _entry(line: bytes) -> Entry:
+    values = json.loads(line)
+    json.dumps(values, allow_nan=False)  # raises ValueError for numbers that are not finite
+    step, split = values["step"], values.get("split")
+    if type(step) is not int or not isinstance(split, str | None):
+        raise ValueError(f"step {step!r}, split {split!r}")
+    return step, split
+
+
+def _lines_up_to(path: Path, step: int, expected: list[Entry]) -> list[bytes]:
+    """Finished lines of a log that belong to no later step, after comparing them with the lines that must be there."""
+    lines = read_file(path).splitlines(keepends=True) if path.exists() else []
+    kept, found = [], []
+    for number, line in enumerate(lines, start=1):
         try:
-            if line.endswith("\n") and json.loads(line)["step"] <= step:
+            if line.endswith(b"\n") and (entry := _entry(line))[0] <= step:
                 kept.append(line)
-        except (ValueError, KeyError, TypeError) as error:
-            raise RltokError(f"{path}, line {number} is damaged ({error}). Remove that line, then resume.") from error
+                found.append(entry)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if len(found) == len(expected):  # later than the checkpoint, so it goes anyway
+                break
+            raise RltokError(f"{path}, line {number} is damaged ({error}). {RESTORE}") from error
+    for place, (there, wanted) in enumerate(zip_longest(found, expected)):
+        if there != wanted:
+            lacks = wanted is not None and wanted not in found[place:]
+            step, split = wanted if lacks else there
+            line = f"line of step {step}" + (f" ({split})" if split else "")
+            raise RltokError(f"{path} {f'lacks the {line}' if lacks else f'has a foreign or double {line}'}. {RESTORE}")
     return kept

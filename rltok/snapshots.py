@@ -7,6 +7,7 @@ import torch
 
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.draws import row_uniforms
+from rltok.evaluation import evaluation_mode
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, encode
 
@@ -31,11 +32,10 @@ def boundary_view(model: AutoregressiveUNet, text: str | bytes, seed: int) -> di
     The last byte has a boundary decision too, though nothing is predicted after it: the text is scored with one byte
     appended, which no decision before it can see.
     """
-    device, training = next(model.parameters()).device, model.training
-    model.eval()
+    device = next(model.parameters()).device
     ids = torch.nn.functional.pad(text_ids(text), (0, 1), value=ord(" ")).to(device)
-    out = model(ids, uniforms=row_uniforms(seed, 0, [0], ids.shape[1] - 1).to(device))
-    model.train(training)
+    with evaluation_mode(model):
+        out = model(ids, uniforms=row_uniforms(seed, 0, [0], ids.shape[1] - 1).to(device))
     probabilities = None if out.boundary_logits is None else out.boundary_logits.sigmoid()[0, 1:].tolist()
     return {"boundaries": out.boundaries[0, 1:].int().tolist(), "probabilities": probabilities}
 

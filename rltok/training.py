@@ -15,13 +15,14 @@ from rltok.config import Config
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
+from rltok.files import room
 from rltok.flops import flops_per_byte, parameter_counts
 from rltok.metrics import not_finite
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
 from rltok.progress import Progress
 from rltok.results import RunRecord, device_name, repository_commit, thin, versions
-from rltok.run_folder import RunFolder
+from rltok.run_folder import RESTORE, Entry, RunFolder
 from rltok.snapshots import snapshot, snapshot_steps
 from rltok.step import autocast, micro_batches, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import AutoregressiveUNet
@@ -49,7 +50,7 @@ class Run:
         if checkpoint is not None:
             state = restore(checkpoint, self.model, self.optimizer, self.config)
             self.step, self.bytes, self.seconds = state["step"], state["bytes"], state["seconds"]
-        self.folder.rewind(None if checkpoint is None else self.step)
+        self.folder.rewind(None if checkpoint is None else self.step, _lines_until(self.step, self.config))
 
     def update(self) -> dict[str, Any]:
         """One update; its line for metrics.jsonl."""
@@ -83,6 +84,19 @@ class Run:
 
 def _due(step: int, every: int, total: int) -> bool:
     return step % every == 0 or step == total
+
+
+def _lines_until(step: int, config: Config) -> dict[str, list[Entry]]:
+    """What `_loop` has logged when `step` updates are done: step and split of every line, in order."""
+    train, total = config.train, config.num_updates
+    metrics: list[Entry] = []
+    for done in range(step + 1):
+        if done and _due(done, train.log_every, total):
+            metrics.append((done, "train"))
+        if _due(done, train.evaluate_every, total):
+            metrics.append((done, "validation"))
+    pictured = sorted(done for done in snapshot_steps(total) if done <= step)
+    return {"metrics.jsonl": metrics, "snapshots.jsonl": [(done, None) for done in pictured]}
 
 
 def _loop(run: Run, tensorboard: Any, progress: Progress) -> None:
@@ -122,9 +136,13 @@ def _summary_writer() -> Any:
 
 
 def _record(run: Run, note: str, full: bool) -> RunRecord:
-    lines = run.folder.metrics()
-    validation = [line for line in lines if line["split"] == "validation"][-1]
-    config, cuda = run.config, run.device.type == "cuda"
+    config, cuda, lines = run.config, run.device.type == "cuda", run.folder.metrics()
+    try:
+        curve = [line for line in lines if line["split"] == "train"]
+        validation = [line for line in lines if line["split"] == "validation"][-1]
+        flops = flops_per_byte(config.model, validation["tokens_per_byte"])
+    except (LookupError, TypeError) as error:
+        raise RltokError(f"{run.folder.path / 'metrics.jsonl'} lacks a whole line of validation. {RESTORE}") from error
     return RunRecord(
         name=config.name,
         config=config.to_dict(),
@@ -139,11 +157,11 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         bytes=run.bytes,
         passes=run.step * config.train.sequences_per_update / len(run.corpus.train),
         seconds=run.seconds,
-        bytes_per_second=run.bytes / run.seconds,
+        bytes_per_second=run.bytes / max(run.seconds, 1e-9),
         peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if cuda else None,
         matrix_parameters=sum(parameter_counts(config.model).values()),
-        flops_per_byte=flops_per_byte(config.model, validation["tokens_per_byte"]),
-        curve=thin([line for line in lines if line["split"] == "train"], CURVE_POINTS),
+        flops_per_byte=flops,
+        curve=thin(curve, CURVE_POINTS),
         evaluation=validation,
         full=full,
         note=note,
@@ -192,7 +210,8 @@ def train(
         with board as events, closing(Progress(total, run.bytes, progress)) as shown:
             _loop(run, events, shown)
         record = _record(run, note, full)
-        record.save(folder.path / "record.json")
+        with room(folder.path):
+            record.save(folder.path / "record.json")
         return record
     finally:
         folder.close()

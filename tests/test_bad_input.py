@@ -13,7 +13,7 @@ import torch
 from runs import SETTINGS, as_options, digests, small_config, write_text
 
 from rltok import training
-from rltok.checkpoint import checkpoints
+from rltok.checkpoint import checkpoints, sealed
 from rltok.cli import main
 from rltok.loading import load
 from rltok.run_folder import RunFolder
@@ -205,8 +205,8 @@ def test_resume_from_a_truncated_checkpoint_is_refused_and_nothing_is_overwritte
 def test_a_checkpoint_of_another_configuration_in_the_folder_is_refused(run, text, refused):
     state = checkpoints(run)[-1] / "state.json"
     stored = json.loads(state.read_text())
-    stored["config"]["train"]["seed"], stored["config_hash"] = 7, "0" * 12
-    state.write_text(json.dumps(stored))
+    stored["config"]["train"]["seed"], stored["config_hash"] = 7, small_config(train__seed=7).digest()
+    state.write_text(json.dumps(sealed(stored)))
     before = digests(run)
     message = refused("train", *PRESET, "--data", text, "--out", run, "--resume")
     assert "belongs to another configuration: train.seed 7 -> 0" in message

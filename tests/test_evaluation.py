@@ -14,6 +14,7 @@ from rltok.data.documents import Document
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, boundary_counts, evaluate, paired_difference
+from rltok.snapshots import boundary_view
 from rltok.unet import UNetOutput
 from rltok.vocab import BOS, EOS, PAD
 
@@ -100,6 +101,27 @@ def test_one_row_has_no_standard_error_and_no_rows_are_an_error():
     assert evaluate(model, rows, seed=1, batch=2, max_rows=1).standard_error is None
     with pytest.raises(RltokError, match="no rows to evaluate. Give text"):
         evaluate(model, rows.subset(slice(0, 0)), seed=1, batch=2)
+
+
+@pytest.mark.parametrize(("batch", "max_rows"), [(0, None), (-1, None), (2, 0), (2, -3)])
+def test_sizes_below_one_are_refused(batch, max_rows):
+    name, value = ("batch", batch) if batch < 1 else ("max_rows", max_rows)
+    with pytest.raises(RltokError, match=f"^{name} must be at least 1; got {value}"):
+        evaluate(tiny_model(), ragged_rows(), seed=1, batch=batch, max_rows=max_rows)
+
+
+def test_an_error_on_the_way_leaves_the_model_in_the_mode_it_was_in(monkeypatch):
+    model = tiny_model().train()
+
+    def broken(*args, **kwargs):
+        assert not model.training
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(model, "forward", broken)
+    for look in (lambda: evaluate(model, ragged_rows(), seed=1, batch=2), lambda: boundary_view(model, "text", 0)):
+        with pytest.raises(RuntimeError, match="out of memory"):
+            look()
+        assert model.training and all(part.training for part in model.modules())
 
 
 def test_a_rule_without_a_policy_has_no_entropy():

@@ -16,7 +16,7 @@ from runs import SETTINGS, as_options, digests, json_lines, small_config, write_
 from safetensors.torch import load_file
 
 import rltok
-from rltok.checkpoint import checkpoints, read_state
+from rltok.checkpoint import checkpoints, read_state, sealed
 from rltok.cli import main
 from rltok.errors import RltokError
 
@@ -123,7 +123,7 @@ def test_lines_written_after_the_checkpoint_are_wound_back_and_not_doubled(child
 def test_seconds_of_all_sessions_are_added_up(children, text, tmp_path):
     kill(children, text, tmp_path, "train_step", 5)
     state = tmp_path / "checkpoints/step-00000003/state.json"
-    state.write_text(json.dumps(json.loads(state.read_text()) | {"seconds": 1000.0}))
+    state.write_text(json.dumps(sealed(json.loads(state.read_text()) | {"seconds": 1000.0})))
     assert 1000 < rltok.train(CONFIG, text, tmp_path, resume=True).seconds < 2000
 
 

@@ -1,12 +1,13 @@
 """rltok.run_folder: who may write a run's folder, and how its logs are wound back."""
 
 import json
+import re
 
 import pytest
 from runs import digests, small_config
 
 from rltok.errors import RltokError
-from rltok.run_folder import RunFolder, check_folder
+from rltok.run_folder import LOGS, RunFolder, check_folder
 
 CONFIG = small_config()
 DATA = {"name": "t", "train": {"hash": "aa"}, "validation": {"hash": "bb"}}
@@ -87,7 +88,7 @@ def test_other_text_is_noticed_by_its_hash(folder, split):
 @pytest.mark.parametrize(("name", "content"), [("config.json", "{"), ("data.json", "{"), ("data.json", None)])
 def test_damaged_or_missing_descriptions_are_an_error_not_a_traceback(folder, name, content):
     (folder / name).unlink() if content is None else (folder / name).write_text(content)
-    with pytest.raises(RltokError, match="damaged config.json or data.json.*Choose another --out"):
+    with pytest.raises(RltokError, match="damaged config.json or data.json.*choose another --out"):
         claim(folder, resume=True)
 
 
@@ -107,7 +108,7 @@ def write_logs(folder, *lines):
 
 def rewound(path, step):
     folder = claim(path, resume=True)
-    folder.rewind(step)
+    folder.rewind(step, {name: [(0, None), (3, None)] for name in LOGS})
     folder.log("metrics.jsonl", {"step": 99})
     folder.close()
     return (path / "metrics.jsonl").read_text()
@@ -120,8 +121,8 @@ def test_winding_back_drops_later_lines_and_half_a_line_and_appends_after_them(f
 
 
 def test_a_last_line_without_its_end_counts_as_half_even_if_it_reads_well(folder):
-    write_logs(folder, '{"step": 0}\n', '{"step": 3}')
-    assert rewound(folder, 3) == '{"step": 0}\n{"step": 99}\n'
+    write_logs(folder, '{"step": 0}\n', '{"step": 3}\n', '{"step": 3}')
+    assert rewound(folder, 3) == '{"step": 0}\n{"step": 3}\n{"step": 99}\n'
 
 
 def test_winding_back_to_the_start_empties_the_logs(folder):
@@ -129,20 +130,59 @@ def test_winding_back_to_the_start_empties_the_logs(folder):
     assert rewound(folder, None) == '{"step": 99}\n'
 
 
-@pytest.mark.parametrize("bad", ["no JSON\n", "[1]\n", '{"nll": 1}\n', '{"step": null}\n'])
-def test_a_damaged_line_is_named_and_the_log_stays_as_it_is(folder, bad):
-    write_logs(folder, '{"step": 0}\n', bad, '{"step": 3}\n')
+DAMAGED = [
+    "no JSON\n",
+    "[1]\n",
+    '{"nll": 1}\n',
+    '{"step": null}\n',
+    '{"step": 2, "nll": NaN}\n',
+    "[" * 99_999 + "\n",
+    '{"step": 0, "split": []}\n',
+]
+
+
+def refused_winding(folder, step):
+    """The message of a rewind that must be refused, with the log left as it is."""
     before = digests(folder)
     opened = claim(folder, resume=True)
-    with pytest.raises(RltokError, match=r"metrics\.jsonl, line 2 is damaged.*Remove that line"):
-        opened.rewind(3)
+    with pytest.raises(RltokError) as refused:
+        opened.rewind(step, {name: [(0, None), (3, None)] for name in LOGS})
     opened.close()
     assert digests(folder) == before
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("bad", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_line_is_named_and_the_log_stays_as_it_is(folder, bad):
+    write_logs(folder, '{"step": 0}\n', bad, '{"step": 3}\n')
+    assert re.search(r"metrics\.jsonl, line 2 is damaged.*Restore the file", refused_winding(folder, 3))
+
+
+def test_a_damaged_line_later_than_the_checkpoint_is_dropped_with_the_rest(folder):
+    write_logs(folder, '{"step": 0}\n', '{"step": 3}\n', "\0\0\n", '{"step": 4}\n')
+    assert rewound(folder, 3) == '{"step": 0}\n{"step": 3}\n{"step": 99}\n'
+
+
+WRONG_LINES = {
+    "none": ([], "lacks the line of step 0. Restore the file"),
+    "the last one lost": ([0], "lacks the line of step 3."),
+    "the first one lost": ([3], "lacks the line of step 0."),
+    "one twice": ([0, 3, 3], "has a foreign or double line of step 3."),
+    "one too many": ([0, 2, 3], "has a foreign or double line of step 2."),
+    "the wrong way round": ([3, 0], "has a foreign or double line of step 3."),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_LINES)
+def test_lines_that_are_not_those_of_the_training_are_named(folder, kind):
+    steps, said = WRONG_LINES[kind]
+    write_logs(folder, *(f'{{"step": {step}}}\n' for step in steps))
+    assert f"metrics.jsonl {said}" in refused_winding(folder, 3)
 
 
 def test_a_line_is_in_the_file_as_soon_as_it_is_logged(tmp_path):
     folder = claim(tmp_path / "run")
-    folder.rewind(None)
+    folder.rewind(None, {})
     folder.log("metrics.jsonl", {"step": 1, "nll": 2.5})
     assert (tmp_path / "run/metrics.jsonl").read_text() == '{"step": 1, "nll": 2.5}\n'
     assert folder.metrics() == [{"step": 1, "nll": 2.5}]
