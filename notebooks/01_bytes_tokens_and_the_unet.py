@@ -80,11 +80,11 @@ print("frame:", {"BOS": vocab.BOS, "EOS": vocab.EOS, "PAD": vocab.PAD})
 # %% [markdown]
 # Bytes are small, and a model that spends its full depth on each is slow. Shorter sequences of *tokens* are cheaper. The standard
 # way to get them, byte-pair encoding, merges frequent neighbours into a fixed vocabulary before training, so the grouping never
-# learns from the model's own mistakes. The paper asks for three things instead (its section 2.1):
+# learns from the model's own mistakes. The paper {cite}`dauncey2026` asks for three things instead (its section 2.1):
 #
 # | the paper wants | in words | where in this book |
 # |---|---|---|
-# | end-to-end tokenizer training | boundaries are learned to lower the loss, not by a rule made by hand | the estimator |
+# | end-to-end tokenizer training | boundaries are learned to lower the loss, not by a rule made by hand | planned: the estimator |
 # | end-to-end architecture | what the byte level has computed is used again at the token level | downsampling, below |
 # | efficiency | next to no extra computation for it | counted at the end of this chapter |
 #
@@ -100,7 +100,7 @@ a = np.array([1, 1, 0, 0, 1, 0, 1, 0])
 plots.show(plots.unet_diagram(labels, a))
 
 # %% [markdown]
-# In formulas, with the paper's numbers:
+# In formulas, with the paper's numbers (the [equation register](../book/equations.md) has them all, with the reading we take):
 #
 # $$X = \mathrm{encode}(x) \tag{1}$$
 # $$a \sim \pi(X, x) \tag{2}$$
@@ -178,15 +178,17 @@ for i, label in enumerate(labels):
 # %% [markdown]
 # ## Who sees whom
 #
-# A byte layer sees only a window of positions behind it, itself included: 64 in the paper, 4 in our `tiny` preset. So the
-# byte level is short-sighted, by design. What lies further back reaches a byte only through tokens, which see all earlier
-# tokens of their row. That is why it matters where tokens end.
+# A byte layer sees only a window of $w$ positions behind it, itself included: 64 in the paper, 4 in our `tiny` preset. $L$ layers
+# on top of each other reach $L (w - 1)$ positions back. So the byte level is short-sighted, by design. What lies further back
+# than that reaches a byte only through tokens, which see all earlier tokens of their row. That is why it matters where tokens
+# end.
 
 # %% mystnb={"figure": {"caption": "Left: a byte layer with a window of 4. Right: what reaches each byte through its latest token, with the boundaries of the example.", "name": "fig-sight"}, "image": {"alt": "Two square grids, reading position down, position seen across. The left one has a narrow diagonal band, the right one grows in steps at the boundaries."}}
 import matplotlib.pyplot as plt
 
 near = window_mask(8, 4).int().numpy()
 ends = np.flatnonzero(a)
+# position i reads token c[i], which ends at ends[c[i] - 1] (code counts from zero), and that token has seen what came before
 far = np.array([[j <= ends[c[i] - 1] for j in range(8)] for i in range(8)]).astype(int)
 figure, axes = plt.subplots(1, 2)
 for panel, seen, title in zip(axes, (near, far), ("byte layer, window 4", "through tokens")):
@@ -196,6 +198,10 @@ for panel, seen, title in zip(axes, (near, far), ("byte layer, window 4", "throu
 plots.show(figure)
 
 # %%
+paper, small = rltok.preset("147m").model, rltok.preset("tiny").model
+for name, sizes in (("147m", paper), ("tiny", small)):
+    reach = sizes.down_layers * (sizes.window - 1)
+    print(f"{name}: {sizes.down_layers} byte layers before the tokens reach {reach} positions back")
 print("positions seen by the byte layer:", near.sum(axis=1).tolist())
 print("positions behind the latest token:", far.sum(axis=1).tolist())
 
@@ -222,6 +228,12 @@ with torch.no_grad():
     one, other = model(ids, uniforms=uniforms), model(changed, uniforms=uniforms)
 
 
+with torch.no_grad():
+    states = [model.encode(rows[:, :-1]) for rows in (ids, changed)]
+assert torch.equal(states[0][:, :12], states[1][:, :12])  # byte states before the change
+assert torch.equal(one.boundaries[:, :12], other.boundaries[:, :12])  # decisions before it
+
+
 def first_difference(x: torch.Tensor, y: torch.Tensor) -> int:
     """First position at which two rows differ in any bit."""
     return int((x != y)[0].nonzero()[0])
@@ -239,6 +251,7 @@ with torch.no_grad():
     here, there = model.log_probs(ids, uniforms=uniforms), model.log_probs(changed, uniforms=uniforms)
 same = [bool(torch.equal(here[0, i], there[0, i])) for i in range(24)]
 print("predictions that are equal to the last bit: positions 0 to", same.index(False) - 1)
+print(f"mean loss of this untrained model: {float(one.nll.mean()):.3f} nats per byte")
 assert same[:12] == [True] * 12 and not same[12]
 
 # %% [markdown]
@@ -247,7 +260,10 @@ assert same[:12] == [True] * 12 and not same[12]
 # ## The boundary policy, in brief
 #
 # The logit of a boundary is a linear function of the byte state and of the last few decisions, so that a policy can also
-# learn rhythms such as "every fourth byte". A later chapter takes it apart; here are its equations and one evaluation by hand.
+# learn rhythms such as "every fourth byte". A chapter of its own is planned; here are its equations and one evaluation by hand.
+# $W_j$ is a row of weights, so each product is a number. $\sigma^{-1}(p) = \log(p / (1 - p))$ is the inverse of the sigmoid, so
+# that with small weights every probability starts near the target rate. $D$ keeps the start that small; we take
+# 4 here, for easy numbers. A forced boundary counts as an earlier decision.
 #
 # $$l^{raw}_i = W_0 X_i + \sum_{j=1}^{w} a_{i-j} W_j X_i \tag{21}$$
 # $$l^{scaled}_i = l^{raw}_i / D + \sigma^{-1}(\bar\pi_{target}) \tag{22}$$
@@ -266,7 +282,9 @@ print("probabilities:", [round(1 / (1 + float(np.exp(-value))), 3) for value in 
 # ## What it costs
 #
 # The third wish was efficiency. Training costs about 6 floating-point operations for each weight of a matrix and each time it is
-# used, and the token level is used once for each token, not each byte. So the rate of boundaries decides the cost.
+# used: a multiplication and an addition forward, and twice as many backward. Looking up an embedding costs none. The token level
+# is used once for each token, not each byte, so the rate of boundaries decides the cost. Attention scores are left out of this
+# count, as in the paper.
 
 # %% mystnb={"figure": {"caption": "Training cost of the paper's 147M model against the rate of boundaries, attention left out.", "name": "fig-cost"}, "image": {"alt": "A straight line rising from the cost of the byte level alone at rate zero to several times that at rate one."}}
 big = rltok.preset("147m").model
@@ -289,14 +307,15 @@ print(f"share of the policy in it: {6 * counts['policy'] / at_target:.3%}")
 print(f"share of the early head in it: {6 * counts['early_head'] / at_target:.2%}")
 
 # %% [markdown]
-# The policy itself is as cheap as the paper wishes. The early head, which only serves to compute rewards, is not: by this rule it
-# alone costs more than the tenth of a percent that the paper allows.
+# The paper wishes for less than a tenth of a percent of extra cost over boundaries that are given. The policy itself is as cheap
+# as that. The early head, which only serves to compute rewards, is not: by this count it alone costs more.
 #
 # ## What we saw
 #
 # * Downsampling selects, upsampling hands out the latest token: a dozen lines by hand, the same numbers from the package.
 # * A boundary at position $i$ is drawn from bytes up to $i$ and is visible when the next byte is predicted.
-# * Changing a byte changes nothing before it, to the last bit.
+# * Changing a byte changes no state, no decision and no prediction before it, to the last bit. (The loss of predicting the byte
+#   itself changes, of course.) One row proves little: the tests repeat it for every rule and for many draws.
 # * The cost of the token level is proportional to the rate, so the rate has to be held while boundaries are learned.
 #
 # ## Exercises
@@ -308,11 +327,12 @@ print("c:", np.cumsum([1, 0, 0, 1, 0, 0, 0, 1]).tolist())
 
 # %% [markdown]
 # **2. Break causality on purpose** (medium, 10 minutes). Suppose upsampling handed byte $j$ the *next* token after it instead of the
-# latest one. Which predictions would see bytes they must not see? Build it with numpy for the example and say for each
-# position how far ahead it looks.
+# latest one (the last one, where there is no next). Which predictions would see bytes they must not see? Build it with numpy for
+# the example and say for each position how far ahead it looks.
 
 # %% tags=["hide-cell", "solution"]
-ahead = [int(ends[min(c[j], len(ends) - 1)]) - j for j in range(8)]
+ends = np.flatnonzero(a)
+ahead = [int(ends[min(c[j], len(ends) - 1)]) - j for j in range(8)]  # no next token: the last one, at or before j
 print("bytes ahead that the token has seen:", ahead)
 print("positions that would see the byte they predict:", [j for j in range(8) if ahead[j] >= 1])
 

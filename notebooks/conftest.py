@@ -62,7 +62,12 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Stored GPU outputs that are older than the package are no failure, but nobody should miss them."""
+    """What to do about a red cell. Stored GPU outputs older than the package are no failure, but nobody should miss them."""
+    red = {report.nodeid.split("::")[0] for report in terminalreporter.stats.get("failed", ())}
+    for path in sorted(name for name in red if name.endswith(".ipynb")):
+        number = path.split("/")[-1].split("_")[0]
+        told = f"{path}: if the new output is the right one, `make notebooks NB={number}`; see book/when_nbval_turns_red.md"
+        terminalreporter.write_line(told, red=True)
     for path in stems(NOTEBOOKS):
         stored = path.with_suffix(".ipynb")
         if stored.exists() and (moved := provenance.drift(read_stored(stored), path)):

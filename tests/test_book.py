@@ -1,4 +1,4 @@
-"""Sources of the book: the table of contents, links and anchors, texts for images, and that generated parts are current."""
+"""Sources of the book: contents, links and anchors, texts for images, no typed results, and that generated parts are current."""
 
 import hashlib
 import json
@@ -15,7 +15,8 @@ import book_config  # noqa: E402
 import make_intro  # noqa: E402
 import make_log  # noqa: E402
 import readme_numbers  # noqa: E402
-from make_register import slug  # noqa: E402
+from make_register import entries, slug  # noqa: E402
+from nbtools.prose import stated_at, value  # noqa: E402
 
 BOOK = ROOT / "book"
 TOC = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
@@ -23,6 +24,14 @@ CHAPTERS = [TOC["root"], *(chapter["file"] for part in TOC["parts"] for chapter 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]*)\)")
 CITE = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
+# The only numbers of the kind that results have which a page of the book may state in prose: settings, never something measured.
+CONSTANTS = {
+    "0.99": "gamma of the paper",
+    "0.9": "gamma of the preset tiny; also in the authors' code, there a weight of eq. (27) too",
+    "0.01": "lambda of the paper",
+    "0.3": "lambda of the preset tiny",
+    "3.11": "a version of Python",
+}
 
 
 def source(chapter: str) -> Path:
@@ -92,6 +101,17 @@ def problems_of(path: Path, parts: list[tuple[str, str]]) -> list[str]:
     return found
 
 
+def typed_numbers(name: str, text: str) -> list[str]:
+    """Every number in the prose of a page that reads like a result and is not one of CONSTANTS, with the place and the mend."""
+    allowed = {value(number) for number in CONSTANTS}
+    return [
+        f"{name}, line {line}: {number} is typed. Let a script write results into book/_generated and include them; "
+        "a setting goes into CONSTANTS of tests/test_book.py, with the reason."
+        for line, number in stated_at(text)
+        if value(number) not in allowed
+    ]
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_chapter_of_the_table_of_contents_exists(chapter):
     assert source(chapter).is_file()
@@ -119,6 +139,33 @@ def test_what_is_cited_is_in_the_bibliography(path):
 def test_nothing_is_left_for_later(path):
     unfinished = [f"{place(n, t, m)}: {m[0]}" for n, t in TEXTS[path] for m in re.finditer(r"\b(TODO|FIXME|XXX)\b", t)]
     assert unfinished == [], "finish it, or say plainly that it is not there"
+
+
+@pytest.mark.parametrize("page", sorted(BOOK.glob("*.md")), ids=lambda page: page.name)
+def test_no_page_states_a_number_that_was_typed(page):
+    assert typed_numbers(f"book/{page.name}", page.read_text(encoding="utf-8")) == []
+
+
+def test_no_reading_in_the_register_states_a_number_that_was_typed():
+    found = [typed_numbers(f"book/register.yml, equation {entry['equation']}", entry["reading"]) for entry in entries()]
+    assert sum(found, []) == []
+
+
+def test_a_constant_that_no_page_states_is_taken_off_the_list():
+    pages = [page.read_text(encoding="utf-8") for page in BOOK.glob("*.md")] + [entry["reading"] for entry in entries()]
+    used = {value(number) for text in pages for _, number in stated_at(text)}
+    assert [number for number in CONSTANTS if value(number) not in used] == []
+
+
+def test_a_typed_number_is_found_with_its_line():
+    fine = "# T\n\n$2.5$, `2.5` and [a](b-2.5.md), eq. (16), gamma 0.99, two rows.\n"
+    text = fine + "It reached 2.793 with\n1,024 rows, 5 % or 3e-4.\n"
+    found = typed_numbers("book/x.md", text)
+    assert typed_numbers("book/x.md", fine) == []
+    assert [message.split(" is typed")[0] for message in found] == [
+        "book/x.md, line 4: 2.793", "book/x.md, line 5: 1,024", "book/x.md, line 5: 5", "book/x.md, line 5: 3e-4",
+    ]  # fmt: skip
+    assert all("book/_generated" in message and "CONSTANTS" in message for message in found)
 
 
 @pytest.mark.parametrize(

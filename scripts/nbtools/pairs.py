@@ -3,6 +3,7 @@
 import ast
 import difflib
 import re
+from itertools import zip_longest
 from pathlib import Path
 
 import jupytext
@@ -82,7 +83,8 @@ def pair_problems(path: Path) -> list[str]:
         return []
     for i, (ours, theirs) in enumerate(zip(edited.cells, stored.cells, strict=False)):
         if _essence(ours) != _essence(theirs):
-            side = f"{py.name} has {_start(ours)}, {ipynb.name} has {_start(theirs)}"
+            mine, other = _difference(ours, theirs)
+            side = f"{py.name} has {mine}, {ipynb.name} has {other}"
             return [f"{where(path, i)} differs: {side}. {_advice(py)}"]
     if len(edited.cells) != len(stored.cells):
         counts = f"{py.name} has {len(edited.cells)} cells, {ipynb.name} has {len(stored.cells)}"
@@ -100,9 +102,14 @@ def _essence(cell) -> tuple:
     return cell.cell_type, cell.source, _plain(metadata)
 
 
-def _start(cell) -> str:
-    line = next((line for line in cell.source.splitlines() if line.strip()), "")
-    return repr(line[:50]) + (f" {cell.metadata['tags']}" if cell.metadata.get("tags") else "")
+def _difference(ours, theirs) -> tuple[str, str]:
+    """The first line at which two cells differ, as each has it; or their kind or metadata, if their lines are equal."""
+    for mine, other in zip_longest(ours.source.splitlines(), theirs.source.splitlines()):
+        if mine != other:
+            at = next((i for i, (a, b) in enumerate(zip(mine or "", other or "", strict=False)) if a != b), 0)
+            start = max(0, at - 20)
+            return tuple("no such line" if line is None else repr(line[start : start + 60]) for line in (mine, other))
+    return str(_essence(ours)[::2]), str(_essence(theirs)[::2])
 
 
 def stems(folder: Path) -> list[Path]:

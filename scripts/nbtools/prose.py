@@ -43,14 +43,19 @@ def value(text: str) -> Decimal | None:
         return None
 
 
-def stated(source: str) -> list[str]:
-    """Numbers in the prose that read like results: with a decimal point, an exponent, thousands, or a percent sign."""
+def stated_at(source: str) -> list[tuple[int, str]]:
+    """(line, number) of what reads like a result in the prose: a decimal point, an exponent, thousands, or a percent sign."""
     text = prose(source)
     found = []
     for match in NUMBER.finditer(text):
         if re.search(r"[.,e]", match[0]) or PERCENT.match(text, match.end()):
-            found.append(match[0])
+            found.append((text.count("\n", 0, match.start()) + 1, match[0]))
     return found
+
+
+def stated(source: str) -> list[str]:
+    """Numbers in the prose that read like results."""
+    return [number for _, number in stated_at(source)]
 
 
 def printed(nb) -> set[Decimal]:
