@@ -79,7 +79,8 @@ def verdict(after: Evaluation, random: Evaluation) -> str:
         f"Against random places: {outcome}.\n"
         f"The policy now ends a token most often after a {most} ({rates[most]:.2f}),"
         f" least often after a {least} ({rates[least]:.2f}).\n"
-        "It was given no spaces, no vocabulary and no rules; only the reward of predicting the next bytes better.\n"
+        "It was told how often to end a token (the target rate), not where: no spaces, no vocabulary, no rules, only the\n"
+        "reward of predicting the next bytes better.\n"
         "What this cannot show: one seed, a model of a quarter million parameters, a few megabytes of old books. Whether\n"
         "learned boundaries beat other rules at scale needs the larger presets and more seeds."
     )
