@@ -11,6 +11,8 @@ from typing import NamedTuple
 from rltok.errors import RltokError
 from rltok.vocab import character_spans, to_utf8
 
+SIGNS = {"\n": "\u21b5", "\t": "\u21e5"}  # what a view prints for a line's end and a tab
+
 
 class Shown(NamedTuple):
     """What stands in a view: text to print, the value that colours it, and whether a token ends after it."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rltok.characters import shown_characters
-from rltok.views import ANCHORS
+from rltok.characters import SIGNS, shown_characters
+from rltok.views import ANCHORS, EDGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette: distinct for every common kind of colour blindness.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
-EDGE = "#d81b60"  # of a drawn boundary, as in rltok.views
 DIGITS = 3  # significant digits in a digest: more would differ between processors
 
 
@@ -101,7 +100,7 @@ def boundary_figure(
     image = axes.imshow(grid, cmap=scale, vmin=0, vmax=1, aspect="auto")
     for number, (character, value, ends) in enumerate(entries):
         row, column = divmod(number, width)
-        shown = {"\n": "\u21b5", "\t": "\u21e5"}.get(character, character)
+        shown = SIGNS.get(character, character)
         size = 8 if len(shown) == 1 else 4
         axes.text(
             column, row, shown, ha="center", va="center", family="monospace", fontsize=size, color="k" if value > 0.5 else "w"

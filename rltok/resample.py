@@ -22,12 +22,16 @@ class Packed:
     positions: Int[Tensor, " M"]  # byte position of each token's boundary
 
 
+def row_offsets(boundaries: Bool[Tensor, "B N"]) -> Int[Tensor, " rows_plus_one"]:
+    """Where each row's tokens start in the packed list, and at the end how many there are."""
+    counts = boundaries.sum(dim=1)
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
 def downsample(byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]) -> Packed:
     """Select the states at boundary positions, in order, eqs. (7) and (8): X'_j = X_i, i the j-th position with a_i = 1."""
     rows, positions = boundaries.nonzero(as_tuple=True)
-    counts = boundaries.sum(dim=1)
-    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return Packed(byte_states[rows, positions], offsets, positions)
+    return Packed(byte_states[rows, positions], row_offsets(boundaries), positions)
 
 
 def latest_token(boundaries: Bool[Tensor, "B N"], offsets: Int[Tensor, " rows_plus_one"]) -> Int[Tensor, "B N"]:
@@ -42,6 +46,4 @@ def upsample(
 
     Needs a boundary at position 0 of every row, so that each byte has such a token.
     """
-    counts = boundaries.sum(dim=1)
-    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return byte_states + token_states[latest_token(boundaries, offsets)]
+    return byte_states + token_states[latest_token(boundaries, row_offsets(boundaries))]

@@ -5,11 +5,11 @@ What is shown of a text, character by character, is decided in `rltok.characters
 
 from collections.abc import Sequence
 
-from rltok.characters import shown_characters
+from rltok.characters import SIGNS, shown_characters
 from rltok.vocab import to_utf8
 
 BAR = "\u2502"
-NEWLINE = "\u21b5"
+NEWLINE = SIGNS["\n"]
 RESET = "\x1b[0m"
 # Blue (0) over grey to yellow (1), readable with every common kind of colour blindness: 256-colour codes.
 SCALE = (18, 19, 25, 60, 66, 102, 108, 143, 179, 185, 220, 226)

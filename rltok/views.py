@@ -6,11 +6,14 @@ The paper's figures colour each character by the probability of a boundary after
 import html
 from collections.abc import Sequence
 
-from rltok.characters import Shown, shown_characters
+from rltok.characters import SIGNS, Shown, shown_characters
 
 # Dark blue (0) over grey to yellow (1): the ends differ in lightness too, so the scale survives every common kind of colour
 # blindness and a grey printout. Anchors of a linear scale, as red, green, blue.
 ANCHORS = ((0, 32, 77), (66, 78, 107), (124, 123, 120), (188, 175, 111), (255, 233, 69))
+
+
+EDGE = "#d81b60"  # of a drawn boundary
 
 
 def colour_of(value: float) -> tuple[int, int, int]:
@@ -33,8 +36,8 @@ def ink_on(background: tuple[int, int, int]) -> str:
 
 def _span(entry: Shown) -> str:
     background = colour_of(entry.value)
-    edge = "border-right:2px solid #d81b60;" if entry.ends else ""
-    shown = {"\n": "\u21b5", "\t": "\u21e5"}.get(entry.text, entry.text)
+    edge = f"border-right:2px solid {EDGE};" if entry.ends else ""
+    shown = SIGNS.get(entry.text, entry.text)
     title = f"boundary probability {entry.value:.2f}" + ("; a token ends here" if entry.ends else "")
     style = f"background:rgb{background};color:{ink_on(background)};{edge}".replace(" ", "")
     return f'<span style="{style}" title="{title}">{html.escape(shown)}</span>' + ("<br>" if entry.text == "\n" else "")
