@@ -1,4 +1,4 @@
-"""The command line: `rltok train | evaluate | show | demo | doctor`. A user's mistake is one line on stderr and exit code 2."""
+"""The command line: `rltok COMMAND`. A user's mistake is one line on stderr and exit code 2."""
 
 import io
 import os

@@ -16,6 +16,7 @@ from rltok.data.rows import Rows, cut_documents
 from rltok.data.sources import documents, is_hub, spec_name
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate as evaluate_rows
+from rltok.lab_command import variance
 from rltok.loading import load, load_config
 from rltok.options import parse_settings, use_colour
 from rltok.presets import fit_to_corpus, preset
@@ -31,6 +32,9 @@ EVALUATION_BATCH = 16
 LITTLE_TEXT = 1000  # bytes
 MOST_SHOWN = 50_000  # bytes: the attention of a longer row takes gigabytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
+
+
+__all__ = ["demo", "doctor", "evaluate", "show", "train", "variance"]
 
 
 def _print_json(values: Any) -> None:

@@ -78,6 +78,33 @@ def _add_train(commands: Any) -> None:
     _add_common(train)
 
 
+def _add_variance(commands: Any) -> None:
+    variance = commands.add_parser(
+        "variance",
+        help="how noisy and how biased each estimator of the policy gradient is",
+        description="Measure every rung of the variance ladder on real rows: of a trained RUN, or, without RUN, of a model that"
+        " is trained for it, at the start, after a tenth, and at the end of training.",
+    )
+    variance.add_argument("run", nargs="?", help="a run's folder or one of its checkpoints; default: train --preset")
+    variance.add_argument("--preset", help="what to train when there is no RUN (default: tiny)")
+    variance.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change settings of the preset"
+    )
+    _add_data(variance)
+    variance.add_argument(
+        "--estimators", nargs="+", metavar="NAME", help="such as naive causal+early+gamma0.9+batch (default: the whole ladder)"
+    )
+    variance.add_argument("--rows", type=int, metavar="B", help="rows in a batch (default: the preset's micro-batch)")
+    variance.add_argument("--batches", type=int, default=32, metavar="N", help="batches measured (default: 32)")
+    variance.add_argument("--draws", type=int, default=4, metavar="K", help="draws on each batch (default: 4)")
+    variance.add_argument(
+        "--reference-draws", type=int, metavar="K", help="draws of the reference that bias is measured against (default: --draws)"
+    )
+    variance.add_argument("--seeds", type=int, nargs="+", default=[0], help="of training, rows and draws (default: 0)")
+    variance.add_argument("--out", metavar="FILE", help="also write the record as JSON")
+    _add_common(variance)
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the whole usage in front of it."""
 
@@ -130,6 +157,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     show.add_argument("--seed", type=int, default=0, help="of the boundary draws")
     _add_common(show)
+
+    _add_variance(commands)
 
     demo = commands.add_parser(
         "demo",

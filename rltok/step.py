@@ -10,7 +10,8 @@ from rltok.data import Corpus
 from rltok.data.order import row_indices
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
-from rltok.estimator import batch_relative_advantages, discounted_returns, policy_loss, relative_rewards, total_returns
+from rltok.estimator import policy_loss
+from rltok.ladder import advantages
 from rltok.losses import Losses, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
 from rltok.optim import gradient_norm, learning_rate
@@ -21,12 +22,8 @@ MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, N]
 
 
 def advantages_of(out: UNetOutput, objective: ObjectiveConfig) -> Tensor:
-    """Advantage of every decision: rewards, returns, centring, as the objective asks; [B, N], without gradient."""
-    rewards = relative_rewards(out.nll, out.early_nll) if objective.relative_rewards else -out.nll.detach()  # eq. (15)
-    returns = total_returns(rewards) if objective.credit == "total" else discounted_returns(rewards, objective.gamma)  # eq. (16)
-    if objective.centring == "none":
-        return returns
-    return batch_relative_advantages(returns, out.scored, objective.centring == "leave_one_out")  # eq. (17)
+    """Advantage of every decision, eqs. (15) to (17), as the objective asks; [B, N], without gradient."""
+    return advantages(out.nll, out.early_nll, out.scored, objective)
 
 
 def losses_of(out: UNetOutput, advantages: Tensor, target_rate: float) -> Losses:

@@ -132,7 +132,15 @@ class AutoregressiveUNet(nn.Module):
         """Logits of the next byte from decoded states, eq. (6)."""
         return self._logits(decoded, self.output_norm, self.output_head)
 
-    def _decide(self, byte_states: Tensor, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None) -> Boundaries:
+    def early_logits(self, byte_states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N ids"]:
+        """Logits of the next byte from the byte states alone, eq. (14)."""
+        return self._logits(byte_states, self.early_norm, self.early_head)
+
+    def decide(
+        self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N_plus_1"], *,
+        uniforms: Float[Tensor, "B N"] | None = None, boundaries: Bool[Tensor, "B N"] | None = None,
+    ) -> Boundaries:  # fmt: skip
+        """Boundaries drawn with the uniforms, or those given, eq. (2); none where the next byte is not scored."""
         counts = (ids[:, 1:] != PAD) | first_position(ids[:, :-1])
         if boundaries is None:
             inputs = torch.where(counts, ids[:, :-1], PAD)
@@ -141,16 +149,19 @@ class AutoregressiveUNet(nn.Module):
             decided = self.rule.prescribed(byte_states, boundaries)
         return replace(decided, boundaries=decided.boundaries & counts)
 
+    def after_boundaries(self, byte_states: Float[Tensor, "B N d"], decided: Boundaries) -> Float[Tensor, "B N d"]:
+        """Decoded states from byte states and boundaries, eqs. (3) to (6): everything that the boundaries influence."""
+        token_states = self.mid(self.rule.downsample(byte_states, decided))
+        return self.decode(self.rule.upsample(token_states, byte_states, decided))
+
     def _run(self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None, generator: torch.Generator | None) -> _Pass:
         _check_ids(ids)
         _check_given(ids, uniforms, boundaries)
         if uniforms is None and boundaries is None:
             uniforms = _default_uniforms(ids, generator)
         byte_states = self.encode(ids[:, :-1])
-        decided = self._decide(byte_states, ids, uniforms, boundaries)
-        token_states = self.mid(self.rule.downsample(byte_states, decided))
-        decoded = self.decode(self.rule.upsample(token_states, byte_states, decided))
-        return _Pass(byte_states, decided, decoded, ids[:, 1:] != PAD)
+        decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries)
+        return _Pass(byte_states, decided, self.after_boundaries(byte_states, decided), ids[:, 1:] != PAD)
 
     def forward(
         self, ids: Int[Tensor, "B N_plus_1"], *, uniforms: Float[Tensor, "B N"] | None = None,
@@ -173,7 +184,7 @@ class AutoregressiveUNet(nn.Module):
         aux_loss = run.decided.aux_loss
         return UNetOutput(
             nll=next_byte_nll(self.output_logits(run.decoded), targets),
-            early_nll=next_byte_nll(self._logits(run.byte_states, self.early_norm, self.early_head), targets),
+            early_nll=next_byte_nll(self.early_logits(run.byte_states), targets),
             boundaries=run.decided.boundaries,
             boundary_logits=run.decided.logits,
             scored=run.scored,

@@ -42,12 +42,16 @@ class LearnedRule(Rule):
         with torch.autocast(wide.device.type, enabled=False):
             return self.project(self.norm(wide))
 
+    def logits(self, terms: Float[Tensor, "B N terms"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        """Logits of given decisions from `terms`, eqs. (21) to (23)."""
+        return boundary_logits(terms, boundaries, **self._settings())
+
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
         """Draw from left to right; the logits are those of the drawn string."""
         terms = self.terms(byte_states)
         boundaries = sample_boundaries(terms, uniforms, **self._settings())
-        return Boundaries(boundaries, boundary_logits(terms, boundaries, **self._settings()))
+        return Boundaries(boundaries, self.logits(terms, boundaries))
 
     def prescribed(self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]) -> Boundaries:
         """Logits that the policy gives to decisions made elsewhere."""
-        return Boundaries(boundaries, boundary_logits(self.terms(byte_states), boundaries, **self._settings()))
+        return Boundaries(boundaries, self.logits(self.terms(byte_states), boundaries))

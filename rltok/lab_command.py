@@ -1,0 +1,123 @@
+"""`rltok variance`: options to measurement, measurement to a table."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rltok.config import Config, with_settings
+from rltok.data import load_corpus
+from rltok.errors import RltokError
+from rltok.files import room
+from rltok.lab import measure_ladder, measure_stage, record_of
+from rltok.ladder import estimator
+from rltok.loading import load, load_config
+from rltok.options import parse_settings
+from rltok.presets import preset
+from rltok.score import GROUPS
+from rltok.step import resolve_device
+from rltok.variance import Sizes, batches_of, default_names
+
+
+def variance(options: argparse.Namespace) -> None:
+    """`rltok variance`."""
+    names = list(dict.fromkeys(options.estimators or default_names()))
+    for name in names:  # before anything is trained
+        if estimator(name).centring != "none" and options.rows == 1:
+            raise RltokError(
+                f"estimator {name!r} compares a row with the others of its batch (eq. 17); with --rows 1 there is no other, every"
+                " advantage is 0, and no signal is left. Take --rows 2 or more, or name estimators without batch and loo."
+            )
+    if options.out is not None and not Path(options.out).resolve().parent.is_dir():
+        raise RltokError(f"--out {options.out}: there is no folder {Path(options.out).parent}. Make it first.")
+    record = _measure_run(options, names) if options.run else _measure_stages(options, names)
+    if options.out:
+        with room(Path(options.out)):
+            Path(options.out).write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    if options.json:
+        print(json.dumps(record, indent=1, allow_nan=False))
+        return
+    for stage in record["stages"]:
+        print("\n".join(table(stage, record["rows"])))
+    if options.out:
+        print(f"record: {options.out}")
+
+
+def _say(options: argparse.Namespace, line: str) -> None:
+    if not options.json:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, Any]:
+    settings = parse_settings(options.set)
+
+    def configs(seed: int) -> Config:
+        return with_settings(preset(options.preset or "tiny"), settings | {"train.seed": seed})
+
+    config, device = configs(options.seeds[0]), resolve_device(options.device)
+    corpus = load_corpus(
+        options.data, config.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
+    )
+    sizes = _sizes(options, config)
+    return measure_ladder(configs, corpus, names, sizes, options.seeds, device, say=lambda line: _say(options, line))
+
+
+def _sizes(options: argparse.Namespace, config: Config) -> Sizes:
+    rows = config.train.micro_batch if options.rows is None else options.rows
+    more = options.draws if options.reference_draws is None else options.reference_draws
+    return Sizes(rows, options.batches, options.draws, more)
+
+
+def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any]:
+    if options.preset or options.set:
+        raise RltokError("a trained RUN brings its own settings. Leave --preset and --set out, or leave RUN out to train first.")
+    if len(options.seeds) > 1:
+        raise RltokError(f"a trained RUN is one model; got {len(options.seeds)} seeds. Give one, it decides rows and draws.")
+    config, device, start = load_config(options.run), resolve_device(options.device), time.perf_counter()
+    corpus = load_corpus(
+        options.data, config.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
+    )
+    sizes, seed = _sizes(options, config), options.seeds[0]
+    chosen = batches_of(corpus.train, sizes, seed, device)
+    model = load(options.run).to(device).train()  # capped logits, as training draws
+    measured = {"seed": seed, "stage": "trained", "step": None, **measure_stage(model, chosen, names, sizes, seed)}
+    return record_of(config, corpus, [measured], sizes, device, start)
+
+
+def _shown(values: list[float | None], digits: int = 3) -> str:
+    value, low, high = values
+    if value is None:
+        return "not resolved"
+    return f"{value:.{digits}g} ({'-' if low is None else f'{low:.{digits}g}'}..{'-' if high is None else f'{high:.{digits}g}'})"
+
+
+def rows_shown(measures: dict[str, Any]) -> str:
+    """Rows needed, "never" where the bias forbids it, or "not resolved" where the rows measured show no signal."""
+    if measures["limit"][0] is None:
+        return "not resolved"
+    value, low, high = measures["rows_needed"]
+    return (
+        "never"
+        if value is None
+        else f"{value:,.0f} ({'-' if low is None else f'{low:,.0f}'}..{'-' if high is None else f'{high:,.0f}'})"
+    )
+
+
+def table(stage: dict[str, Any], rows: int) -> list[str]:
+    """One stage as lines: for the policy's and the encoder's parameters, every estimator."""
+    lines = [""]
+    for group in GROUPS:
+        found = stage[group]
+        error = found["reference_error"]
+        lines.append(
+            f"seed {stage['seed']}, {stage['stage']}, {group} parameters, batches of {rows} rows;"
+            f" standard error of the reference {'not resolved' if error is None else f'{error:.2f} of its length'}"
+        )
+        lines.append(f"  {'estimator':34s}{'variance':>28s}{'limit of cosine':>26s}{'rows to cosine 0.5':>28s}")
+        for name, measures in found["estimators"].items():
+            lines.append(
+                f"  {name:34s}{_shown(measures['variance']):>28s}{_shown(measures['limit']):>26s}{rows_shown(measures):>28s}"
+            )
+    return lines

@@ -1,0 +1,81 @@
+"""The rungs of the variance ladder: estimators of the policy gradient by name, and the advantages that each pays.
+
+    naive  ->  causal  ->  + early  ->  + gamma0.9  ->  + batch
+
+A name joins parts with "+": `naive` has none of the reductions, `causal+early+gamma0.9+batch` is the paper's estimator at
+gamma = 0.9. What a name means is an `ObjectiveConfig`, so the laboratory measures what training uses.
+"""
+
+import difflib
+import re
+from dataclasses import replace
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from rltok.config import ObjectiveConfig
+from rltok.errors import RltokError
+from rltok.estimator import batch_relative_advantages, discounted_returns, relative_rewards, total_returns
+
+NAIVE = ObjectiveConfig(gamma=1.0, relative_rewards=False, credit="total", centring="none")
+PARTS = {
+    "causal": {"credit": "causal"},  # reward-to-go: a decision is paid for what comes after it
+    "early": {"relative_rewards": True},  # eq. (15)
+    "batch": {"centring": "batch"},  # eq. (17)
+    "loo": {"centring": "leave_one_out"},
+}
+REFERENCE = "causal+early+loo"  # unbiased for every batch of full rows, with less variance than naive
+ALONE = ("naive", "causal", "early", "causal+gamma0.99", "causal+gamma0.9", "batch", "loo")
+CUMULATIVE = (
+    "naive", "causal", "causal+early", "causal+early+gamma0.99", "causal+early+gamma0.9", "causal+early+gamma0.99+batch",
+    "causal+early+gamma0.9+batch", "causal+early+gamma0.9+loo",
+)  # fmt: skip
+GAMMAS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)  # of the sweep over the discount
+
+
+def ladder() -> list[str]:
+    """Names of all rungs, alone and cumulative, the reference included; each once."""
+    return list(dict.fromkeys((*CUMULATIVE, *ALONE, REFERENCE)))
+
+
+def gamma_sweep() -> list[str]:
+    """The full estimator at every discount of `GAMMAS`."""
+    return [f"causal+early+gamma{gamma:g}+loo" if gamma < 1 else REFERENCE for gamma in GAMMAS]
+
+
+def estimator(name: str) -> ObjectiveConfig:
+    """What a rung means: the four settings of an objective.
+
+    Raises:
+        RltokError: a part that does not exist (it lists those that do), or parts that contradict each other.
+
+    Example:
+        >>> estimator("causal+early+gamma0.9+batch").gamma
+        0.9
+    """
+    settings: dict[str, object] = {}
+    for part in [] if name == "naive" else name.split("+"):
+        gamma = re.fullmatch(r"gamma(\d+(?:\.\d+)?)", part)
+        found = {"gamma": float(gamma[1])} if gamma else PARTS.get(part)
+        if found is None:
+            close = difflib.get_close_matches(name, ladder(), n=1)
+            raise RltokError(
+                f"there is no estimator {name!r}: {part!r} is no part of one. A name is naive, or parts joined by +:"
+                f" {', '.join(PARTS)}, gamma0.9 (any discount). The ladder has {', '.join(ladder())}."
+                + (f" Did you mean {close[0]!r}?" if close else "")
+            )
+        if settings.keys() & found.keys():
+            raise RltokError(f"estimator {name!r} sets {next(iter(found))} twice. Leave one of the parts out.")
+        settings |= found
+    return replace(NAIVE, **settings)
+
+
+def advantages(
+    nll: Float[Tensor, "B N"], early_nll: Float[Tensor, "B N"], scored: Bool[Tensor, "B N"], objective: ObjectiveConfig
+) -> Float[Tensor, "B N"]:
+    """Advantage of every decision: rewards (15), returns (16), centring (17), as the objective asks; without gradient."""
+    rewards = relative_rewards(nll, early_nll) if objective.relative_rewards else -nll.detach()  # eq. (15)
+    returns = total_returns(rewards) if objective.credit == "total" else discounted_returns(rewards, objective.gamma)  # eq. (16)
+    if objective.centring == "none":
+        return returns
+    return batch_relative_advantages(returns, scored, objective.centring == "leave_one_out")  # eq. (17)
