@@ -35,6 +35,7 @@ from rltok.score import (
 )  # fmt: skip
 from rltok.unet import AutoregressiveUNet
 
+AT_ONCE = 32  # reference draws that are scored together
 LOSS = "loss"  # the first term, eq. (12), beside the estimators of the second
 
 
@@ -113,12 +114,11 @@ def measure_gradients(
 
     for number, ids in enumerate(batches):
         shared, weights = share(model, ids), dict.fromkeys(twins, 0.0)
-        for start in range(0, sizes.reference_draws, sizes.draws):
-            numbers = range(start, min(start + sizes.draws, sizes.reference_draws))
+        for numbers in _portions(sizes):
             made = draw(model, shared, _uniforms(seed, numbers, number * sizes.rows, ids))
             for name, values in policy_weights(model, shared, made, twins).items():
                 weights[name] = weights[name] + values.sum(dim=0)  # gradients are linear in the weights: one pull-back for all
-            if start == 0:
+            if numbers.start == 0:
                 positions.add(shared, made)
                 for name, grads in policy_gradients(model, shared, made, names).items():
                     keep("mean", name, grads.mean(dim=0))
@@ -132,6 +132,12 @@ def measure_gradients(
             keep("long", name, mean)
     stacked = {what: {name: torch.stack(parts) for name, parts in by_name.items()} for what, by_name in kept.items()}
     return Gradients(**stacked, slices=slices, sizes=sizes, **positions.summary())
+
+
+def _portions(sizes: Sizes) -> list[range]:
+    """Numbers of the draws that are scored together: the first K, in which every estimator takes part, then the rest."""
+    rest = range(sizes.draws, sizes.reference_draws, AT_ONCE)
+    return [range(sizes.draws), *(range(start, min(start + AT_ONCE, sizes.reference_draws)) for start in rest)]
 
 
 def _uniforms(seed: int, draws: range, start: int, ids: Tensor) -> Float[Tensor, "K B N"]:
