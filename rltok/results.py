@@ -49,7 +49,12 @@ class RunRecord:
 
 
 def repository_commit() -> str | None:
-    """Commit of the repository that the package is run from, or None outside one."""
+    """Commit of the repository that the package is run from, or None outside one.
+
+    On a machine that got a copy of the files without their history, RLTOK_COMMIT names it.
+    """
+    if os.environ.get("RLTOK_COMMIT"):
+        return os.environ["RLTOK_COMMIT"]
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None

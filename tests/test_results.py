@@ -102,3 +102,8 @@ def test_the_device_and_the_versions_are_named():
     name = device_name(torch.device("cpu"))
     assert name.startswith("cpu ") and name.endswith(f" {torch.get_num_threads()} threads")
     assert versions()["torch"] == torch.__version__
+
+
+def test_a_copy_without_history_is_told_its_commit(monkeypatch):
+    monkeypatch.setenv("RLTOK_COMMIT", "0123456789abcdef0123456789abcdef01234567")
+    assert repository_commit() == "0123456789abcdef0123456789abcdef01234567"
