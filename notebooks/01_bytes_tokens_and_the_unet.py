@@ -84,7 +84,7 @@ print("frame:", {"BOS": vocab.BOS, "EOS": vocab.EOS, "PAD": vocab.PAD})
 #
 # | the paper wants | in words | where in this book |
 # |---|---|---|
-# | end-to-end tokenizer training | boundaries are learned to lower the loss, not by a rule made by hand | planned: the estimator |
+# | end-to-end tokenizer training | boundaries are learned to lower the loss, not by a rule made by hand | [chapter 02](02_stochastic_computation_graph.ipynb) |
 # | end-to-end architecture | what the byte level has computed is used again at the token level | downsampling, below |
 # | efficiency | next to no extra computation for it | counted at the end of this chapter |
 #
@@ -317,6 +317,9 @@ print(f"share of the early head in it: {6 * counts['early_head'] / at_target:.2%
 # * Changing a byte changes no state, no decision and no prediction before it, to the last bit. (The loss of predicting the byte
 #   itself changes, of course.) One row proves little: the tests repeat it for every rule and for many draws.
 # * The cost of the token level is proportional to the rate, so the rate has to be held while boundaries are learned.
+#
+# How a network can learn from decisions that have no gradient is the matter of
+# [chapter 02](02_stochastic_computation_graph.ipynb).
 #
 # ## Exercises
 #

@@ -118,9 +118,8 @@ def expected_loss(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"]) -> 
 def _expected(model: AutoregressiveUNet, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Expected loss; the same with the chances held fixed; the same with the losses held fixed."""
     total = conditional = policy = 0.0
-    for row in ids:  # rows do not influence each other, so the expectation of their sum takes a row at a time
-        alone = row[None]
-        strings = _row_strings(alone)
+    of_rows = [(row[None], _row_strings(row[None])) for row in ids]  # too many are refused before one is scored
+    for alone, strings in of_rows:  # rows do not influence each other, so the expectation of their sum takes a row at a time
         chances = _policy_log_prob(model, alone, strings).sum(dim=(1, 2)).exp()
         for part, chance in zip(strings.split(CHUNK), chances.split(CHUNK), strict=True):
             many = alone.expand(len(part), -1)

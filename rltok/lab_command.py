@@ -28,10 +28,12 @@ def variance(options: argparse.Namespace) -> None:
         if estimator(name).centring != "none" and options.rows == 1:
             raise RltokError(
                 f"estimator {name!r} compares a row with the others of its batch (eq. 17); with --rows 1 there is no other, every"
-                " advantage is 0, and no signal is left. Take --rows 2 or more, or name estimators without batch and loo."
+                " advantage is 0, and no signal is left. Take --rows 2 or more."
             )
     if options.out is not None and not Path(options.out).resolve().parent.is_dir():
         raise RltokError(f"--out {options.out}: there is no folder {Path(options.out).parent}. Make it first.")
+    if options.out is not None and Path(options.out).is_dir():
+        raise RltokError(f"--out {options.out} is a folder. Name a file in it, such as {Path(options.out, 'variance.json')}.")
     record = _measure_run(options, names) if options.run else _measure_stages(options, names)
     if options.out:
         with room(Path(options.out)):
@@ -57,10 +59,10 @@ def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, 
         return with_settings(preset(options.preset or "tiny"), settings | {"train.seed": seed})
 
     config, device = configs(options.seeds[0]), resolve_device(options.device)
+    sizes = _sizes(options, config)  # before the text is read
     corpus = load_corpus(
         options.data, config.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
     )
-    sizes = _sizes(options, config)
     return measure_ladder(configs, corpus, names, sizes, options.seeds, device, say=lambda line: _say(options, line))
 
 
@@ -76,10 +78,10 @@ def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any
     if len(options.seeds) > 1:
         raise RltokError(f"a trained RUN is one model; got {len(options.seeds)} seeds. Give one, it decides rows and draws.")
     config, device, start = load_config(options.run), resolve_device(options.device), time.perf_counter()
+    sizes, seed = _sizes(options, config), options.seeds[0]
     corpus = load_corpus(
         options.data, config.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
     )
-    sizes, seed = _sizes(options, config), options.seeds[0]
     chosen = batches_of(corpus.train, sizes, seed, device)
     model = load(options.run).to(device).train()  # capped logits, as training draws
     measured = {"seed": seed, "stage": "trained", "step": None, **measure_stage(model, chosen, names, sizes, seed)}
@@ -115,9 +117,9 @@ def table(stage: dict[str, Any], rows: int) -> list[str]:
             f"seed {stage['seed']}, {stage['stage']}, {group} parameters, batches of {rows} rows;"
             f" standard error of the reference {'not resolved' if error is None else f'{error:.2f} of its length'}"
         )
-        lines.append(f"  {'estimator':34s}{'variance':>28s}{'limit of cosine':>26s}{'rows to cosine 0.5':>28s}")
+        lines.append(f"  {'estimator':34s} {'variance':>27s} {'limit of cosine':>25s} {'rows to cosine 0.5':>30s}")
         for name, measures in found["estimators"].items():
             lines.append(
-                f"  {name:34s}{_shown(measures['variance']):>28s}{_shown(measures['limit']):>26s}{rows_shown(measures):>28s}"
+                f"  {name:34s} {_shown(measures['variance']):>27s} {_shown(measures['limit']):>25s} {rows_shown(measures):>30s}"
             )
     return lines

@@ -10,6 +10,7 @@ import difflib
 import re
 from dataclasses import replace
 
+import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -40,7 +41,17 @@ def ladder() -> list[str]:
 
 def gamma_sweep() -> list[str]:
     """The full estimator at every discount of `GAMMAS`."""
-    return [f"causal+early+gamma{gamma:g}+loo" if gamma < 1 else REFERENCE for gamma in GAMMAS]
+    return [discounted_reference(gamma) for gamma in GAMMAS]
+
+
+def spelled(gamma: float) -> str:
+    """A discount as it stands in a name, exact and without an exponent: 0.9, 0, 0.00001."""
+    return np.format_float_positional(gamma, trim="-")
+
+
+def discounted_reference(gamma: float) -> str:
+    """The reference at a discount."""
+    return f"causal+early+gamma{spelled(gamma)}+loo" if gamma < 1 else REFERENCE
 
 
 def estimator(name: str) -> ObjectiveConfig:
@@ -67,7 +78,15 @@ def estimator(name: str) -> ObjectiveConfig:
         if settings.keys() & found.keys():
             raise RltokError(f"estimator {name!r} sets {next(iter(found))} twice. Leave one of the parts out.")
         settings |= found
-    return replace(NAIVE, **settings)
+    if settings.get("gamma", 1.0) != 1.0 and "credit" not in settings:
+        raise RltokError(
+            f"estimator {name!r} discounts, but pays every decision the whole row's reward, near and far alike."
+            f" Write causal+{name}, or leave gamma out."
+        )
+    try:
+        return replace(NAIVE, **settings)
+    except RltokError as error:  # a discount above 1
+        raise RltokError(f"estimator {name!r}: {error}") from error
 
 
 def advantages(

@@ -89,12 +89,12 @@ def measure(p: Products, weights: np.ndarray) -> dict[str, float]:
     return {
         "signal": math.sqrt(mean2) if resolved else math.nan,
         "variance": variance,
-        "draw_share": of_draw / variance,
+        "draw_share": of_draw / variance if variance > 0 else math.nan,
         "limit": limit,
-        "snr": mean2 / variance if resolved else math.nan,
+        "snr": mean2 / variance if resolved and variance > 0 else math.nan,
         "bias": math.sqrt(max(0.0, apart) / true2) if resolved else math.nan,
         "scale": pairs(p.own_reference, weights) / true2 if resolved else math.nan,
-        "rows_needed": rows_needed(limit, variance / mean2, p.rows) if resolved else math.nan,
+        "rows_needed": rows_needed(limit, max(0.0, variance) / mean2, p.rows) if resolved else math.nan,
     }
 
 
@@ -184,7 +184,7 @@ def shared_parameters(
         along = l2 + lr + weight * f * (lt + tr)
         ok = min(true2, mean2, l2) > 0
         limit = min(1.0, along / math.sqrt(mean2 * true2)) if ok else math.nan
-        rows = rows_needed(limit, (square - mean2) / mean2, found.sizes.rows) if ok else math.nan
+        rows = rows_needed(limit, max(0.0, square - mean2) / mean2, found.sizes.rows) if ok else math.nan
         share = math.sqrt(max(0.0, r2) / l2) if ok else math.nan
         values = {
             "limit": _finite(limit),

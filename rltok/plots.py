@@ -65,7 +65,11 @@ def digest(figure: "Figure", checksum: bool = True) -> str:
     line = f"figure data: {len(series)} series, {flat.size} values"
     if not checksum:
         return line
-    total = hashlib.sha256(_rounded(flat).round(9).tobytes() + "".join(words).encode()).hexdigest()[:8]
+    places = [
+        np.asarray(line.get_xdata(orig=False), dtype=float) for axes in figure.axes for line in axes.lines
+    ]  # of a line, x is data too
+    drawn = np.concatenate([flat, *(x[np.isfinite(x)] for x in places)])
+    total = hashlib.sha256(_rounded(drawn).round(9).tobytes() + "".join(words).encode()).hexdigest()[:8]
     return f"{line}, {_rounded(flat.min()):g} to {_rounded(flat.max()):g}, checksum {total}"
 
 

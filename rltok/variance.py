@@ -19,7 +19,7 @@ from torch import Tensor
 from rltok.data.rows import Rows
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
-from rltok.ladder import REFERENCE, estimator, gamma_sweep, ladder
+from rltok.ladder import REFERENCE, discounted_reference, estimator, gamma_sweep, ladder, spelled
 from rltok.policy import entropy
 from rltok.score import (
     Draws,
@@ -44,8 +44,7 @@ def twin(name: str) -> str:
 
     Early rewards, causal credit and centring change the variance, not the direction of the expected gradient; a discount does.
     """
-    gamma = estimator(name).gamma
-    return REFERENCE if gamma == 1 else f"causal+early+gamma{gamma:g}+loo"
+    return discounted_reference(estimator(name).gamma)
 
 
 def factor(name: str, rows: int) -> float:
@@ -64,7 +63,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         for what, value, least, why in (
-            ("rows", self.rows, 1, "a batch has rows"),
+            ("rows", self.rows, 2, "the reference compares rows (eq. 17), and of one row alone every advantage is 0"),
             ("batches", self.batches, 4, "bias and interval come from differences between batches"),
             ("draws", self.draws, 2, "the noise of the draw is seen by comparing draws on the same rows"),
             ("reference_draws", self.reference_draws, self.draws, "the reference takes part in every draw"),
@@ -95,7 +94,6 @@ def measure_gradients(
     names: list[str],
     sizes: Sizes,
     seed: int,
-    at_once: int = 8,
 ) -> Gradients:
     """Draw boundaries many times on every batch and take the gradient of every estimator from the same draws.
 
@@ -154,7 +152,7 @@ class _Positions:
         self.squares = dict.fromkeys(names, 0.0)
         self.drawn, self.scored = 0, 0
         self.sums = dict.fromkeys(("rate", "policy_entropy", "nll", "early_nll"), 0.0)
-        self.returns = {f"{estimator(name).gamma:g}": [0.0, 0.0] for name in names}
+        self.returns = {spelled(estimator(name).gamma): [0.0, 0.0] for name in names}
 
     def add(self, shared: SharedPass, made: Draws) -> None:
         """Take in the draws on one batch."""
@@ -164,7 +162,7 @@ class _Positions:
         self.scored += int(shared.scored.sum()) * len(made.nll)
         of_draws = {
             "rate": made.boundaries & shared.drawn,
-            "policy_entropy": torch.where(shared.drawn, entropy(made.logits), 0.0),
+            "policy_entropy": torch.where(shared.drawn, entropy(made.logits.flatten(0, 1)).view_as(made.logits), 0.0),
         }
         for key, values in (*of_draws.items(), ("nll", made.nll), ("early_nll", shared.early_nll.expand_as(made.nll))):
             self.sums[key] += float(values.double().sum())
@@ -191,13 +189,15 @@ class _Positions:
 
 def batches_of(rows: Rows, sizes: Sizes, seed: int, device: torch.device) -> list[Int[Tensor, "B N_plus_1"]]:
     """Batches of different full rows, chosen by the seed."""
+    if not 0 <= seed < 2**63:
+        raise RltokError(f"the seed must lie between 0 and 2**63 - 1; got {seed}.")
     order = np.random.default_rng(seed).permutation(len(rows))
     full = order[rows.lengths[order] == rows.sequence_length]
     wanted = sizes.rows * sizes.batches
     if wanted > len(full):
         raise RltokError(
             f"{sizes.batches} batches of {sizes.rows} rows need {wanted} full rows; the text has {len(full)}."
-            f" Ask for at most {len(full) // sizes.rows} batches, or give more text."
+            f" Give more text, or ask for less: at most {len(full)} rows in all."
         )
     return [rows.ids(full[start : start + sizes.rows]).to(device) for start in range(0, wanted, sizes.rows)]
 

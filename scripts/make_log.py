@@ -55,6 +55,18 @@ def _comparison(runs: list[dict[str, Any]]) -> str:
     )
 
 
+def _ladder(stages: list[dict[str, Any]], first: str = "naive", last: str = "causal+early+gamma0.9+batch") -> str:
+    """Rows that the first and the last rung need, over all seeds and stages."""
+
+    def span(name: str) -> str:
+        found = [stage["policy"]["estimators"].get(name, {}).get("rows_needed", [None])[0] for stage in stages]
+        known = [value for value in found if value is not None]
+        never = f", never in {len(found) - len(known)} of {len(found)}" if len(known) < len(found) else ""
+        return f"{min(known):,.0f} to {max(known):,.0f}{never}" if known else "never"
+
+    return f"rows to a cosine of 0.5 over all seeds and stages: {first} {span(first)}; {last} {span(last)}"
+
+
 def verdict(record: dict[str, Any]) -> str:
     """What came out, in the record's own words or from its numbers."""
     if record.get("failed"):
@@ -64,6 +76,8 @@ def verdict(record: dict[str, Any]) -> str:
     runs = record.get("runs") or []
     if runs and all("random_minus_learned" in run for run in runs):
         return _comparison(runs)
+    if record.get("stages"):
+        return _ladder(record["stages"])
     scored = record.get("evaluation") or {}
     if isinstance(scored.get("bits_per_byte"), int | float):
         error = scored.get("standard_error")

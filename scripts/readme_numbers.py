@@ -1,14 +1,17 @@
-"""Write the measured parts of README.md from the stored record, between their markers.
+"""Write the measured parts of README.md from the stored records, between their markers.
 
 python scripts/readme_numbers.py          # rewrites README.md; a test fails while it is out of date
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "notebooks" / "results" / "tiny_demo.json"
+LADDER = ROOT / "notebooks" / "results" / "variance_ladder.json"
+RUNGS = ("naive", "causal", "causal+early", "causal+early+gamma0.99", "causal+early+gamma0.9", "causal+early+gamma0.9+batch")
 README = ROOT / "README.md"
 PASSAGE_LINES = 5
 
@@ -61,6 +64,20 @@ def passages(record: dict[str, Any]) -> str:
     return f"\nBefore training:\n\n{block('before')}\n\nAfter training:\n\n{block('after')}\n"
 
 
+def ladder(record: dict[str, Any]) -> str:
+    """Rows that each rung of the variance ladder needs, by stage, and where the numbers come from."""
+    sys.path.insert(0, str(ROOT))
+    from rltok import ladder_views  # not above: the book's environment, which needs `table` only, has no torch
+
+    seeds = len(ladder_views.at(record, ladder_views.stage_names(record)[0]))
+    source = (
+        f"Preset `{record['preset']}` (config {record['config_hash']}) on the bundled sample, rows of"
+        f" {record['data']['sequence_length']} bytes in batches of {record['rows']}, {seeds} seeds of training (least to most),"
+        f" at the first update, after a tenth, and at the end of training; {record['device']}, commit {record['commit'][:7]}."
+    )
+    return f"{ladder_views.ladder_table(record, RUNGS)}\n\n{source}"
+
+
 def _fill(readme: str, name: str, made: str) -> str:
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, rest = readme.split(begin)
@@ -69,7 +86,10 @@ def _fill(readme: str, name: str, made: str) -> str:
 
 def render(readme: str, record: dict[str, Any]) -> str:
     """The README with the parts between markers made anew."""
-    return _fill(_fill(readme, "measured", table(record)), "passage", passages(record))
+    parts = {"measured": table(record), "passage": passages(record), "ladder": ladder(json.loads(LADDER.read_text()))}
+    for name, made in parts.items():
+        readme = _fill(readme, name, made)
+    return readme
 
 
 def main() -> None:

@@ -229,3 +229,13 @@ def test_the_checks_of_this_file_notice_what_they_look_for():
     TARGETS.add("here")
     found = problems_of(page, [("book/intro.md", text)])
     assert [problem.split(":")[0] for problem in found] == ["book/intro.md, line 2"] * 2 + ["book/intro.md, line 3"]
+
+
+def test_the_log_says_what_the_first_and_the_last_rung_of_a_ladder_need():
+    def stage(naive, full):
+        return {
+            "policy": {"estimators": {"naive": {"rows_needed": [naive]}, "causal+early+gamma0.9+batch": {"rows_needed": [full]}}}
+        }
+
+    told = make_log.verdict({"stages": [stage(2e6, 7.4), stage(3e6, None)]})
+    assert "naive 2,000,000 to 3,000,000; causal+early+gamma0.9+batch 7 to 7, never in 1 of 2" in told

@@ -35,6 +35,14 @@ def test_a_changed_value_changes_the_digest_and_noise_beyond_three_digits_does_n
     assert plots.digest(line(-values)) != digest
 
 
+def test_points_of_a_line_that_move_sideways_change_the_digest():
+    figure, axes = plt.subplots()
+    axes.plot([1.0, 2.0], [5.0, 5.0])
+    moved, axes = plt.subplots()
+    axes.plot([1.0, 3.0], [5.0, 5.0])
+    assert plots.digest(figure) != plots.digest(moved)
+
+
 def test_without_checksum_only_the_shape_is_named():
     assert plots.digest(line([1.0, 2.0]), checksum=False) == "figure data: 1 series, 2 values"
 
