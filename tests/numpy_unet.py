@@ -70,7 +70,7 @@ def head_log_probs(w, norm, head, states, config):
     """Log-probabilities of the 257 ids that can be predicted, in the order of PREDICTED."""
     normed = rms_norm(states, w[f"{norm}.weight"], config.norm_eps) if config.head_norm == "rms" else states
     logits = (normed @ w[f"{head}.weight"].T)[:, PREDICTED]
-    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return logits - np.logaddexp.reduce(logits, -1, keepdims=True)
 
 
 def draw(w, states, uniforms, config, training):
@@ -82,7 +82,7 @@ def draw(w, states, uniforms, config, training):
         for lag in range(1, rule.lags + 1):
             raw += w["rule.project.weight"][lag] @ x if i >= lag and decisions[i - lag] else 0
         logit = raw / rule.scale + math.log(rule.target_rate / (1 - rule.target_rate))
-        logit = rule.softcap * math.tanh(logit / rule.softcap) if training else logit
+        logit = rule.softcap * math.tanh(logit / rule.softcap) if training and rule.softcap else logit
         logits.append(logit)
         decisions.append(i == 0 or uniforms[i] < sigmoid(logit))
     return np.array(decisions), np.array(logits)
