@@ -59,7 +59,6 @@ else:
 import json
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from IPython.display import Markdown
@@ -349,7 +348,9 @@ print(
     f" --seeds {' '.join(map(str, seeds))} --out variance_ladder.json"
 )
 print(f"{record['device']}, {record['seconds'] / 60:.0f} minutes, commit {record['commit'][:7]}, config {record['config_hash']}")
-print(f"batches of {record['rows']} rows of {record['data']['sequence_length']} bytes, text: {record['data']['name']}, training split")
+print(
+    f"batches of {record['rows']} rows of {record['data']['sequence_length']} bytes, text: {record['data']['name']}, training split"
+)
 for stage in record["stages"][:3]:
     means = stage["means"]
     print(
@@ -366,7 +367,9 @@ guess_naive, guess_full = 10_000, 100
 # %% tags=["measurement"]
 print(ladder_views.gain(record, "early"))
 naive, full = (np.median(ladder_views.rows_of(record, "early", name)) for name in ("naive", "causal+early+gamma0.9+batch"))
-print(f"your guess: {guess_naive:,} and {guess_full:,}, a gain of {guess_naive / guess_full:,.0f}; measured (median): {naive / full:,.0f}")
+print(
+    f"your guess: {guess_naive:,} and {guess_full:,}, a gain of {guess_naive / guess_full:,.0f}; measured (median): {naive / full:,.0f}"
+)
 
 # %% [markdown]
 # ## The whole ladder at a glance
@@ -405,7 +408,9 @@ for name in ("causal+early+gamma0.9+batch", "causal+early+loo"):
         print(f"  {rows:5.0f} rows: cosine measured {seen:.2f}, by the formula {formula:.2f}")
 ratios = ladder_views.formula_against_measured(record, most_error=0.2)
 low, middle, high = np.percentile(ratios, [5, 50, 95])
-print(f"rows by the formula over rows measured, {len(ratios)} comparisons: median {middle:.2f}, 90 % between {low:.2f} and {high:.2f}")
+print(
+    f"rows by the formula over rows measured, {len(ratios)} comparisons: median {middle:.2f}, 90 % between {low:.2f} and {high:.2f}"
+)
 
 # %% [markdown]
 # The formula takes the root of the mean square for the length of a gradient. Where a few batches carry most of the noise (the wide
@@ -446,7 +451,8 @@ from rltok.ladder import GAMMAS, gamma_sweep
 
 for stage in ladder_views.stage_names(record):
     medians = [
-        np.median([np.inf if rows is None else rows for rows in ladder_views.rows_of(record, stage, name)]) for name in gamma_sweep()
+        np.median([np.inf if rows is None else rows for rows in ladder_views.rows_of(record, stage, name)])
+        for name in gamma_sweep()
     ]
     print(f"{stage:5s}: fewest rows at gamma = {GAMMAS[int(np.argmin(medians))]:g} ({ladder_views.short(min(medians))} rows)")
 print(f"the guess for the early stage was {guess_gamma:g}")
@@ -529,7 +535,11 @@ corpus = load_corpus("sample", config.data, max_bytes=200_000)
 model, device = new_model(config, torch.device("cpu")).train(), torch.device("cpu")
 little = Sizes(rows=8, batches=12, draws=4, reference_draws=32)
 measured = measure_stage(
-    model, batches_of(corpus.train, little, 0, device), ["naive", "causal", "causal+early", "causal+early+gamma0.9+batch"], little, seed=0
+    model,
+    batches_of(corpus.train, little, 0, device),
+    ["naive", "causal", "causal+early", "causal+early+gamma0.9+batch"],
+    little,
+    seed=0,
 )
 variances = {name: one["variance"][0] for name, one in measured["policy"]["estimators"].items()}
 for name, value in variances.items():
@@ -554,7 +564,9 @@ print("every rung lowers it:", sorted(variances.values(), reverse=True) == list(
 # enumerated. What is the factor of the batch mean now?
 
 # %% tags=["hide-cell", "solution"]
-three = torch.stack([torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(text))]) for text in ("to b", "or n", "that")])
+three = torch.stack(
+    [torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(text))]) for text in ("to b", "or n", "that")]
+)
 target = exact.exact_gradient(small, three).flat("policy", names)
 mean = exact.joint_moments(small, three, ["batch"])["batch"].mean
 print(f"{float(mean @ target / target.square().sum()):.6f}")
@@ -574,7 +586,11 @@ from rltok.score import policy_gradients
 
 constant = replace(shared, early_nll=torch.full_like(shared.early_nll, 6.0))
 chance = strings.log_policy.exp()
-for label, world in (("nothing subtracted", replace(shared, early_nll=torch.zeros_like(shared.early_nll))), ("6 nats", constant), ("early exit", shared)):
+for label, world in (
+    ("nothing subtracted", replace(shared, early_nll=torch.zeros_like(shared.early_nll))),
+    ("6 nats", constant),
+    ("early exit", shared),
+):
     grads = policy_gradients(small, world, draws, ["causal+early"])["causal+early"][:, policy]
     mean = chance @ grads
     print(f"{label:20s} |mean| {float(mean.norm()):.6f}  variance {float((chance @ grads.square() - mean.square()).sum()):.4f}")

@@ -122,7 +122,7 @@ INDICES = {"G_i": "zi", "G_j": "zj", "s_i": "zip", "s_j": "zjp"}
 
 
 def single_row_moment(chances, returns, score, symbols):
-    """E of a product such as s_i s_j G_i over one row's strings, for all i and j; [i, j, p] with 1 where nothing depends on it."""
+    """E of a product such as s_i s_j G_i over one row's strings, for all i and j; [i, j, p], 1 where nothing depends on it."""
     operands = [returns if symbol[0] == "G" else score for symbol in symbols]
     present = [index for index in "ijp" if any(index in INDICES[symbol] for symbol in symbols)]
     inputs = ",".join(["z", *(INDICES[symbol] for symbol in symbols)])
@@ -134,7 +134,7 @@ def single_row_moment(chances, returns, score, symbols):
     ("name", "c"), [("batch", 1 / 2), ("loo", 1), ("causal+early+gamma0.9+batch", 1 / 2), ("causal+early+loo", 1)]
 )
 def test_the_variance_of_two_centred_rows_is_made_of_single_row_moments(name, c, settings):
-    # g = -c/bytes sum_i (G_1i - G_2i)(s_1i - s_2i), so E[g^2] = c^2/bytes^2 sum_ij E[(G_1i - G_2i)(G_1j - G_2j)(s_1i - s_2i)(...)];
+    # g = -c/bytes sum_i (G_1i - G_2i)(s_1i - s_2i), so E[g^2] = c^2/bytes^2 sum_ij E[(G_1i - G_2i)(G_1j - G_2j) ...];
     # each of the 16 products of symbols splits into a moment of row 1 and one of row 2, because the rows are independent.
     at = settings["two full rows"]
     returns = [np.array([returns_by_hand(nll, row.early_nll, name) for nll in row.nll]) for row in at.rows]

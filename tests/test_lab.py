@@ -190,7 +190,7 @@ MISTAKES = {
     "an unknown estimator": (["--estimators", "naiv"], "no estimator 'naiv'.*Did you mean 'naive'"),
     "contradictory parts": (["--estimators", "naive", "batch+loo"], "'batch.loo' sets centring twice"),
     "a discount without causal credit": (["--estimators", "gamma0.5"], "Write causal.gamma0.5"),
-    "one row with centring": (["--rows", 1], "'causal.*' compares a row with the others.*no signal is left. Take --rows 2 or more"),
+    "one row with centring": (["--rows", 1], "'causal.*' compares a row with the others.*no signal is left. Take --rows 2"),
     "one row without": (["--rows", 1, "--estimators", "naive"], "rows must be at least 2, because the reference compares"),
     "no row": (["--rows", 0], "rows must be at least 2.*got 0"),
     "one draw": (["--draws", 1], "draws must be at least 2.*got 1"),

@@ -1,4 +1,4 @@
-"""What inner products say about gradients of which everything is known, because they were made up: Gaussian, mean and covariance told."""
+"""rltok.noise on gradients whose mean and covariance are known, because they were made up (Gaussian)."""
 
 import itertools
 import json
