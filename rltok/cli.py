@@ -12,8 +12,10 @@ from rltok.options import parse
 
 
 def _one_line(error: BaseException) -> str:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return "out of memory. Lower train.micro_batch, data.sequence_length or the size of the model."
+    if isinstance(error, MemoryError | RuntimeError):  # torch's own, for a card and for the CPU, are RuntimeErrors
+        return (
+            "out of memory. Lower train.micro_batch (of `rltok variance`: --rows), data.sequence_length or the size of the model."
+        )
     return " ".join(str(error).split())
 
 
@@ -34,6 +36,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except (RltokError, OSError, MemoryError, torch.OutOfMemoryError) as error:
         if options.debug:
+            raise
+        print(f"rltok: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if options.debug or "allocate memory" not in str(error):
             raise
         print(f"rltok: {_one_line(error)}", file=sys.stderr)
         return 2

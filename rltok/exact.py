@@ -16,7 +16,7 @@ from torch import Tensor
 from rltok.errors import RltokError
 from rltok.policy import log_prob
 from rltok.score import follow, policy_gradients, policy_parameters, share
-from rltok.unet import AutoregressiveUNet
+from rltok.unet import AutoregressiveUNet, check_ids
 from rltok.vocab import PAD
 
 MOST_FREE = 12  # free positions, of all rows together: 4096 strings
@@ -25,8 +25,9 @@ CHUNK = 512  # strings scored at a time
 
 def _check_free(free: int, what: str) -> None:
     if free > MOST_FREE:
+        count = f"2**{free} = {2**free}" if free < 64 else f"2**{free}"
         raise RltokError(
-            f"{what} has {free} free positions, so enumerating means 2**{free} = {2**free} strings, each with a forward pass;"
+            f"{what} has {free} free positions, so enumerating means {count} strings, each with a forward pass;"
             f" the limit is {MOST_FREE} ({2**MOST_FREE} strings). Take shorter rows, or estimate by draws: rltok.variance."
         )
 
@@ -40,7 +41,7 @@ def enumerate_boundaries(n: int) -> Bool[Tensor, "S n"]:
         >>> enumerate_boundaries(3).int().tolist()
         [[1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]]
     """
-    if n < 1:
+    if not isinstance(n, int) or n < 1:
         raise RltokError(f"a row has at least 1 position, the one on BOS; got n = {n}.")
     _check_free(n - 1, f"a row of {n} positions")
     numbers = torch.arange(2 ** (n - 1))
@@ -50,6 +51,7 @@ def enumerate_boundaries(n: int) -> Bool[Tensor, "S n"]:
 
 def _row_strings(ids: Int[Tensor, "B N_plus_1"]) -> Bool[Tensor, "S B N"]:
     """Every combination of the rows' strings; False on padding."""
+    check_ids(ids)
     width = ids.shape[1] - 1
     lengths = (ids[:, 1:] != PAD).sum(dim=1).tolist()
     free = sum(max(0, length - 1) for length in lengths)
@@ -101,6 +103,7 @@ class EnumeratedRow:
 @torch.no_grad()
 def enumerate_row(model: AutoregressiveUNet, ids: Int[Tensor, "1 N_plus_1"]) -> EnumeratedRow:
     """Score one row at every boundary string. More than 12 free positions are an error that states the cost."""
+    check_ids(ids)
     if len(ids) != 1:
         raise RltokError(f"enumerate_row takes one row; got {len(ids)}. Several rows together: joint_moments.")
     strings = _row_strings(ids)
@@ -117,8 +120,11 @@ def expected_loss(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"]) -> 
 
 def _expected(model: AutoregressiveUNet, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Expected loss; the same with the chances held fixed; the same with the losses held fixed."""
+    check_ids(ids)
+    if not bool((ids[:, 1:] != PAD).any()):
+        raise RltokError("the rows hold no byte to score, only PAD. Give at least one row with text.")
     total = conditional = policy = 0.0
-    of_rows = [(row[None], _row_strings(row[None])) for row in ids]  # too many are refused before one is scored
+    of_rows = [(row[None], _row_strings(row[None])) for row in ids if row[1] != PAD]  # too many are refused before one is scored
     for alone, strings in of_rows:  # rows do not influence each other, so the expectation of their sum takes a row at a time
         chances = _policy_log_prob(model, alone, strings).sum(dim=(1, 2)).exp()
         for part, chance in zip(strings.split(CHUNK), chances.split(CHUNK), strict=True):
@@ -199,6 +205,8 @@ def joint_moments(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"], nam
         ids: a batch; its free positions, of all rows together, are at most 12.
         names: estimators of `rltok.ladder`.
     """
+    if not names:
+        raise RltokError("names is empty. Name at least one estimator, such as 'naive'; rltok.ladder.ladder() lists them.")
     strings = _row_strings(ids)
     shared = share(model, ids)
     chances = _policy_log_prob(model, ids, strings).sum(dim=(1, 2)).exp().detach()

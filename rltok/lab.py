@@ -25,6 +25,7 @@ from rltok.variance import Gradients, Sizes, batches_of, measure_gradients
 
 STAGES = {"start": 0.0, "early": 0.1, "late": 1.0}  # share of the updates that are done
 LAMBDAS = [0.01, 0.1, 1.0]  # weights of the policy term that `shared_parameters` compares
+WHAT = "variance ladder"  # how the description of a record begins
 BINS = 32  # of positions in a record
 FULL = "causal+early+gamma0.9+batch"  # the estimator whose lambda question is asked: all reductions, as presets train
 
@@ -112,7 +113,7 @@ def record_of(
     """What was measured, with everything that names it."""
     return {
         "schema": 1,
-        "what": "variance ladder: policy-gradient estimators on real rows, by stage of training",
+        "what": f"{WHAT}: policy-gradient estimators on real rows, by stage of training",
         "preset": config.name,
         "config": config.to_dict(),
         "config_hash": config.digest(),

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 from rltok.config import Config, with_settings
 from rltok.data import load_corpus
 from rltok.errors import RltokError
-from rltok.files import room
-from rltok.lab import measure_ladder, measure_stage, record_of
+from rltok.files import require_regular
+from rltok.lab import WHAT, measure_ladder, measure_stage, record_of
 from rltok.ladder import estimator
 from rltok.loading import load, load_config
 from rltok.options import parse_settings
@@ -24,27 +25,71 @@ from rltok.variance import Sizes, batches_of, default_names
 def variance(options: argparse.Namespace) -> None:
     """`rltok variance`."""
     names = list(dict.fromkeys(options.estimators or default_names()))
-    for name in names:  # before anything is trained
-        if estimator(name).centring != "none" and options.rows == 1:
-            raise RltokError(
-                f"estimator {name!r} compares a row with the others of its batch (eq. 17); with --rows 1 there is no other, every"
-                " advantage is 0, and no signal is left. Take --rows 2 or more."
-            )
-    if options.out is not None and not Path(options.out).resolve().parent.is_dir():
-        raise RltokError(f"--out {options.out}: there is no folder {Path(options.out).parent}. Make it first.")
-    if options.out is not None and Path(options.out).is_dir():
-        raise RltokError(f"--out {options.out} is a folder. Name a file in it, such as {Path(options.out, 'variance.json')}.")
-    record = _measure_run(options, names) if options.run else _measure_stages(options, names)
-    if options.out:
-        with room(Path(options.out)):
-            Path(options.out).write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    _check(options, names)
+    record = _measure_stages(options, names) if options.run is None else _measure_run(options, names)
+    if options.out is not None:
+        _write(Path(options.out), record)
     if options.json:
         print(json.dumps(record, indent=1, allow_nan=False))
         return
     for stage in record["stages"]:
         print("\n".join(table(stage, record["rows"])))
-    if options.out:
+    if options.out is not None:
         print(f"record: {options.out}")
+
+
+def _check(options: argparse.Namespace, names: list[str]) -> None:
+    """What can be refused before anything is read, trained or measured."""
+    for name in names:
+        if estimator(name).centring != "none" and options.rows == 1:
+            raise RltokError(
+                f"estimator {name!r} compares a row with the others of its batch (eq. 17); with --rows 1 there is no other, every"
+                " advantage is 0, and no signal is left. Take --rows 2 or more."
+            )
+    if options.run is not None and not options.run.strip():
+        raise RltokError("RUN is empty. Name a run's folder, or leave it out to train first.")
+    if len(set(options.seeds)) < len(options.seeds):
+        raise RltokError(
+            f"--seeds names a seed twice: {' '.join(map(str, options.seeds))}. It would count double; name each once."
+        )
+    for seed in options.seeds:
+        if not 0 <= seed < 2**63:
+            raise RltokError(f"--seeds must lie between 0 and 2**63 - 1; got {seed}.")
+    if options.out is not None:
+        _check_out(options.out)
+
+
+def _check_out(out: str) -> None:
+    path = Path(out)
+    if not out.strip():
+        raise RltokError("--out is empty. Name a file, or leave it out.")
+    if not path.resolve().parent.is_dir():
+        raise RltokError(f"--out {out}: there is no folder {path.parent}. Make it first.")
+    if path.is_dir():
+        raise RltokError(f"--out {out} is a folder. Name a file in it, such as {path / 'variance.json'}.")
+    if path.exists():
+        require_regular(path)
+        try:
+            is_record = str(json.loads(path.read_bytes()).get("what", "")).startswith(WHAT)
+        except (ValueError, AttributeError):
+            is_record = False
+        if not is_record:
+            raise RltokError(f"--out {out} exists and is no record of this command, so it stays. Name another file.")
+    if not os.access(path.resolve().parent, os.W_OK):
+        raise RltokError(f"--out {out}: nothing can be written into {path.parent}. Name a file in a folder of yours.")
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    """In one step: a kill or a full disk leaves what was there before. If it fails, the record goes to the terminal."""
+    temporary, text = path.with_name(path.name + ".tmp"), json.dumps(record, indent=1, allow_nan=False) + "\n"
+    try:
+        temporary.write_text(text)
+        os.replace(temporary, path)
+    except OSError as error:
+        print(text)
+        raise RltokError(
+            f"cannot write {path} ({error.strerror}); the record stands above. Make room, or keep that text."
+        ) from error
 
 
 def _say(options: argparse.Namespace, line: str) -> None:
@@ -54,16 +99,27 @@ def _say(options: argparse.Namespace, line: str) -> None:
 
 def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     settings = parse_settings(options.set)
+    if "train.seed" in settings:
+        raise RltokError(f"train.seed is set by --seeds here. Write --seeds {settings['train.seed']}.")
 
     def configs(seed: int) -> Config:
         return with_settings(preset(options.preset or "tiny"), settings | {"train.seed": seed})
 
     config, device = configs(options.seeds[0]), resolve_device(options.device)
+    _check_rule(config)
     sizes = _sizes(options, config)  # before the text is read
     corpus = load_corpus(
         options.data, config.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
     )
     return measure_ladder(configs, corpus, names, sizes, options.seeds, device, say=lambda line: _say(options, line))
+
+
+def _check_rule(config: Config) -> None:
+    if config.model.rule.name != "learned":
+        raise RltokError(
+            f"model.rule.name={config.model.rule.name!r} has no policy, so there is no policy gradient to measure."
+            " Take 'learned'."
+        )
 
 
 def _sizes(options: argparse.Namespace, config: Config) -> Sizes:
@@ -78,6 +134,7 @@ def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any
     if len(options.seeds) > 1:
         raise RltokError(f"a trained RUN is one model; got {len(options.seeds)} seeds. Give one, it decides rows and draws.")
     config, device, start = load_config(options.run), resolve_device(options.device), time.perf_counter()
+    _check_rule(config)
     sizes, seed = _sizes(options, config), options.seeds[0]
     corpus = load_corpus(
         options.data, config.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force

@@ -66,7 +66,7 @@ def estimator(name: str) -> ObjectiveConfig:
     """
     settings: dict[str, object] = {}
     for part in [] if name == "naive" else name.split("+"):
-        gamma = re.fullmatch(r"gamma(\d+(?:\.\d+)?)", part)
+        gamma = re.fullmatch(r"gamma([0-9]+(?:\.[0-9]+)?)", part)
         found = {"gamma": float(gamma[1])} if gamma else PARTS.get(part)
         if found is None:
             close = difflib.get_close_matches(name, ladder(), n=1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rltok.errors import RltokError
 from rltok.ladder import REFERENCE
 from rltok.variance import LOSS, Gradients, factor, twin
 
@@ -61,6 +62,8 @@ class Products:
 
 def products_of(found: Gradients, name: str, group: str) -> Products:
     """Collect the inner products that `measure` needs."""
+    if not found.full:
+        raise RltokError("some rows end early (PAD): how much centring scales their gradient is not known. Measure full rows.")
     part, own = found.slices[group], found.mean[name][:, found.slices[group]]
     other, reference = found.long[twin(name)][:, part], found.long[REFERENCE][:, part]
     square = found.square[name][:, list(found.slices).index(group)].cpu().numpy()

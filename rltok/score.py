@@ -19,7 +19,7 @@ from rltok.ladder import advantages, estimator
 from rltok.losses import mean_over, next_byte_nll
 from rltok.rules import Boundaries, LearnedRule
 from rltok.rules.base import first_position
-from rltok.unet import AutoregressiveUNet
+from rltok.unet import AutoregressiveUNet, check_ids
 from rltok.vocab import PAD
 
 GROUPS = {"policy": ("rule.",), "encoder": ("embedding.", "down_blocks.")}  # by the start of a parameter's name
@@ -69,13 +69,16 @@ def share(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"]) -> SharedPa
         raise RltokError(
             f"rule {model.config.rule.name!r} has no policy, so there is no policy gradient. Take a model with rule 'learned'."
         )
-    byte_states = model.encode(ids[:, :-1])
+    check_ids(ids)
     scored = ids[:, 1:] != PAD
+    if not bool(scored.any()):
+        raise RltokError("the rows hold no byte to score, only PAD. Give at least one row with text.")
+    with torch.enable_grad():
+        byte_states = model.encode(ids[:, :-1])
+        terms = model.rule.terms(byte_states)
     with torch.no_grad():
         early_nll = next_byte_nll(model.early_logits(byte_states), ids[:, 1:])
-    return SharedPass(
-        ids, byte_states.detach(), model.rule.terms(byte_states), early_nll, scored, scored & ~first_position(scored)
-    )
+    return SharedPass(ids, byte_states.detach(), terms, early_nll, scored, scored & ~first_position(scored))
 
 
 def _stack(values: Tensor, draws: int) -> Tensor:

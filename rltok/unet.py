@@ -155,7 +155,7 @@ class AutoregressiveUNet(nn.Module):
         return self.decode(self.rule.upsample(token_states, byte_states, decided))
 
     def _run(self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None, generator: torch.Generator | None) -> _Pass:
-        _check_ids(ids)
+        check_ids(ids)
         _check_given(ids, uniforms, boundaries)
         if uniforms is None and boundaries is None:
             uniforms = _default_uniforms(ids, generator)
@@ -208,7 +208,10 @@ def _default_uniforms(ids: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.rand(rows, length, generator=generator, device=generator.device).to(ids.device)
 
 
-def _check_ids(ids: Tensor) -> None:
+def check_ids(ids: Tensor) -> None:
+    """Raise `RltokError` unless ids are rows of BOS, bytes, EOS, and PAD at the end; values are checked on the CPU only."""
+    if not isinstance(ids, Tensor):
+        raise RltokError(f"ids must be a torch tensor, int64 of shape [B, N + 1]; got {type(ids).__name__}.")
     if ids.ndim != 2 or ids.shape[0] < 1 or ids.shape[1] < 2 or ids.dtype != torch.int64:
         raise RltokError(f"ids must be int64 of shape [B, N + 1] with B and N at least 1; got {ids.dtype} {tuple(ids.shape)}.")
     if ids.device.type != "cpu":  # values are checked where looking at them costs no synchronisation

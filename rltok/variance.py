@@ -34,8 +34,10 @@ from rltok.score import (
     share,
 )  # fmt: skip
 from rltok.unet import AutoregressiveUNet
+from rltok.vocab import PAD
 
-AT_ONCE = 32  # reference draws that are scored together
+AT_ONCE = 32  # draws that are scored together
+MOST = 100_000  # rows, batches, draws
 LOSS = "loss"  # the first term, eq. (12), beside the estimators of the second
 
 
@@ -70,6 +72,11 @@ class Sizes:
         ):
             if value < least:
                 raise RltokError(f"{what} must be at least {least}, because {why}; got {value}.")
+        if max(self.rows, self.batches, self.reference_draws) > MOST:
+            raise RltokError(
+                f"rows, batches and draws are at most {MOST} each; got {self.rows}, {self.batches} and {self.reference_draws}."
+                " Intervals shrink with the root of batches times draws: a hundred of each is much."
+            )
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,7 @@ class Gradients:
     long: dict[str, Float[Tensor, "n P"]]  # mean over the reference draws, of twins only
     slices: dict[str, slice]
     sizes: Sizes
+    full: bool  # no row ended early
     means: dict[str, float]  # rate, policy_entropy (nats), nll, early_nll (nats per byte) over all draws
     advantage_rms: dict[str, float]
     rewards: Float[Tensor, "N"]  # mean relative reward by position, nats
@@ -98,10 +106,11 @@ def measure_gradients(
     """Draw boundaries many times on every batch and take the gradient of every estimator from the same draws.
 
     Args:
-        batches: ids on the model's device, full rows, as `sizes` says.
+        batches: ids on the model's device, as many as `sizes` says.
         names: estimators; the twin of each is added, because the bias is measured against it.
         seed: of the uniforms, which are a function of (seed, draw, row).
     """
+    _check_batches(batches, sizes)
     twins = list(dict.fromkeys([*(twin(name) for name in names), REFERENCE]))
     names = list(dict.fromkeys([*names, *twins]))
     slices, positions = group_slices(model), _Positions(names)
@@ -112,30 +121,55 @@ def measure_gradients(
 
     for number, ids in enumerate(batches):
         shared, weights = share(model, ids), dict.fromkeys(twins, 0.0)
+        sums = {name: [0.0, 0.0] for name in names}  # of gradients, of their squared lengths
         for numbers in _portions(sizes):
             made = draw(model, shared, _uniforms(seed, numbers, number * sizes.rows, ids))
+            _check_finite(made, number)
             for name, values in policy_weights(model, shared, made, twins).items():
                 weights[name] = weights[name] + values.sum(dim=0)  # gradients are linear in the weights: one pull-back for all
-            if numbers.start == 0:
-                positions.add(shared, made)
-                for name, grads in policy_gradients(model, shared, made, names).items():
-                    keep("mean", name, grads.mean(dim=0))
+            if numbers.start >= sizes.draws:
+                continue
+            positions.add(shared, made)
+            for name, grads in policy_gradients(model, shared, made, names).items():
+                squares = torch.stack([grads[:, part].double().square().sum() for part in slices.values()])
+                sums[name] = [sums[name][0] + grads.sum(dim=0), sums[name][1] + squares]
+                if numbers.start == 0:
                     keep("first", name, grads[0])
-                    keep(
-                        "square", name, torch.stack([grads[:, part].double().square().sum(1).mean() for part in slices.values()])
-                    )
+            if numbers.start == 0:
                 keep("first", LOSS, loss_gradients(model, ids, made.boundaries[:1])[0])
+        for name, (total, square) in sums.items():
+            keep("mean", name, total / sizes.draws)
+            keep("square", name, square / sizes.draws)
         means = pull_back(model, shared, torch.stack([weights[name] / sizes.reference_draws for name in twins]))
         for name, mean in zip(twins, means, strict=True):
             keep("long", name, mean)
+    full = not any(bool((ids == PAD).any()) for ids in batches)
     stacked = {what: {name: torch.stack(parts) for name, parts in by_name.items()} for what, by_name in kept.items()}
-    return Gradients(**stacked, slices=slices, sizes=sizes, **positions.summary())
+    return Gradients(**stacked, slices=slices, sizes=sizes, full=full, **positions.summary())
+
+
+def _check_batches(batches: list[Tensor], sizes: Sizes) -> None:
+    """`factor` holds for as many rows as the sizes say; anything else would be measured wrongly."""
+    found = [len(ids) for ids in batches]
+    if found != [sizes.rows] * sizes.batches:
+        raise RltokError(
+            f"the sizes ask for {sizes.batches} batches of {sizes.rows} rows; got {len(found)} of {sorted(set(found))} rows."
+            " Make them with batches_of(rows, sizes, ...)."
+        )
+
+
+def _check_finite(made: Draws, number: int) -> None:
+    if not bool(made.nll.isfinite().all() & made.logits.isfinite().all()):
+        raise RltokError(
+            f"the model's loss or logits on batch {number} are not finite, so no gradient can be measured."
+            " Train with a lower train.learning_rate, or measure an earlier checkpoint."
+        )
 
 
 def _portions(sizes: Sizes) -> list[range]:
-    """Numbers of the draws that are scored together: the first K, in which every estimator takes part, then the rest."""
-    rest = range(sizes.draws, sizes.reference_draws, AT_ONCE)
-    return [range(sizes.draws), *(range(start, min(start + AT_ONCE, sizes.reference_draws)) for start in rest)]
+    """Numbers of the draws that are scored together: first the K in which every estimator takes part, then the rest."""
+    edges = [*range(0, sizes.draws, AT_ONCE), *range(sizes.draws, sizes.reference_draws, AT_ONCE), sizes.reference_draws]
+    return [range(start, stop) for start, stop in zip(edges[:-1], edges[1:], strict=True)]
 
 
 def _uniforms(seed: int, draws: range, start: int, ids: Tensor) -> Float[Tensor, "K B N"]:

@@ -198,10 +198,15 @@ MISTAKES = {
     "no batch": (["--batches", 0], "batches must be at least 4.*got 0"),
     "too few reference draws": (["--reference-draws", 1], "reference_draws must be at least 4.*got 1"),
     "more batches than text": (["--batches", 400], "400 batches of 2 rows need 800 full rows; the text has 45"),
-    "a negative seed": (["--seeds", -1], "seed must be between 0 and 2..63 - 1; got -1"),
+    "a negative seed": (["--seeds", -1], "--seeds must lie between 0 and 2..63 - 1; got -1"),
+    "a negative second seed": (["--seeds", 0, -1], "--seeds must lie between 0 and 2..63 - 1; got -1"),
+    "a seed named twice": (["--seeds", 3, 3], "names a seed twice: 3 3"),
+    "a seed among the settings": (["--set", "train.seed=5"], "Write --seeds 5"),
+    "draws without end": (["--draws", 10**9], "at most 100000 each"),
+    "an empty name of a run": ([""], "RUN is empty"),
     "an unknown preset": (["--preset", "tinny"], "no preset 'tinny'.*Did you mean 'tiny'"),
     "an unknown setting": (["--set", "objective.gama=1"], "no setting 'gama'. Did you mean 'gamma'"),
-    "a rule without policy": (["--set", "model.rule.name=even"], "rule 'even' has no policy"),
+    "a rule without policy": (["--set", "model.rule.name=even"], "model.rule.name=.even. has no policy"),
     "a missing text": (["--data", "absent.txt"], "no such file, folder or kind of data"),
     "a device there is not": (["--device", "gpu"], "no device 'gpu'"),
 }  # fmt: skip
@@ -230,7 +235,7 @@ def test_an_unknown_estimator_is_told_all_that_there_are(refused, text):
         (["--preset", "tiny"], "RUN brings its own settings. Leave --preset and --set out"),
         (["--set", "train.seed=1"], "RUN brings its own settings"),
         (["--seeds", 1, 2], "RUN is one model; got 2 seeds"),
-        (["--seeds", -1], "seed must lie between 0 and .*got -1"),
+        (["--seeds", -1], "--seeds must lie between 0 and .*got -1"),
     ],
 )
 def test_what_does_not_go_with_a_trained_run_is_refused(options, said, refused, finished, text):
@@ -240,7 +245,7 @@ def test_what_does_not_go_with_a_trained_run_is_refused(options, said, refused, 
 @unchecked
 def test_a_run_whose_rule_has_no_policy_is_refused(refused, text, tmp_path):
     rltok.train(small_config(model__rule__name="even"), text, tmp_path / "even")
-    assert "rule 'even' has no policy" in refused(tmp_path / "even", "--data", text, "--batches", 4)
+    assert "model.rule.name='even' has no policy" in refused(tmp_path / "even", "--data", text, "--batches", 4)
 
 
 def test_a_record_with_no_place_to_go_is_refused_before_anything_is_measured(refused, text, tmp_path, monkeypatch):
