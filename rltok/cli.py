@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"rltok: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        hint = " Go on with the same command and --resume." if options.command == "train" else ""
+        hint = " Go on with the same command and --resume." if options.command in ("train", "compare") else ""
         print(f"\nrltok: interrupted.{hint}", file=sys.stderr)
         return 130
 

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from rltok import demo as demo_module
+from rltok.compare_command import compare
 from rltok.config import Config, from_dict, with_settings
 from rltok.data import load_corpus
 from rltok.data.rows import Rows, cut_documents
-from rltok.data.sources import documents, is_hub, spec_name
+from rltok.data.sources import documents, is_hub, spec_name, text_bytes
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate as evaluate_rows
 from rltok.lab_command import variance
@@ -33,8 +34,7 @@ LITTLE_TEXT = 1000  # bytes
 MOST_SHOWN = 50_000  # bytes: the attention of a longer row takes gigabytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
 
-
-__all__ = ["demo", "doctor", "evaluate", "show", "train", "variance"]
+__all__ = ["compare", "demo", "doctor", "evaluate", "show", "train", "variance"]
 
 
 def _print_json(values: Any) -> None:
@@ -48,16 +48,6 @@ def _read_config(path: str) -> Config:
         if isinstance(error, RltokError):
             raise
         raise RltokError(f"{path} is not a JSON file of settings ({error}). Take the config.json of a run.") from error
-
-
-def _text_bytes(options: argparse.Namespace) -> int:
-    """How much text there is, up to --max-bytes."""
-    total = 0
-    for document in documents(options.data, allow_binary=options.allow_binary, force=options.force):
-        total += len(document.text)
-        if options.max_bytes is not None and total >= options.max_bytes:
-            return options.max_bytes
-    return total
 
 
 def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:
@@ -75,7 +65,9 @@ def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:
     base = preset("tiny")
     if options.data == "sample" or is_hub(options.data):
         return with_settings(base, changes), None
-    size = _text_bytes(options)
+    size = text_bytes(
+        options.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
+    )  # fmt: skip
     chosen = with_settings(fit_to_corpus(base, size), changes)
     told = (
         f"preset tiny fitted to {size} bytes of text: rows of {chosen.data.sequence_length} bytes,"
@@ -196,7 +188,10 @@ def demo(options: argparse.Namespace) -> None:
 
 def doctor(options: argparse.Namespace) -> None:
     """`rltok doctor`."""
-    extras = {"data": "datasets", "board": "tensorboard", "lab": "jupyterlab", "notebook": "nbval", "test": "pytest"}
+    extras = {
+        "data": "datasets", "bpe": "tokenizers", "board": "tensorboard", "lab": "jupyterlab", "notebook": "nbval",
+        "test": "pytest",
+    }  # fmt: skip
     device = resolve_device(options.device)
     report = {
         "versions": versions(),

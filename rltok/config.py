@@ -17,12 +17,24 @@ from typing import Any, Literal
 from rltok.errors import RltokError
 from rltok.validation import Section, build, require
 
-RuleName = Literal["learned", "even", "random_k"]
+RuleName = Literal["learned", "even", "random_k", "whitespace", "entropy", "bpe", "dynamic_pooling", "hnet"]
+
+# Of RuleConfig, what each rule reads: nothing else enters `Config.digest`, so a setting added for one rule moves no other's.
+RULE_SETTINGS: dict[str, tuple[str, ...]] = {
+    "learned": ("target_rate", "lags", "scale", "softcap"),
+    "even": ("target_rate",),
+    "random_k": ("target_rate",),
+    "whitespace": (),  # the text decides the rate
+    "entropy": ("target_rate", "fit_bytes", "entropy_dim", "entropy_layers", "entropy_window", "entropy_learning_rate"),
+    "bpe": ("vocabulary", "bpe_boundary", "fit_bytes"),  # vocabulary and text decide the rate
+    "dynamic_pooling": ("target_rate", "variant", "temperature", "prior_weight"),
+    "hnet": ("target_rate", "variant", "smooth", "ratio_weight"),
+}
 
 
 @dataclass(frozen=True)
 class RuleConfig(Section):
-    """How token boundaries are drawn. `lags`, `scale`, `softcap` belong to the learned rule, eqs. (21) to (23)."""
+    """How token boundaries are drawn. `RULE_SETTINGS` says which rule reads which setting."""
 
     section = "model.rule"
     name: RuleName = "learned"
@@ -30,6 +42,19 @@ class RuleConfig(Section):
     lags: int = 8  # w of eq. (21): how many earlier decisions the policy sees; 0 is memoryless
     scale: float = 16.0  # D of eq. (22)
     softcap: float | None = 6.0  # c of eq. (23), training only; the paper gives no value, 6 is the authors' code
+    variant: Literal["faithful", "port"] = "faithful"  # dynamic_pooling, hnet: as published, or as the paper's authors ported it
+    temperature: float = 0.5  # dynamic_pooling: of the relaxed Bernoulli gates; the port has 1
+    prior_weight: float = 1.0  # dynamic_pooling: of the binomial prior; in the port of the logit pressure, 2
+    ratio_weight: float = 0.03  # hnet: of the ratio loss
+    smooth: Literal["ema", "none"] = "ema"  # hnet: what becomes of token states before they are distributed
+
+    vocabulary: int = 200_000  # bpe: ids wanted, the 256 bytes among them; short text gives fewer
+    bpe_boundary: Literal["shifted", "causal"] = "shifted"  # bpe: as in appendix D.1, which looks ahead, or from prefixes alone
+    fit_bytes: int = 500_000_000  # bpe, entropy: training text that is read to fit the rule, before the first update
+    entropy_dim: int = 128  # entropy: width of the frozen byte model
+    entropy_layers: int = 2
+    entropy_window: int = 64  # positions that each of its layers sees, itself included
+    entropy_learning_rate: float = 3e-3
 
     def _check(self) -> None:
         rate = self.target_rate
@@ -39,7 +64,12 @@ class RuleConfig(Section):
                 + (f" For one boundary every {rate:g} bytes write 1/{rate:g}." if rate > 1 else "")
             )
         require(0 <= self.lags <= 64, self.section, "lags", self.lags, "between 0 and 64")
-        self._positive("scale")
+        self._positive("scale", "temperature", "fit_bytes", "entropy_layers", "entropy_window", "entropy_learning_rate")
+        require(256 <= self.vocabulary <= 1_000_000, self.section, "vocabulary", self.vocabulary, "between 256 and 1000000")
+        dim = self.entropy_dim
+        require(dim > 0 and dim % 32 == 0, self.section, "entropy_dim", dim, "a multiple of 32, the width of a head")
+        for name in ("prior_weight", "ratio_weight"):
+            require(getattr(self, name) >= 0, self.section, name, getattr(self, name), "at least 0")
         if self.softcap is not None:
             self._positive("softcap")
         if self.softcap is not None and self.name == "learned":
@@ -208,8 +238,10 @@ class Config(Section):
         return dataclasses.asdict(self)
 
     def digest(self) -> str:
-        """First 12 hex digits of the SHA-256 of the canonical JSON, without the name."""
+        """First 12 hex digits of the SHA-256 of the canonical JSON, without the name and settings that the rule does not read."""
         plain = {key: value for key, value in self.to_dict().items() if key != "name"}
+        rule = plain["model"]["rule"]
+        plain["model"]["rule"] = {key: rule[key] for key in ("name", *RULE_SETTINGS[rule["name"]])}
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -23,12 +23,12 @@ SHOWN_BYTES = 420
 SHOWN_CLASSES = ("space", "word start", "letter", "punctuation")
 
 
-def free_folder(parent: Path) -> Path:
-    """parent/demo-N with the first N that is not taken."""
+def free_folder(parent: Path, stem: str = "demo") -> Path:
+    """parent/stem-N with the first N that is not taken."""
     number = 1
-    while (parent / f"demo-{number}").exists():
+    while (parent / f"{stem}-{number}").exists():
         number += 1
-    return parent / f"demo-{number}"
+    return parent / f"{stem}-{number}"
 
 
 def demo_config(seed: int, smoke: bool) -> Config:

@@ -21,15 +21,34 @@ def parameter_counts(model: ModelConfig) -> dict[str, int]:
         "embedding": len(PREDICTED) * d,
         "output_head": len(PREDICTED) * d,
         "early_head": len(PREDICTED) * d,
-        "policy": (model.rule.lags + 1) * d if model.rule.name == "learned" else 0,
+        "policy": _rule_parameters(model),
     }
 
 
+def _rule_parameters(model: ModelConfig) -> int:
+    """Of the matrices that a rule trains: projections of the policy, perceptron, or router and residual."""
+    rule, d = model.rule, model.embedding_dim
+    if rule.name == "learned":
+        return (rule.lags + 1) * d
+    if rule.name == "dynamic_pooling":
+        return d * d + d
+    if rule.name == "hnet":
+        return (3 if rule.variant == "faithful" else 2) * d * d
+    return 0
+
+
+def frozen_parameters(model: ModelConfig) -> int:
+    """Matrix parameters of the entropy rule's byte model, embedding left out; 0 for other rules. They only run forward."""
+    rule, d = model.rule, model.rule.entropy_dim
+    block = 4 * d * d + 3 * 2 * d * d  # q, k, v, out; gate, up, down of width 2 d
+    return rule.entropy_layers * block + len(PREDICTED) * d if rule.name == "entropy" else 0
+
+
 def flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
-    """Training FLOPs per byte, forward and backward, attention left out: 6 (byte-level + tokens_per_byte * token-level)."""
+    """Training FLOPs per byte, attention left out: 6 (byte-level + tokens_per_byte * token-level), 2 of what is frozen."""
     counts = parameter_counts(model)
     bytewise = counts["byte_layers"] + counts["output_head"] + counts["early_head"] + counts["policy"]
-    return 6 * (bytewise + tokens_per_byte * counts["token_layers"])
+    return 6 * (bytewise + tokens_per_byte * counts["token_layers"]) + 2 * frozen_parameters(model)
 
 
 def attention_flops_per_byte(model: ModelConfig, tokens_per_byte: float, sequence_length: int) -> float:

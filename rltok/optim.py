@@ -9,12 +9,15 @@ from rltok.config import TrainConfig
 
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
-    """AdamW over fp32 parameters; weight decay on matrices of the blocks and heads, none on norms, embedding and policy."""
+    """AdamW over fp32 parameters; weight decay on matrices of the blocks and heads, none on norms, embedding and policy.
+
+    Frozen parameters, such as a fitted rule's, are left out.
+    """
 
     def decays(name: str, parameter: nn.Parameter) -> bool:
         return parameter.ndim == 2 and not name.startswith(("embedding.", "rule."))
 
-    named = list(model.named_parameters())
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for name, p in named if decays(name, p)], "weight_decay": train.weight_decay},
         {"params": [p for name, p in named if not decays(name, p)], "weight_decay": 0.0},

@@ -7,6 +7,7 @@ import sys
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from rltok.contenders import RULES
 from rltok.errors import RltokError
 from rltok.results import versions
 
@@ -76,6 +77,36 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--tensorboard", action="store_true", help="also write metrics for TensorBoard")
     train.add_argument("--note", default="", help="a remark for the record")
     _add_common(train)
+
+
+def _add_compare(commands: Any) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="all ways of drawing boundaries against each other",
+        description="Train one network with every way of drawing boundaries, on the same rows in the same order, and score all on"
+        " the same held-out rows: a table, a record (JSON) and a figure.",
+    )
+    compare.add_argument(
+        "--rules", nargs="+", default=["all"], metavar="NAME",
+        help="all (default), or some of: " + ", ".join(RULES) + "; random_k_as_NAME is NAME's control, with as many boundaries at"
+        " random places (whitespace, bpe, bpe_causal)",
+    )  # fmt: skip
+    compare.add_argument(
+        "--budget", default="smoke", help="smoke: eight updates, to see that everything runs (default); full: the preset's own"
+    )
+    compare.add_argument("--preset", help="tiny, small, 24m, ..., 147m; default: tiny, fitted to the text")
+    compare.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change settings for all rules"
+    )
+    _add_data(compare)
+    compare.add_argument(
+        "--split", choices=("validation", "test"), default="validation", help="rows scored at the end (default: validation)"
+    )
+    compare.add_argument("--seeds", type=int, nargs="+", default=[0], help="one run a rule and seed (default: 0)")
+    compare.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one a thread; one on a card)")
+    compare.add_argument("--out", metavar="FOLDER", help="new folder for record, figure and runs (default: runs/compare-N)")
+    compare.add_argument("--resume", action="store_true", help="go on with the comparison in --out; what is finished stays")
+    _add_common(compare)
 
 
 def _add_variance(commands: Any) -> None:
@@ -169,6 +200,8 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", metavar="FOLDER", help="new folder for the two runs (default: runs/demo-N)")
     demo.add_argument("--seed", type=int, default=0)
     _add_common(demo)
+
+    _add_compare(commands)
 
     doctor = commands.add_parser(
         "doctor", help="what this installation can do", description="Report versions, device and extras."

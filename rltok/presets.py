@@ -119,8 +119,27 @@ def tiny() -> Config:
     )  # fmt: skip
 
 
+_RULES: dict[str, dict[str, Any]] = {  # every other way of drawing boundaries: suffix -> settings
+    "even": {"model.rule.name": "even"},
+    "random_k": {"model.rule.name": "random_k"},
+    "whitespace": {"model.rule.name": "whitespace"},
+    "entropy": {"model.rule.name": "entropy"},
+    "bpe": {"model.rule.name": "bpe"},  # looks ahead, as in appendix D.1
+    "bpe_causal": {"model.rule.name": "bpe", "model.rule.bpe_boundary": "causal"},
+    "dynamic_pooling": {"model.rule.name": "dynamic_pooling"},
+    "dynamic_pooling_port": {
+        "model.rule.name": "dynamic_pooling",
+        "model.rule.variant": "port",
+        "model.rule.temperature": 1.0,
+        "model.rule.prior_weight": 2.0,
+    },
+    "hnet": {"model.rule.name": "hnet"},
+    "hnet_port": {"model.rule.name": "hnet", "model.rule.variant": "port"},
+}
+
+
 def _variants() -> None:
-    """gamma 0.9 and 0.99 and lags 0, 1, 7, 8 of every size: `40m_gamma0.9`, `147m_lags0`, ..."""
+    """Of every size: gamma 0.9 and 0.99, lags 0, 1, 7, 8, and the rules: `40m_gamma0.9`, `147m_lags0`, `tiny_hnet`, ..."""
     for name in list(_PRESETS):
         if name.endswith("_authors"):
             continue
@@ -128,9 +147,31 @@ def _variants() -> None:
             _vary(name, f"gamma{gamma:g}", {"objective.gamma": gamma})
         for lags in (0, 1, 7, 8):
             _vary(name, f"lags{lags}", {"model.rule.lags": lags})
+        for suffix, settings in _RULES.items():
+            _vary(name, suffix, settings | _room(_PRESETS[name](), settings) | _byte_model(_PRESETS[name](), settings))
 
 
-def _vary(name: str, suffix: str, settings: dict[str, float]) -> None:
+def _room(base: Config, settings: dict[str, Any]) -> dict[str, Any]:
+    """A quarter of the rows a forward pass, where rows are long and about every second byte carries a boundary at first.
+
+    Only the learned rule's estimator depends on the micro-batch (eq. 17); these rules have none.
+    """
+    crowded = settings["model.rule.name"] in ("dynamic_pooling", "hnet") and base.data.sequence_length >= 4096
+    return {"train.micro_batch": base.train.micro_batch // 4} if crowded else {}
+
+
+def _byte_model(base: Config, settings: dict[str, Any]) -> dict[str, Any]:
+    """An entropy rule's byte model no wider than the network, and trained on no more than a third of its bytes."""
+    if settings["model.rule.name"] != "entropy":
+        return {}
+    rule = base.model.rule
+    return {
+        "model.rule.entropy_dim": min(rule.entropy_dim, base.model.embedding_dim),
+        "model.rule.fit_bytes": min(rule.fit_bytes, base.train.training_bytes // 3),
+    }
+
+
+def _vary(name: str, suffix: str, settings: dict[str, Any]) -> None:
     base = _PRESETS[name]
     _register(f"{name}_{suffix}")(lambda: with_settings(base(), settings))
 
@@ -151,9 +192,7 @@ def preset(name: str, settings: dict[str, Any] | None = None) -> Config:
     if name not in _PRESETS:
         close = difflib.get_close_matches(name, _PRESETS, n=3)
         sizes = [known for known in _PRESETS if "_" not in known]
-        hint = (
-            f"Did you mean {' or '.join(map(repr, close))}?" if close else "Add a variant such as _gamma0.9 or _lags0 to a size."
-        )
+        hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "Add a variant such as _lags0 or _hnet to a size."
         raise RltokError(f"there is no preset {name!r}. Sizes: {', '.join(sizes)}. {hint}")
     return with_settings(_PRESETS[name](), settings or {})
 

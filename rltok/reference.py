@@ -5,7 +5,7 @@ elsewhere is computed and never used. All shapes are the same whatever the bound
 everything before it equal to the last bit; in the packed layout the number of tokens decides the shapes of the matrix
 products, and another shape may round differently.
 
-Holds for rules that select and distribute, the defaults of `rltok.rules.Rule`.
+How bytes become tokens and back is the rule's business in both layouts, so they agree for rules that average or smooth too.
 """
 
 import torch
@@ -17,30 +17,24 @@ from rltok.losses import next_byte_nll
 from rltok.unet import AutoregressiveUNet
 
 
-def latest_boundary(boundaries: Bool[Tensor, "B N"]) -> Int[Tensor, "B N"]:
-    """Position of the latest boundary at or before each byte; position 0 carries one."""
-    positions = torch.arange(boundaries.shape[1], device=boundaries.device)
-    return torch.where(boundaries, positions, 0).cummax(dim=1).values
-
-
 def token_states_in_place(
-    model: AutoregressiveUNet, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]
+    model: AutoregressiveUNet, tokens: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]
 ) -> Float[Tensor, "B N d"]:
-    """Token states Y' of eq. (4) at boundary positions (elsewhere: not used)."""
+    """Token states Y' of eq. (4) from X', both at boundary positions (elsewhere: not used)."""
     config, length = model.config, boundaries.shape[1]
     position = torch.arange(length, device=boundaries.device).expand_as(boundaries)
     index = boundaries.long().cumsum(dim=1) - 1
-    rotary = model.rotary(index if config.token_positions == "index" else position, byte_states.dtype)
+    rotary = model.rotary(index if config.token_positions == "index" else position, tokens.dtype)
     visible = boundaries[:, None, None, :] & (position[0, :, None] >= position[0, None, :])  # B 1 N N
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         heads_first = (x.transpose(1, 2) for x in (q, k, v))
         return masked_attention(*heads_first, visible, config.attention_softcap).transpose(1, 2)
 
-    states = byte_states
+    states = tokens
     for block in model.mid_blocks:
         states = block(states, rotary, attend)
-    return states - byte_states if config.upsample == "deviation" else states
+    return states - tokens if config.upsample == "deviation" else states
 
 
 def log_probs_in_place(
@@ -48,9 +42,11 @@ def log_probs_in_place(
 ) -> Float[Tensor, "B N ids"]:
     """Predictive log-probabilities of `model.log_probs` for given boundaries, by the plain layout."""
     byte_states = model.encode(ids[:, :-1])
-    token_states = token_states_in_place(model, byte_states, boundaries)
-    rows = torch.arange(len(ids), device=ids.device)[:, None]
-    upsampled = byte_states + token_states[rows, latest_boundary(boundaries)]  # eq. (9)
+    decided = model.rule.prescribed(byte_states, boundaries)
+    places = boundaries.nonzero(as_tuple=True)
+    tokens = byte_states.index_put(places, model.rule.downsample(byte_states, decided).states)
+    token_states = token_states_in_place(model, tokens, boundaries)
+    upsampled = model.rule.upsample(token_states[places], byte_states, decided)
     return model.output_logits(model.decode(upsampled)).log_softmax(dim=-1)
 
 

@@ -37,6 +37,7 @@ class RunRecord:
     flops_per_byte: float
     curve: list[dict[str, Any]]  # at most 200 points of the training metrics
     evaluation: dict[str, Any]
+    fitted: dict[str, float] = field(default_factory=dict)  # what the rule says of what it was fitted to
     full: bool = True  # False marks a smoke run
     note: str = ""
     schema: int = field(default=SCHEMA)

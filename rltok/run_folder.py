@@ -94,11 +94,11 @@ class RunFolder:
     def _compare(self, config: Config, data: dict[str, Any]) -> None:
         stored, stored_data = self._table("config.json"), self._table("data.json")
         try:
-            from_dict(stored)
+            as_read = from_dict(stored).to_dict()  # settings that came later have their defaults
             before = {split: stored_data[split]["hash"] for split in SPLITS}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._damaged(error) from error
-        changed = differences(stored, config.to_dict())
+        changed = differences(as_read, config.to_dict())
         if changed:
             raise RltokError(
                 f"{self.path} belongs to another configuration: {'; '.join(changed[:3])}. Resume with the same settings."

@@ -29,6 +29,7 @@ def text_ids(text: str | bytes) -> torch.Tensor:
 def boundary_view(model: AutoregressiveUNet, text: str | bytes, seed: int) -> dict[str, list]:
     """Boundaries after each byte of a text, in evaluation mode: probability and one seeded draw, lists of n entries.
 
+    The probability is the policy's; a straight-through rule shows its soft gate; other rules have None.
     The last byte has a boundary decision too, though nothing is predicted after it: the text is scored with one byte
     appended, which no decision before it can see.
     """
@@ -36,8 +37,11 @@ def boundary_view(model: AutoregressiveUNet, text: str | bytes, seed: int) -> di
     ids = torch.nn.functional.pad(text_ids(text), (0, 1), value=ord(" ")).to(device)
     with evaluation_mode(model):
         out = model(ids, uniforms=row_uniforms(seed, 0, [0], ids.shape[1] - 1).to(device))
-    probabilities = None if out.boundary_logits is None else out.boundary_logits.sigmoid()[0, 1:].tolist()
-    return {"boundaries": out.boundaries[0, 1:].int().tolist(), "probabilities": probabilities}
+    gates = out.soft if out.boundary_logits is None else out.boundary_logits.sigmoid()
+    return {
+        "boundaries": out.boundaries[0, 1:].int().tolist(),
+        "probabilities": gates if gates is None else gates[0, 1:].tolist(),
+    }
 
 
 def snapshot(model: AutoregressiveUNet, step: int, seed: int) -> dict[str, Any]:

@@ -27,7 +27,11 @@ def advantages_of(out: UNetOutput, objective: ObjectiveConfig) -> Tensor:
 
 
 def losses_of(out: UNetOutput, advantages: Tensor, target_rate: float) -> Losses:
-    """The parts of eq. (27); policy and target are 0 for a rule without a policy."""
+    """The parts of eq. (27); policy and target are 0 for a rule without a policy, whose own loss is `aux`.
+
+    Every rule keeps the early head and its loss, so that all train under equal terms; the authors gave it to their own
+    rule alone.
+    """
     zero = out.nll.new_zeros(())
     logits = out.boundary_logits
     return Losses(

@@ -45,9 +45,14 @@ class Run:
     seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
 
     def resume(self) -> None:
-        """Go back to the newest checkpoint, or to the start, and drop what was logged after it."""
+        """Go back to the newest checkpoint, or to the start, and drop what was logged after it.
+
+        Only a run without a checkpoint fits its rule: a checkpoint holds what was fitted.
+        """
         checkpoint = self.folder.newest_checkpoint()
-        if checkpoint is not None:
+        if checkpoint is None:
+            self.model.rule.fit(self.corpus.train, self.config.train.seed)
+        else:
             state = restore(checkpoint, self.model, self.optimizer, self.config)
             self.step, self.bytes, self.seconds = state["step"], state["bytes"], state["seconds"]
         self.folder.rewind(None if checkpoint is None else self.step, _lines_until(self.step, self.config))
@@ -163,6 +168,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         flops_per_byte=flops,
         curve=thin(curve, CURVE_POINTS),
         evaluation=validation,
+        fitted=run.model.rule.facts(),
         full=full,
         note=note,
     )
@@ -204,6 +210,8 @@ def train(
         run.resume()
         if resume and progress:
             print(f"going on after update {run.step}" if run.step else "no checkpoint yet: starting over", file=sys.stderr)
+        for name, value in model.rule.facts().items() if progress else ():
+            print(f"the rule {config.model.rule.name} was fitted: {name} {value:.6g}", file=sys.stderr)
         first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
         board = summary_writer(str(folder.path / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
         total = config.num_updates * config.bytes_per_update

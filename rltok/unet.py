@@ -21,7 +21,7 @@ from rltok.errors import RltokError
 from rltok.layers import Block, RMSNorm, initialise, rotary_table
 from rltok.losses import next_byte_nll
 from rltok.resample import Packed
-from rltok.rules import Boundaries, make_rule
+from rltok.rules import Boundaries, Rule, make_rule
 from rltok.rules.base import first_position
 from rltok.vocab import BOS, PAD, PADDED_IDS, PREDICTED
 
@@ -36,7 +36,8 @@ class UNetOutput:
     boundary_logits: Float[Tensor, "B N"] | None  # None for rules without a policy
     scored: Bool[Tensor, "B N"]  # the target is not PAD
     drawn: Bool[Tensor, "B N"]  # scored and not forced
-    aux_loss: Float[Tensor, ""]
+    aux_loss: Float[Tensor, ""]  # the rule's own, already weighted
+    soft: Float[Tensor, "B N"] | None = None  # gates of straight-through rules
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,11 @@ class AutoregressiveUNet(nn.Module):
 
     Args:
         config: sizes and rule, `Config.model`.
+        rule: draws the boundaries in place of the rule that `config` names, and is initialised with the rest. Records and
+            checkpoints do not know it: they name `config.rule`.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, rule: Rule | None = None) -> None:
         super().__init__()
         self.config = config
         d, eps = config.embedding_dim, config.norm_eps
@@ -71,7 +74,7 @@ class AutoregressiveUNet(nn.Module):
         self.down_blocks = blocks(config.down_layers, config.byte_mlp_ratio)
         self.mid_blocks = blocks(config.mid_layers, config.token_mlp_ratio)
         self.up_blocks = blocks(config.up_layers, config.byte_mlp_ratio)
-        self.rule = make_rule(config)
+        self.rule = make_rule(config) if rule is None else rule
         self.early_norm, self.output_norm = head_norm(), head_norm()
         self.early_head = nn.Linear(d, PADDED_IDS, bias=False)
         self.output_head = nn.Linear(d, PADDED_IDS, bias=False)
@@ -190,6 +193,7 @@ class AutoregressiveUNet(nn.Module):
             scored=run.scored,
             drawn=run.scored & ~first_position(run.scored),
             aux_loss=run.decoded.new_zeros(()) if aux_loss is None else aux_loss,
+            soft=run.decided.soft,
         )
 
     def log_probs(

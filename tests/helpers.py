@@ -1,5 +1,7 @@
 """Small models and ragged rows that many tests share."""
 
+from dataclasses import fields
+
 import numpy as np
 import torch
 
@@ -7,14 +9,22 @@ from rltok.config import ModelConfig, RuleConfig
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, PAD
 
-RULES = ("learned", "even", "random_k")
+STRAIGHT_THROUGH = [(rule, variant) for rule in ("dynamic_pooling", "hnet") for variant in ("faithful", "port")]
+RULES = ("learned", "even", "random_k", "dynamic_pooling", "hnet")
 
 
-def tiny_config(rule="learned", *, lags=3, target_rate=0.3, scale=1.0, softcap=6.0, **model) -> ModelConfig:
-    """Two heads of width 8, a window of 5; scale 1 makes the policy's logits differ enough between positions to matter."""
+RULE_FIELDS = {field.name for field in fields(RuleConfig)}
+
+
+def tiny_config(rule="learned", **settings) -> ModelConfig:
+    """Two heads of width 8, a window of 5; scale 1 makes the policy's logits differ enough between positions to matter.
+
+    Settings are those of `RuleConfig` or of `ModelConfig`, by their names.
+    """
     sizes = {"embedding_dim": 16, "num_heads": 2, "down_layers": 1, "mid_layers": 2, "up_layers": 1, "window": 5}
-    settings = RuleConfig(name=rule, lags=lags, target_rate=target_rate, scale=scale, softcap=softcap)
-    return ModelConfig(**{**sizes, **model}, rule=settings)
+    of_rule = {"lags": 3, "target_rate": 0.3, "scale": 1.0} | {k: v for k, v in settings.items() if k in RULE_FIELDS}
+    model = {k: v for k, v in settings.items() if k not in RULE_FIELDS}
+    return ModelConfig(**{**sizes, **model}, rule=RuleConfig(name=rule, **of_rule))
 
 
 def tiny_model(rule="learned", *, seed=0, dtype=torch.float32, **settings) -> AutoregressiveUNet:
@@ -27,6 +37,10 @@ def tiny_model(rule="learned", *, seed=0, dtype=torch.float32, **settings) -> Au
                 if parameter.ndim == 1:
                     parameter.normal_(std=0.3)
             model.early_head.weight.add_(torch.randn_like(model.early_head.weight), alpha=0.1)
+            if rule == "dynamic_pooling":  # else all its gates would depend on the noise alone
+                model.rule.gate.weight.mul_(10)
+            if rule == "hnet" and model.rule.faithful:  # at 0, bytes without a boundary reach nothing
+                model.rule.residual.normal_(std=0.3)
     return model.to(dtype)
 
 

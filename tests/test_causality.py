@@ -7,7 +7,7 @@ order, so that float64 results differ by about 1e-15 (two ulps), far below TOLER
 
 import pytest
 import torch
-from helpers import ragged_ids, random_boundaries, random_uniforms, tiny_model
+from helpers import RULES, STRAIGHT_THROUGH, ragged_ids, random_boundaries, random_uniforms, tiny_model
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -22,6 +22,7 @@ def outputs(model, ids, **draw):
         out = model(ids, **draw)
         named = {"byte_states": model.encode(ids[:, :-1]), "boundaries": out.boundaries, "early_nll": out.early_nll}
         named |= {} if out.boundary_logits is None else {"boundary_logits": out.boundary_logits}
+        named |= {} if out.soft is None else {"soft": out.soft}
         return named | {"nll": out.nll, "log_probs": model.log_probs(ids, **draw)}
 
 
@@ -85,6 +86,14 @@ def test_with_fixed_rules_a_byte_changes_no_bit_before_it(rule, upsample, dtype)
     assert all(bits for batch in LENGTHS for bits in check_every_place(model, batch, seed=batch))
 
 
+@pytest.mark.parametrize("smooth", ["ema", "none"])
+@pytest.mark.parametrize(("rule", "variant"), STRAIGHT_THROUGH)
+def test_with_straight_through_gates_a_byte_changes_nothing_before_it(rule, variant, smooth):
+    model = tiny_model(rule, variant=variant, smooth=smooth, dtype=torch.float64)
+    held = [bits for batch in LENGTHS for seed in range(3) for bits in check_every_place(model, batch, seed=batch + seed)]
+    assert any(held) and not all(held)  # the byte also changed later boundaries
+
+
 @pytest.mark.parametrize("batch", LENGTHS)
 def test_with_prescribed_boundaries_a_byte_changes_no_bit_before_it_in_fp32(batch):
     model, ids = tiny_model(), ragged_ids(LENGTHS[batch])
@@ -130,7 +139,7 @@ def test_a_uniform_changes_no_decision_before_it_and_can_change_its_own():
 
 
 @pytest.mark.parametrize("token_positions", ["byte", "index"])
-@pytest.mark.parametrize("rule", ["learned", "even", "random_k"])
+@pytest.mark.parametrize("rule", RULES)
 def test_a_short_row_in_a_batch_equals_the_row_alone(rule, token_positions):
     model = tiny_model(rule, token_positions=token_positions, dtype=torch.float64)
     lengths = LENGTHS[5]
@@ -144,15 +153,17 @@ def test_a_short_row_in_a_batch_equals_the_row_alone(rule, token_positions):
             torch.testing.assert_close(value[0], together[name][row, :n], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("rule", ["learned", "even", "random_k"])
-def test_more_padding_and_other_uniforms_on_it_change_nothing(rule):
-    model, lengths = tiny_model(rule, dtype=torch.float64), LENGTHS[5]
+@pytest.mark.parametrize(("rule", "variant"), [*((rule, "faithful") for rule in RULES), *STRAIGHT_THROUGH[1::2]])
+def test_more_padding_and_other_uniforms_on_it_change_nothing(rule, variant):
+    model, lengths = tiny_model(rule, variant=variant, dtype=torch.float64), LENGTHS[5]
     narrow, wide = ragged_ids(lengths, 13), ragged_ids(lengths, 29)
     uniforms = random_uniforms(5, 29)
     before, after = outputs(model, narrow, uniforms=uniforms[:, :13]), outputs(model, wide, uniforms=uniforms)
     assert torch.equal(before["boundaries"], after["boundaries"][:, :13])
     assert not after["boundaries"][:, 13:].any() and not after["nll"][:, 13:].any()
     dead = narrow[:, 1:] == 258
+    aux = [model(ids, uniforms=uniforms[:, : ids.shape[1] - 1]).aux_loss for ids in (narrow, wide)]
+    torch.testing.assert_close(aux[0], aux[1], rtol=0, atol=TOLERANCE)
     for name, value in before.items():
         torch.testing.assert_close(after[name][:, :13][~dead], value[~dead], rtol=0, atol=TOLERANCE)
     for filler in (0.0, 0.9999):

@@ -30,6 +30,7 @@ OPTIONS = {
     "evaluate": "run --data --max-bytes --any-bytes --force --split --seed",
     "show": "run text --file --bytes --color --seed",
     "demo": "--smoke --out --seed",
+    "compare": "--rules --budget --preset --set --data --max-bytes --any-bytes --force --split --seeds --jobs --out --resume",
     "doctor": "",
 }
 SMALL = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})

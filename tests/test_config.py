@@ -6,8 +6,10 @@ import typing
 
 import pytest
 
-from rltok.config import Config, RuleConfig, from_dict, with_settings
+from rltok.config import RULE_SETTINGS, Config, RuleConfig, RuleName, from_dict, with_settings
 from rltok.errors import RltokError
+from rltok.presets import preset
+from rltok.rules import make_rule
 
 # A valid other value where neither the half, nor another choice, nor None would be one.
 OTHER = {
@@ -17,6 +19,7 @@ OTHER = {
     "train.final_fraction": {"train.final_fraction": 0.1},
     "train.seed": {"train.seed": 1},
     "model.byte_mlp_ratio": {"model.byte_mlp_ratio": 2},
+    "model.rule.temperature": {"model.rule.temperature": 1.0},
 }
 
 
@@ -50,6 +53,11 @@ def changed(dotted, value):
     return {dotted: value // 2 if isinstance(value, int) else value / 2}
 
 
+def reader_of(dotted):
+    """A rule that reads the setting."""
+    return next((rule for rule, names in RULE_SETTINGS.items() if dotted.removeprefix("model.rule.") in names), "learned")
+
+
 LEAVES = dict(leaves())
 
 
@@ -66,11 +74,30 @@ def refused(settings, *words):
 @pytest.mark.parametrize("dotted", [name for name in LEAVES if name != "name"])
 def test_the_digest_changes_with_every_setting(dotted):
     changes = changed(dotted, LEAVES[dotted])
-    other = with_settings(Config(), changes)
-    assert other.digest() != Config().digest()
+    base = with_settings(Config(), {"model.rule.name": reader_of(dotted)})
+    other = with_settings(base, changes)
+    assert other.digest() != base.digest()
     assert from_dict(json.loads(json.dumps(other.to_dict()))) == other
-    differing = {name for name, value in leaves(other.to_dict()) if value != LEAVES[name]}
+    before = dict(leaves(base.to_dict()))
+    differing = {name for name, value in leaves(other.to_dict()) if value != before[name]}
     assert differing == set(changes)
+
+
+@pytest.mark.parametrize("rule", RULE_SETTINGS)
+def test_the_digest_knows_the_settings_that_the_rule_reads_and_no_others(rule, monkeypatch):
+    base = with_settings(preset("tiny"), {"model.rule.name": rule})
+    for name in (field.name for field in dataclasses.fields(RuleConfig) if field.name not in ("name", "target_rate")):
+        other = with_settings(base, changed(f"model.rule.{name}", LEAVES[f"model.rule.{name}"]))
+        assert (other.digest() != base.digest()) == (name in RULE_SETTINGS[rule]), name
+    read, plain = set(), RuleConfig.__getattribute__
+    monkeypatch.setattr(RuleConfig, "__getattribute__", lambda self, name: read.add(name) or plain(self, name))
+    make_rule(base.model)
+    assert read & {field.name for field in dataclasses.fields(RuleConfig)} - {"name"} == set(RULE_SETTINGS[rule])
+
+
+def test_every_rule_says_what_it_reads_and_a_new_rules_settings_moved_no_hash_of_old_runs():
+    assert tuple(RULE_SETTINGS) == typing.get_args(RuleName)
+    assert preset("tiny").digest() == "762bafd3ee5d"  # the record of the demo carries it
 
 
 def test_the_digest_ignores_the_name_and_tells_related_changes_apart():
@@ -117,12 +144,15 @@ def test_updates_are_counted_whole():
 
 POSITIVE = [
     "model.embedding_dim", "model.num_heads", "model.window", "model.byte_mlp_ratio", "model.token_mlp_ratio", "model.rope_theta",
-    "model.norm_eps", "model.attention_softcap", "model.rule.scale", "model.rule.softcap", "train.training_bytes",
+    "model.norm_eps", "model.attention_softcap", "model.rule.scale", "model.rule.softcap", "model.rule.temperature",
+    "train.training_bytes",
     "train.sequences_per_update", "train.micro_batch", "train.learning_rate", "train.adam_eps", "train.clip_norm",
     "train.log_every", "train.evaluate_every", "train.evaluate_rows", "train.checkpoint_every", "train.keep_checkpoints",
 ]  # fmt: skip
 UNIT = ["objective.gamma", "train.warmup_fraction", "train.warmup_start", "train.final_fraction"]
-NOT_NEGATIVE = [f"objective.lambda_{part}" for part in ("auto", "policy", "target", "early")] + ["train.weight_decay"]
+NOT_NEGATIVE = [f"objective.lambda_{part}" for part in ("auto", "policy", "target", "early")] + [
+    "train.weight_decay", "model.rule.prior_weight", "model.rule.ratio_weight",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("dotted", POSITIVE)

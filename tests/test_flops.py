@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from helpers import STRAIGHT_THROUGH
 
 from rltok.config import with_settings
 from rltok.flops import attention_flops_per_byte, flops_per_byte, parameter_counts
@@ -22,7 +23,12 @@ def test_parameters_are_those_of_table_2_and_of_the_module_itself(name):
     assert built - padding == sum(parameter_counts(model).values())
 
 
-@pytest.mark.parametrize("settings", [{"model.rule.lags": 0}, {"model.rule.name": "even"}, {"model.byte_mlp_ratio": 3}])
+RULES = [{"model.rule.name": rule, "model.rule.variant": variant} for rule, variant in STRAIGHT_THROUGH]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"model.rule.lags": 0}, {"model.rule.name": "even"}, {"model.byte_mlp_ratio": 3}, *RULES], ids=str
+)
 def test_the_count_follows_the_settings_as_the_module_does(settings):
     model = with_settings(preset("tiny"), settings).model
     built = sum(p.numel() for p in AutoregressiveUNet(model).parameters() if p.ndim == 2)

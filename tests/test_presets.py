@@ -64,6 +64,35 @@ def test_a_variant_changes_the_setting_in_its_name_and_no_other(size):
         assert config.digest() != base.digest() or with_settings(base, {dotted: section}) == base
 
 
+RULE_VARIANTS = {
+    "even": {"name": "even"},
+    "random_k": {"name": "random_k"},
+    "dynamic_pooling": {"name": "dynamic_pooling"},
+    "dynamic_pooling_port": {"name": "dynamic_pooling", "variant": "port", "temperature": 1.0, "prior_weight": 2.0},
+    "hnet": {"name": "hnet"},
+    "hnet_port": {"name": "hnet", "variant": "port"},
+}
+
+
+@pytest.mark.parametrize("size", [name for name in presets() if "_" not in name])
+def test_a_rules_variant_changes_that_rule_and_at_most_the_rows_a_forward_pass(size):
+    base = preset(size)
+    for suffix, settings in RULE_VARIANTS.items():
+        config = preset(f"{size}_{suffix}")
+        assert {key: getattr(config.model.rule, key) for key in settings} == settings
+        allowed = {f"model.rule.{key}" for key in settings} | {"name"}
+        crowded = settings["name"] in ("dynamic_pooling", "hnet") and size not in ("tiny", "small")
+        assert config.train.micro_batch == base.train.micro_batch // (4 if crowded else 1)
+        assert set(differences(config.to_dict(), base.to_dict())) == allowed | ({"train.micro_batch"} if crowded else set())
+
+
+def test_the_faithful_variants_carry_the_numbers_of_their_papers():
+    rule = preset("147m_dynamic_pooling").model.rule
+    assert (rule.variant, rule.temperature, rule.prior_weight, rule.target_rate) == ("faithful", 0.5, 1.0, 0.2)
+    rule = preset("147m_hnet").model.rule
+    assert (rule.variant, rule.smooth, rule.ratio_weight, rule.target_rate) == ("faithful", "ema", 0.03, 0.2)
+
+
 def test_the_authors_preset_differs_from_ours_in_these_settings_only():
     found = set(differences(preset("147m_authors").to_dict(), preset("147m").to_dict()))
     assert found == {

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import RULES, ragged_ids, random_uniforms, tiny_model
+from helpers import RULES, STRAIGHT_THROUGH, ragged_ids, random_uniforms, tiny_model
 
 from rltok.reference import log_probs_in_place, nll_in_place
 
@@ -28,7 +28,7 @@ def test_packed_tokens_predict_what_tokens_in_place_predict(upsample, token_posi
 def test_packed_gradients_equal_gradients_in_place(rule):
     model = tiny_model(rule, dtype=torch.float64)
     ids, uniforms = ragged_ids(LENGTHS), random_uniforms(5, 13)
-    out = model(ids, uniforms=uniforms)
+    out = model(ids, boundaries=model(ids, uniforms=uniforms).boundaries)
     packed = torch.autograd.grad(out.nll.sum(), list(model.parameters()), allow_unused=True)
     plain = torch.autograd.grad(nll_in_place(model, ids, out.boundaries).sum(), list(model.parameters()), allow_unused=True)
     assert any(p is not None for p in packed)
@@ -38,11 +38,8 @@ def test_packed_gradients_equal_gradients_in_place(rule):
             torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("lengths", [(13,), (13, 7), LENGTHS], ids=len)
-@pytest.mark.parametrize("lags", [0, 1, 7, 8])
-def test_with_sampled_boundaries_a_byte_changes_no_bit_of_any_earlier_prediction_in_fp32(lags, lengths, training):
-    model = tiny_model(lags=lags).train(training)
+def check_earlier_predictions(model, lengths):
+    """A changed byte leaves every prediction before it equal to the bit, also where it changes the number of tokens."""
     counts_differed = 0
     for seed in range(6):
         ids, uniforms = ragged_ids(lengths, seed=seed), random_uniforms(len(lengths), 13, seed=seed)
@@ -57,3 +54,26 @@ def test_with_sampled_boundaries_a_byte_changes_no_bit_of_any_earlier_prediction
             assert torch.equal(before[:, :j], after[:, :j])  # predictions at positions <= j - 1
             assert (before[rows, j] != after[rows, j]).any(dim=-1).all()
     assert counts_differed > 0  # the case in which packed shapes differ was among them
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("lengths", [(13,), (13, 7), LENGTHS], ids=len)
+@pytest.mark.parametrize("lags", [0, 1, 7, 8])
+def test_with_sampled_boundaries_a_byte_changes_no_bit_of_any_earlier_prediction_in_fp32(lags, lengths, training):
+    check_earlier_predictions(tiny_model(lags=lags).train(training), lengths)
+
+
+@pytest.mark.parametrize("lengths", [(13,), LENGTHS], ids=len)
+@pytest.mark.parametrize(("rule", "variant"), STRAIGHT_THROUGH)
+def test_with_straight_through_gates_a_byte_changes_no_bit_of_any_earlier_prediction_in_fp32(rule, variant, lengths):
+    check_earlier_predictions(tiny_model(rule, variant=variant), lengths)
+
+
+@pytest.mark.parametrize("upsample", ["value", "deviation"])
+@pytest.mark.parametrize(("rule", "variant"), STRAIGHT_THROUGH)
+def test_rules_that_average_or_smooth_predict_the_same_in_both_layouts(rule, variant, upsample):
+    model = tiny_model(rule, variant=variant, upsample=upsample, dtype=torch.float64)
+    ids, uniforms = ragged_ids(LENGTHS), random_uniforms(5, 13)
+    with torch.no_grad():
+        packed = model(ids, uniforms=uniforms)
+        torch.testing.assert_close(packed.nll, nll_in_place(model, ids, packed.boundaries), rtol=0, atol=CLOSE[torch.float64])

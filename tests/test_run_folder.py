@@ -187,3 +187,10 @@ def test_a_line_is_in_the_file_as_soon_as_it_is_logged(tmp_path):
     assert (tmp_path / "run/metrics.jsonl").read_text() == '{"step": 1, "nll": 2.5}\n'
     assert folder.metrics() == [{"step": 1, "nll": 2.5}]
     folder.close()
+
+
+def test_a_run_from_before_a_setting_existed_goes_on(folder):
+    older = CONFIG.to_dict()
+    del older["model"]["rule"]["vocabulary"]
+    (folder / "config.json").write_text(json.dumps(older))
+    claim(folder, resume=True).close()

@@ -7,6 +7,7 @@ from helpers import tiny_model
 from runs import json_lines, small_config
 
 from rltok.data.fixed_texts import FIXED_TEXTS
+from rltok.draws import row_uniforms
 from rltok.loading import load
 from rltok.snapshots import boundary_view, snapshot, snapshot_steps
 from rltok.vocab import BOS
@@ -73,6 +74,17 @@ def test_a_rule_without_a_policy_has_boundaries_and_no_probabilities():
     assert view["probabilities"] is None
     assert sum(view["boundaries"]) > 0
     assert snapshot(tiny_model("even"), 2, 1)["texts"]["prose"]["probabilities"] is None
+
+
+@pytest.mark.parametrize("rule", ["dynamic_pooling", "hnet"])
+def test_a_straight_through_rule_shows_its_gates(rule):
+    model, text = tiny_model(rule), b"gulls fly"
+    view = boundary_view(model, text, seed=1)
+    assert [p > 0.5 for p in view["probabilities"]] == [bool(b) for b in view["boundaries"]]
+    ids = torch.tensor([[BOS, *text, ord("?")]])
+    gates = model.eval()(ids, uniforms=row_uniforms(1, 0, [0], 10)).soft[0, 1:]
+    assert view["probabilities"] == pytest.approx(gates.tolist(), abs=1e-6)
+    assert all(0 <= p <= 1 for p in snapshot(model, 2, 1)["texts"]["prose"]["probabilities"])
 
 
 def test_the_snapshots_of_a_run_show_all_fixed_texts_and_end_with_the_model_that_was_saved(finished):

@@ -93,6 +93,9 @@ def test_a_generator_draws_afresh_at_each_call_and_repeats_from_its_seed():
     assert torch.equal(first, again) and not torch.equal(first, second)
 
 
+RATE_FROM_START = {"learned", "even", "random_k"}  # the others look at the text, or have to learn their rate
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_only_scored_positions_and_bos_carry_boundaries(rule):
     lengths = (14, 9, 1, 0)
@@ -103,7 +106,9 @@ def test_only_scored_positions_and_bos_carry_boundaries(rule):
             assert out.scored[row].tolist() == [True] * n + [False] * (14 - n)
             assert out.drawn[row].tolist() == [False] + [True] * max(0, n - 1) + [False] * (14 - max(1, n))
             assert (out.nll[row, :n] > 0).all() and not out.nll[row, n:].any() and not out.early_nll[row, n:].any()
-        assert out.boundaries[0].sum() > 7 and (out.boundary_logits is None) == (rule != "learned")
+        assert (out.boundary_logits is None) == (rule != "learned")
+        if rule in RATE_FROM_START:
+            assert out.boundaries[0].sum() > 7
 
 
 def test_the_softcap_bounds_logits_in_training_and_is_off_in_evaluation():

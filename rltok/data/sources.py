@@ -124,3 +124,13 @@ def documents(spec: Spec, *, allow_binary: bool = False, force: bool = False) ->
     else:
         found = _path_documents(spec, allow_binary)
     return require_text(found, str(spec))
+
+
+def text_bytes(spec: Spec, *, max_bytes: int | None, allow_binary: bool, force: bool) -> int:
+    """How much text there is, up to `max_bytes`."""
+    total = 0
+    for document in documents(spec, allow_binary=allow_binary, force=force):
+        total += len(document.text)
+        if max_bytes is not None and total >= max_bytes:
+            return max_bytes
+    return total

@@ -1,13 +1,17 @@
 """What every way of drawing boundaries provides to the U-Net."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok import resample
 from rltok.resample import Packed
+from rltok.vocab import PAD
 
 
 @dataclass(frozen=True)
@@ -15,13 +19,34 @@ class Boundaries:
     """A decision for every byte, and what a rule knows about it."""
 
     boundaries: Bool[Tensor, "B N"]
-    logits: Float[Tensor, "B N"] | None = None  # of rules that have a policy
-    soft: Float[Tensor, "B N"] | None = None  # gates of straight-through rules
+    logits: Float[Tensor, "B N"] | None = None  # of rules whose policy is trained by its score, eq. (18); else None
+    soft: Float[Tensor, "B N"] | None = None  # gates in [0, 1] of straight-through rules, which carry the loss's gradient
     aux_loss: Float[Tensor, ""] | None = None  # a rule's own loss, already weighted
+
+
+@runtime_checkable
+class TrainingRows(Protocol):
+    """What a rule is fitted on: rows of ids by number, as `data.Rows` has them."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    def ids(self, indices: np.ndarray | Sequence[int]) -> Int[Tensor, "B N_plus_1"]:
+        """BOS, bytes, EOS where a document ends, PAD, of some rows."""
 
 
 class Rule(nn.Module):
     """A way of drawing boundaries. A new rule overrides `decide`, and `downsample` or `upsample` if it pools differently."""
+
+    def fit(self, rows: TrainingRows, seed: int) -> None:
+        """Learn from the training text before the first update what then stays as it is; nothing by default.
+
+        The result is a function of rows and seed, and lives in buffers or frozen parameters, so that a checkpoint holds it.
+        """
+
+    def facts(self) -> dict[str, float]:
+        """Numbers that a record should name about what was fitted."""
+        return {}
 
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
         """Draw a boundary, or not, at every position i from what stands at or before i, eq. (2).
@@ -56,3 +81,8 @@ def first_position(like: Tensor) -> Bool[Tensor, "B N"]:
     forced = torch.zeros(like.shape[:2], dtype=torch.bool, device=like.device)
     forced[:, 0] = True
     return forced
+
+
+def drawn_positions(ids: Int[Tensor, "B N"]) -> Bool[Tensor, "B N"]:
+    """True where a decision counts: not on padding, and not on BOS, where it is forced. What a rule's own loss averages over."""
+    return (ids != PAD) & ~first_position(ids)

@@ -1,0 +1,116 @@
+"""`rltok compare`: options to runs, runs to a table, a record and a figure."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rltok.compare import RECORD, Comparison, duration, record_of, run_all
+from rltok.contenders import SMOKE_ROWS, base_config, contenders
+from rltok.contest import Setting, default_workers, estimated_seconds, write_json
+from rltok.data import Corpus, Rows, load_corpus
+from rltok.data.sources import is_hub, text_bytes
+from rltok.demo import free_folder
+from rltok.errors import RltokError
+from rltok.files import room
+from rltok.options import parse_settings
+from rltok.presets import check_batch_fits
+from rltok.standings import figure, table
+from rltok.step import resolve_device
+
+FIGURE = "compare.png"
+
+
+def compare(options: argparse.Namespace) -> None:
+    """`rltok compare`."""
+    comparison, setting = _prepare(options)
+    jobs = comparison.expected_jobs(setting)
+    count = options.jobs or default_workers(resolve_device(setting.device), len(jobs))
+    base = comparison.bases[0]
+    _say(options, f"{len(jobs)} runs of {base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each")
+    seconds = estimated_seconds(jobs, setting, count)
+    _say(options, f"expected time: about {duration(seconds)} with {count} at a time, from an update of each kind timed just now")
+    _say(options, f"everything goes to {comparison.out}; after an interruption: the same with --out {comparison.out} --resume")
+    with room(comparison.out):
+        comparison.out.mkdir(parents=True, exist_ok=True)
+    write_json(comparison.out / RECORD, record_of(comparison, setting, options.split, []))
+    results = run_all(comparison, setting, count, lambda line: _say(options, line))
+    record = record_of(comparison, setting, options.split, results)
+    write_json(comparison.out / RECORD, record)
+    _draw(record, comparison.out / FIGURE)
+    if options.json:
+        print(json.dumps(record, indent=1, allow_nan=False))
+        return
+    print("\n".join(["", *table(record["standings"]), *notes(record)]))
+    print(f"record: {comparison.out / RECORD}, figure: {comparison.out / FIGURE}, look: rltok show {jobs[0][2]} 'any text'")
+
+
+def _say(options: argparse.Namespace, line: str) -> None:
+    if not options.json:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _prepare(options: argparse.Namespace) -> tuple[Comparison, Setting]:
+    """Everything that can be wrong, before anything is timed, trained or written."""
+    names, settings, device = contenders(options.rules), parse_settings(options.set), resolve_device(options.device)
+    if options.jobs is not None and options.jobs < 1:
+        raise RltokError(f"--jobs must be at least 1; got {options.jobs}. Leave it out for one run a thread.")
+    if options.resume and options.out is None:
+        raise RltokError("--resume needs the folder of the comparison. Name it with --out.")
+    out = free_folder(Path("runs"), "compare") if options.out is None else Path(options.out)
+    check_out(out, options.resume)
+    reading = {"max_bytes": options.max_bytes, "allow_binary": options.allow_binary, "force": options.force}
+    bases = [base_config(options.preset, settings, budget=options.budget, seed=seed) for seed in dict.fromkeys(options.seeds)]
+    if options.preset is None and options.data != "sample" and not is_hub(options.data):
+        size = text_bytes(options.data, **reading)
+        bases = [
+            base_config(None, settings, budget=options.budget, seed=base.train.seed, text_bytes=size) for base in bases
+        ]  # fmt: skip
+    base = bases[0]
+    if is_hub(options.data) and options.max_bytes is None:
+        reading["max_bytes"] = round(base.train.training_bytes / (1 - base.data.held_out_fraction))
+    corpus = load_corpus(options.data, base.data, **reading)
+    check_batch_fits(base, len(corpus.train), corpus.train.total_bytes)
+    full = options.budget == "full"
+    setting = Setting(corpus, _rows(corpus, options.split, None if full else SMOKE_ROWS), str(device), full)
+    return Comparison(names, bases, options.preset, settings, out), setting
+
+
+def check_out(out: Path, resume: bool) -> None:
+    """Raise `RltokError` when the folder is taken, or, with `resume`, holds something else than a comparison."""
+    if out.exists() and not out.is_dir():
+        raise RltokError(f"{out} is a file; --out needs a folder.")
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not resume:
+        raise RltokError(f"{out} is not empty. Add --resume to go on with the comparison in it, or choose another --out.")
+    if not (out / RECORD).is_file():
+        raise RltokError(f"{out} holds no comparison ({RECORD} is missing), so there is nothing to resume. Choose another --out.")
+
+
+def _rows(corpus: Corpus, split: str, most: int | None) -> Rows:
+    rows = corpus.test if split == "test" else corpus.validation
+    if rows is None:
+        raise RltokError(f"{corpus.description['name']} has no test split. Leave --split out to score the validation rows.")
+    return rows if most is None else rows.subset(slice(0, most))
+
+
+def notes(record: dict[str, Any]) -> list[str]:
+    """What a reader of the table must know besides: the size, the target, and vocabularies that the text did not support."""
+    rule = record["config"]["model"]["rule"]
+    told = [
+        f"target rate {rule['target_rate']:.3f}, {record['split']} split of {record['data']['name']}"
+        + ("" if record["full"] else "; a smoke run: these numbers say that everything runs, not which rule is better")
+    ]
+    for run in record["runs"]:
+        reached, wanted = run["fitted"].get("reached_vocabulary"), run["rule"]["vocabulary"]
+        if reached is not None and reached < wanted:
+            told.append(f"{run['name']}, seed {run['seed']}: the text supports {reached:.0f} of {wanted} ids")
+    return told
+
+
+def _draw(record: dict[str, Any], path: Path) -> None:
+    drawn = figure(record["standings"])
+    with room(path.parent):
+        drawn.savefig(path)

@@ -1,0 +1,101 @@
+"""Who takes part in `rltok compare`: every way of drawing boundaries by name, on one network, one data order, one budget."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rltok.config import Config, with_settings
+from rltok.errors import RltokError
+from rltok.presets import fit_to_corpus, preset, presets
+
+RULES = (
+    "learned", "even", "random_k", "whitespace", "entropy", "bpe", "bpe_causal", "dynamic_pooling", "dynamic_pooling_port",
+    "hnet", "hnet_port",
+)  # fmt: skip
+TWIN = "random_k_as_"  # as many boundaries as the named rule came to draw, at random places
+TWINS = tuple(TWIN + rule for rule in ("whitespace", "bpe", "bpe_causal"))  # of rules that do not control their rate
+BUDGETS = ("smoke", "full")
+SMOKE_UPDATES = 8
+SMOKE_ROWS = 32  # scored at the end
+HIGHEST_RATE = 0.999
+# What tells contenders or runs apart; the comparison sets it.
+TAKEN = ("name", "model.rule.name", "model.rule.variant", "model.rule.bpe_boundary", "train.seed")
+
+
+def contenders(names: Sequence[str]) -> list[str]:
+    """The contenders that a user names, each once, twins last; `all` stands for every rule and twin.
+
+    Raises:
+        RltokError: an unknown name, or a twin without the rule whose rate it takes.
+    """
+    wanted = [known for name in names for known in (RULES + TWINS if name == "all" else (name,))]
+    for name in wanted:
+        if name not in RULES + TWINS:
+            close = difflib.get_close_matches(name, RULES + TWINS, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise RltokError(f"there is no rule {name!r}.{hint} Known: all, {', '.join(RULES + TWINS)}.")
+        if name in TWINS and name.removeprefix(TWIN) not in wanted:
+            base = name.removeprefix(TWIN)
+            raise RltokError(f"{name} draws as many boundaries as {base} came to draw. Name {base} in --rules too.")
+    return sorted(dict.fromkeys(wanted), key=lambda name: name in TWINS)
+
+
+def base_config(
+    size: str | None, settings: dict[str, Any], *, budget: str, seed: int, text_bytes: int | None = None
+) -> Config:  # fmt: skip
+    """What all contenders share: network, data, objective, training. Its rule is the learned one.
+
+    Args:
+        size: a preset without variant; None is tiny, fitted to the text if its size is given.
+        settings: dotted settings for every contender; those of a rule touch the rules that read them.
+        budget: "smoke", or "full" for the preset's own.
+        seed: of the run.
+        text_bytes: size of a text to fit rows, batch and budget to.
+
+    Raises:
+        RltokError: an unknown size or budget, or a setting that the comparison makes itself.
+    """
+    if budget not in BUDGETS:
+        raise RltokError(f"there is no budget {budget!r}. Use {' or '.join(BUDGETS)}.")
+    size = size or "tiny"
+    sizes = [name for name in presets() if f"{name}_even" in presets()]
+    if size not in sizes:
+        raise RltokError(f"--preset {size!r} is no size: {', '.join(sizes)}. Change what all rules share with --set.")
+    for name in TAKEN:
+        if name in settings:
+            raise RltokError(f"--set {name} is what the comparison sets itself. Use --rules and --seeds.")
+    base = preset(size)
+    if text_bytes is not None:
+        base = fit_to_corpus(base, text_bytes)
+    base = with_settings(base, settings | {"train.seed": seed})
+    if budget == "full":
+        return base
+    smoke = {"train.training_bytes": min(base.train.training_bytes, SMOKE_UPDATES * base.bytes_per_update)}
+    return with_settings(base, smoke | {"train.evaluate_rows": min(8, base.train.evaluate_rows)} | settings)
+
+
+def contender(base: Config, size: str | None, name: str, settings: dict[str, Any]) -> Config:
+    """The base with the rule of the preset variant `name`, and nothing else changed.
+
+    Two exceptions, which change no result of other rules: straight-through rules may need smaller micro-batches, and the
+    entropy rule's byte model sees at most a third of the training bytes. Rules with random first weights of their own
+    (learned, entropy, dynamic_pooling, hnet) draw them in between the network's, whose first weights are then others too.
+    """
+    size = size or "tiny"
+    own = {key: value for key, value in settings.items() if key.startswith("model.rule.")}
+    variant = with_settings(preset(size if name == "learned" else f"{size}_{name}"), own)
+    rule = variant.model.rule
+    if rule.name == "entropy" and "model.rule.fit_bytes" not in own:
+        rule = replace(rule, fit_bytes=max(1, min(rule.fit_bytes, base.train.training_bytes // 3)))
+    batch = min(base.train.micro_batch, variant.train.micro_batch)
+    if base.train.sequences_per_update % batch:
+        batch = base.train.micro_batch
+    made = replace(base, model=replace(base.model, rule=rule), train=replace(base.train, micro_batch=batch))
+    return replace(made, name=f"{size}_{name}")
+
+
+def twin(base: Config, size: str | None, name: str, tokens_per_byte: float) -> Config:
+    """Random places, as many as the rule of the twin's name came to draw."""
+    rule = {"model.rule.name": "random_k", "model.rule.target_rate": min(tokens_per_byte, HIGHEST_RATE)}
+    return with_settings(base, rule | {"name": f"{size or 'tiny'}_{name}"})

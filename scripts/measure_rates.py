@@ -1,0 +1,119 @@
+"""How near the learned rules come to the rate they are asked for: the preset tiny at target rates from 1/2 to 1/8.
+
+    python scripts/measure_rates.py --out notebooks/results/rates.json
+
+For every rule and target one run on the bundled sample; the rate reached is the mean over the updates of its last fifth, each
+of which is logged. `--jobs` runs at a time (default: as many as torch has threads), `--training-bytes` for shorter runs.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rltok.config import with_settings
+from rltok.contest import Job, Result, Setting, default_workers, workers
+from rltok.data import load_corpus
+from rltok.presets import preset
+from rltok.results import device_name, repository_commit, versions
+from rltok.step import resolve_device
+
+RULES = ("learned", "dynamic_pooling", "dynamic_pooling_port", "hnet", "hnet_port")
+TARGETS = (2, 3, 4, 5, 6, 8)  # bytes a token
+WITHIN = 0.01
+
+
+def jobs_of(rules: Sequence[str], targets: Sequence[int], settings: dict[str, Any], out: Path) -> list[Job]:
+    """One run a rule and target."""
+    made = []
+    for rule in rules:
+        for n in targets:
+            config = preset("tiny" if rule == "learned" else f"tiny_{rule}", {"model.rule.target_rate": 1 / n} | settings)
+            made.append((rule, config, out / f"{rule}-1_{n}"))
+    return made
+
+
+def rate_of(result: Result) -> dict[str, Any]:
+    """What the record says of one run."""
+    target = result["rule"]["target_rate"]
+    rates = [point["rate"] for point in result["curve"]]
+    return {
+        "rule": result["name"],
+        "target": target,
+        "rate": result["last_fifth_rate"],
+        "off": result["last_fifth_rate"] - target,
+        "highest": max(rates),
+        "held_out_rate": result["evaluation"]["rate"],
+        "bits_per_byte": result["evaluation"]["bits_per_byte"],
+        "standard_error": result["evaluation"]["standard_error"],
+        "config_hash": result["config_hash"],
+        "seed": result["seed"],
+        "updates": result["updates"],
+        "seconds": round(result["seconds"], 1),
+        "curve": [{"step": point["step"], "rate": round(point["rate"], 4)} for point in result["curve"]],
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """All runs, with everything that names the measurement."""
+    base = preset("tiny")
+    device = resolve_device(options.device)
+    settings = {"train.log_every": 1, "train.evaluate_every": 10_000, "train.seed": options.seed}
+    if options.training_bytes is not None:
+        settings["train.training_bytes"] = options.training_bytes
+    corpus = load_corpus("sample", base.data)
+    setting = Setting(corpus, corpus.validation, str(device), options.training_bytes is None)
+    runs = []
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = jobs_of(options.rules, options.targets, settings, Path(folder))
+        with workers(options.jobs or default_workers(device, len(jobs)), setting) as run:
+            for result in run(jobs):
+                found = rate_of(result)
+                runs.append(found)
+                told = f"{found['rule']} at 1/{round(1 / found['target'])}: {found['rate']:.4f}, off by {found['off']:+.4f}"
+                print(f"{len(runs)}/{len(jobs)}  {told}", file=sys.stderr, flush=True)
+    runs.sort(key=lambda found: (options.rules.index(found["rule"]), -found["target"]))
+    shared = with_settings(base, settings)
+    worst = {rule: max(abs(found["off"]) for found in runs if found["rule"] == rule) for rule in options.rules}
+    return {
+        "schema": 1,
+        "what": "rates reached over the last fifth of a run, preset tiny on the bundled sample",
+        "full": setting.full,
+        "within": WITHIN,
+        "largest_distance": worst,
+        "mean_distance": {
+            rule: statistics.fmean(abs(found["off"]) for found in runs if found["rule"] == rule) for rule in options.rules
+        },
+        "config": shared.to_dict(),  # of all runs, but for rule and target rate
+        "config_hash": shared.digest(),
+        "data": corpus.description,
+        "commit": repository_commit(),
+        "device": device_name(device),
+        "versions": versions(),
+        "runs": runs,
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
+    parser.add_argument("--targets", nargs="+", type=int, default=TARGETS, metavar="N", help="bytes a token: 5 for the rate 1/5")
+    parser.add_argument("--training-bytes", type=int, help="shorter runs, marked as not full")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    record = measure(options)
+    options.out.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    for rule, distance in record["largest_distance"].items():
+        print(f"{rule:24s} at most {distance:.4f} off{'' if distance <= WITHIN else f', more than {WITHIN}'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""rltok.standings: means over seeds, paired differences and their errors; and what a record of rates says of a run."""
+
+import measure_rates
+import pytest
+
+from rltok.evaluation import Evaluation, paired_difference
+from rltok.standings import averaged, figure, standings, table
+
+
+def made(*row_bits, seed=0) -> dict:
+    """A result that scored these rows."""
+    found = Evaluation(
+        bits_per_byte=sum(row_bits) / len(row_bits), standard_error=0.1, early_bits_per_byte=3.0, rate=0.2, tokens_per_byte=0.2,
+        policy_entropy=None, whitespace_share=None, class_rates={}, rows=len(row_bits), scored_bytes=100, seed=seed,
+        row_bits_per_byte=row_bits,
+    )  # fmt: skip
+    return {
+        "name": "learned", "seed": seed, "evaluation": found.to_dict(), "row_bits_per_byte": list(row_bits),
+        "last_fifth_rate": 0.2, "flops_per_byte": 5e6, "seconds": 2.0,
+    }  # fmt: skip
+
+
+def test_differences_are_paired_by_row_and_seed():
+    results = [
+        made(2.0, 3.0, 4.0), made(2.5, 3.5, 4.1, seed=1), made(2.2, 3.4, 4.3) | {"name": "even"},
+        made(2.5, 3.3, 4.5, seed=1) | {"name": "even"},
+    ]  # fmt: skip
+    learned, even = standings(results)
+    gap = even["minus_learned"]
+    by_row = [(0.2 + 0.0) / 2, (0.4 - 0.2) / 2, (0.3 + 0.4) / 2]
+    mean = sum(by_row) / 3
+    assert learned["minus_learned"] is None
+    assert gap["bits_per_byte"] == pytest.approx(mean)
+    assert gap["standard_error_rows"] == pytest.approx((sum((x - mean) ** 2 for x in by_row) / 2 / 3) ** 0.5)
+    assert gap["standard_error_seeds"] == pytest.approx(abs(0.3 - 0.2 / 3) / 2)
+    assert even["standard_error_seeds"] == pytest.approx(abs(9.9 / 3 - 10.3 / 3) / 2)
+
+
+def test_with_one_seed_the_errors_are_those_of_the_evaluation_and_of_seeds_there_is_none():
+    results = [made(2.0, 3.0, 4.0), made(2.2, 3.4, 4.3) | {"name": "even"}]
+    pair = [Evaluation(**r["evaluation"], row_bits_per_byte=tuple(r["row_bits_per_byte"])) for r in reversed(results)]
+    line = standings(results)[1]
+    assert (line["minus_learned"]["bits_per_byte"], line["minus_learned"]["standard_error_rows"]) == pytest.approx(
+        paired_difference(*pair)
+    )
+    assert line["standard_error_seeds"] is None and line["minus_learned"]["standard_error_seeds"] is None
+    assert averaged(pair[:1]).row_bits_per_byte == pair[0].row_bits_per_byte
+
+
+def test_without_the_learned_rule_there_is_no_difference_and_a_single_row_has_no_error():
+    line = standings([made(2.0) | {"name": "even"}])[0]
+    assert line["minus_learned"] is None and line["standard_error_rows"] is None
+    shown = table([line])
+    assert "2.0000 " in shown[1] and "+-" not in shown[1]
+    assert figure([line]).axes[0].get_lines()[0].get_ydata()[0] == 2.0
+
+
+def test_the_measurement_of_rates_asks_every_rule_for_every_target(tmp_path):
+    jobs = measure_rates.jobs_of(measure_rates.RULES, measure_rates.TARGETS, {"train.seed": 1}, tmp_path)
+    assert len({job[2] for job in jobs}) == len(jobs) == 30
+    asked = {(name, round(1 / config.model.rule.target_rate)) for name, config, _ in jobs}
+    assert asked == {(name, n) for name in measure_rates.RULES for n in measure_rates.TARGETS}
+    found = measure_rates.rate_of(
+        made(2.0, 3.0)
+        | {
+            "rule": {"target_rate": 0.25}, "last_fifth_rate": 0.26, "curve": [{"step": 1, "rate": 0.5}], "config_hash": "x",
+            "updates": 9,
+        }
+    )  # fmt: skip
+    assert (found["rate"], found["highest"]) == (0.26, 0.5) and found["off"] == pytest.approx(0.01)
