@@ -19,6 +19,12 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+def _mendable(error: BaseException) -> bool:
+    """Whether the user can do something about it: of torch's RuntimeErrors only those that want for memory."""
+    out_of_memory = isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+    return out_of_memory or not isinstance(error, RuntimeError)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 when it did its work, 2 for a mistake the user can mend, 130 when interrupted."""
     for name in ("stdout", "stderr"):
@@ -34,13 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (RltokError, OSError, MemoryError, torch.OutOfMemoryError) as error:
-        if options.debug:
-            raise
-        print(f"rltok: {_one_line(error)}", file=sys.stderr)
-        return 2
-    except RuntimeError as error:
-        if options.debug or "allocate memory" not in str(error):
+    except (RltokError, OSError, MemoryError, RuntimeError) as error:
+        if options.debug or not _mendable(error):
             raise
         print(f"rltok: {_one_line(error)}", file=sys.stderr)
         return 2

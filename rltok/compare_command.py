@@ -2,19 +2,18 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from rltok.compare import RECORD, Comparison, duration, record_of, run_all
 from rltok.contenders import SMOKE_ROWS, base_config, contenders
-from rltok.contest import Setting, default_workers, estimated_seconds, write_json
+from rltok.contest import Setting, default_workers, estimated_seconds
 from rltok.data import Corpus, Rows, load_corpus
 from rltok.data.sources import is_hub, text_bytes
 from rltok.demo import free_folder
 from rltok.errors import RltokError
-from rltok.files import room
-from rltok.options import parse_settings
+from rltok.files import room, write_json
+from rltok.options import parse_settings, say
 from rltok.presets import check_batch_fits
 from rltok.standings import figure, table
 from rltok.step import resolve_device
@@ -28,27 +27,23 @@ def compare(options: argparse.Namespace) -> None:
     jobs = comparison.expected_jobs(setting)
     count = options.jobs or default_workers(resolve_device(setting.device), len(jobs))
     base = comparison.bases[0]
-    _say(options, f"{len(jobs)} runs of {base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each")
+    say(options, f"{len(jobs)} runs of {base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each")
     seconds = estimated_seconds(jobs, setting, count)
-    _say(options, f"expected time: about {duration(seconds)} with {count} at a time, from an update of each kind timed just now")
-    _say(options, f"everything goes to {comparison.out}; after an interruption: the same with --out {comparison.out} --resume")
+    say(options, f"expected time: about {duration(seconds)} with {count} at a time, from an update of each kind timed just now")
+    say(options, f"everything goes to {comparison.out}; after an interruption: the same with --out {comparison.out} --resume")
     with room(comparison.out):
         comparison.out.mkdir(parents=True, exist_ok=True)
-    write_json(comparison.out / RECORD, record_of(comparison, setting, options.split, []))
-    results = run_all(comparison, setting, count, lambda line: _say(options, line))
+        write_json(comparison.out / RECORD, record_of(comparison, setting, options.split, []))
+    results = run_all(comparison, setting, count, lambda line: say(options, line))
     record = record_of(comparison, setting, options.split, results)
-    write_json(comparison.out / RECORD, record)
+    with room(comparison.out):
+        write_json(comparison.out / RECORD, record)
     _draw(record, comparison.out / FIGURE)
     if options.json:
         print(json.dumps(record, indent=1, allow_nan=False))
         return
     print("\n".join(["", *table(record["standings"]), *notes(record)]))
     print(f"record: {comparison.out / RECORD}, figure: {comparison.out / FIGURE}, look: rltok show {jobs[0][2]} 'any text'")
-
-
-def _say(options: argparse.Namespace, line: str) -> None:
-    if not options.json:
-        print(line, file=sys.stderr, flush=True)
 
 
 def _prepare(options: argparse.Namespace) -> tuple[Comparison, Setting]:

@@ -7,7 +7,6 @@ A run's folder is an ordinary one, with `score.json` beside the rest: the evalua
 
 import json
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from rltok.config import Config
 from rltok.data import Corpus, Rows
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
-from rltok.files import MISSING, read_file, room
+from rltok.files import MISSING, read_file, room, write_json
 from rltok.flops import flops_per_byte, frozen_parameters
 from rltok.loading import load
 from rltok.optim import make_optimizer
@@ -53,14 +52,6 @@ class Setting:
     rows: Rows  # scored at the end
     device: str
     full: bool
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write plain values, in one step."""
-    temporary = path.with_suffix(".tmp")
-    with room(path.parent):
-        temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
-        os.replace(temporary, path)
 
 
 def _hashes(config: Config, setting: Setting) -> dict[str, str]:
@@ -124,7 +115,8 @@ def run_job(job: Job, setting: Setting) -> Result:
         "curve": [{key: line[key] for key in ("step", "nll", "rate", "whitespace_share")} for line in thin(lines, CURVE_POINTS)],
         "row_bits_per_byte": scored.row_bits_per_byte,
     }
-    write_json(folder / SCORE, result)
+    with room(folder):
+        write_json(folder / SCORE, result)
     return json.loads(json.dumps(result))  # as a stored one reads
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from rltok.errors import RltokError
 from rltok.policy import log_prob
-from rltok.score import follow, policy_gradients, policy_parameters, share
-from rltok.unet import AutoregressiveUNet, check_ids
+from rltok.score import SharedPass, check_rows, follow, policy_gradients, policy_parameters, share, stack
+from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 
 MOST_FREE = 12  # free positions, of all rows together: 4096 strings
@@ -51,7 +51,6 @@ def enumerate_boundaries(n: int) -> Bool[Tensor, "S n"]:
 
 def _row_strings(ids: Int[Tensor, "B N_plus_1"]) -> Bool[Tensor, "S B N"]:
     """Every combination of the rows' strings; False on padding."""
-    check_ids(ids)
     width = ids.shape[1] - 1
     lengths = (ids[:, 1:] != PAD).sum(dim=1).tolist()
     free = sum(max(0, length - 1) for length in lengths)
@@ -61,12 +60,10 @@ def _row_strings(ids: Int[Tensor, "B N_plus_1"]) -> Bool[Tensor, "S B N"]:
     return torch.stack([torch.stack([row[c] for row, c in zip(strings, chosen, strict=True)]) for chosen in combinations])
 
 
-def _policy_log_prob(model: AutoregressiveUNet, ids: Tensor, strings: Bool[Tensor, "S B N"]) -> Float[Tensor, "S B N"]:
+def _policy_log_prob(model: AutoregressiveUNet, shared: SharedPass, strings: Bool[Tensor, "S B N"]) -> Float[Tensor, "S B N"]:
     """log pi of each decision, 0 where nothing was drawn; with graph."""
-    shared = share(model, ids)
-    many = len(strings)
-    terms = shared.terms.expand(many, *shared.terms.shape).flatten(0, 1)
-    each = log_prob(model.rule.logits(terms, strings.flatten(0, 1)), strings.flatten(0, 1)).unflatten(0, (many, -1))
+    many, decisions = len(strings), strings.flatten(0, 1)
+    each = log_prob(model.rule.logits(stack(shared.terms, many), decisions), decisions).unflatten(0, (many, -1))
     return torch.where(shared.drawn, each, 0.0)
 
 
@@ -103,13 +100,13 @@ class EnumeratedRow:
 @torch.no_grad()
 def enumerate_row(model: AutoregressiveUNet, ids: Int[Tensor, "1 N_plus_1"]) -> EnumeratedRow:
     """Score one row at every boundary string. More than 12 free positions are an error that states the cost."""
-    check_ids(ids)
+    check_rows(ids)
     if len(ids) != 1:
         raise RltokError(f"enumerate_row takes one row; got {len(ids)}. Several rows together: joint_moments.")
     strings = _row_strings(ids)
     shared = share(model, ids)
     nll = torch.cat([follow(model, shared, part).nll for part in strings.split(CHUNK)])
-    policy = _policy_log_prob(model, ids, strings)
+    policy = _policy_log_prob(model, shared, strings)
     return EnumeratedRow(strings[:, 0], policy.sum(dim=(1, 2)), nll[:, 0], shared.early_nll[0])
 
 
@@ -120,13 +117,11 @@ def expected_loss(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"]) -> 
 
 def _expected(model: AutoregressiveUNet, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Expected loss; the same with the chances held fixed; the same with the losses held fixed."""
-    check_ids(ids)
-    if not bool((ids[:, 1:] != PAD).any()):
-        raise RltokError("the rows hold no byte to score, only PAD. Give at least one row with text.")
+    check_rows(ids)
     total = conditional = policy = 0.0
     of_rows = [(row[None], _row_strings(row[None])) for row in ids if row[1] != PAD]  # too many are refused before one is scored
     for alone, strings in of_rows:  # rows do not influence each other, so the expectation of their sum takes a row at a time
-        chances = _policy_log_prob(model, alone, strings).sum(dim=(1, 2)).exp()
+        chances = _policy_log_prob(model, share(model, alone), strings).sum(dim=(1, 2)).exp()
         for part, chance in zip(strings.split(CHUNK), chances.split(CHUNK), strict=True):
             many = alone.expand(len(part), -1)
             nll = model(many, boundaries=part[:, 0]).nll.sum(dim=1)
@@ -178,7 +173,7 @@ def influence(model: AutoregressiveUNet, ids: Int[Tensor, "1 N_plus_1"]) -> Floa
     """
     row = enumerate_row(model, ids)
     parameters = list(policy_parameters(model).values())
-    each = _policy_log_prob(model, ids, row.boundaries[:, None])[:, 0]  # S N
+    each = _policy_log_prob(model, share(model, ids), row.boundaries[:, None])[:, 0]  # S N
     weights = row.log_policy.exp()[:, None] * row.nll  # pi(a) * -R_j(a)
     count = (ids[:, 1:] != PAD).sum()
     cells = []
@@ -207,9 +202,10 @@ def joint_moments(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"], nam
     """
     if not names:
         raise RltokError("names is empty. Name at least one estimator, such as 'naive'; rltok.ladder.ladder() lists them.")
+    check_rows(ids)
     strings = _row_strings(ids)
     shared = share(model, ids)
-    chances = _policy_log_prob(model, ids, strings).sum(dim=(1, 2)).exp().detach()
+    chances = _policy_log_prob(model, shared, strings).sum(dim=(1, 2)).exp().detach()
     sums = {name: [0.0, 0.0] for name in names}
     for part, chance in zip(strings.split(CHUNK), chances.split(CHUNK), strict=True):
         for name, grads in policy_gradients(model, shared, follow(model, shared, part), names).items():

@@ -1,11 +1,13 @@
 """Reading and writing a run's files: trouble with the disk becomes one line that says what to do."""
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rltok.errors import RltokError
 
@@ -50,3 +52,10 @@ def room(folder: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise RltokError(f"no room left on the disk of {folder}. Make room, then go on with --resume.") from error
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write plain values in one step: a kill or a full disk leaves what was there before."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
+    os.replace(temporary, path)

@@ -3,19 +3,18 @@
 import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from rltok.config import Config, with_settings
-from rltok.data import load_corpus
+from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
-from rltok.files import require_regular
+from rltok.files import require_regular, write_json
 from rltok.lab import WHAT, measure_ladder, measure_stage, record_of
 from rltok.ladder import estimator
 from rltok.loading import load, load_config
-from rltok.options import parse_settings
+from rltok.options import parse_settings, say
 from rltok.presets import preset
 from rltok.score import GROUPS
 from rltok.step import resolve_device
@@ -80,21 +79,14 @@ def _check_out(out: str) -> None:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
-    """In one step: a kill or a full disk leaves what was there before. If it fails, the record goes to the terminal."""
-    temporary, text = path.with_name(path.name + ".tmp"), json.dumps(record, indent=1, allow_nan=False) + "\n"
+    """In one step. If it fails, the record goes to the terminal."""
     try:
-        temporary.write_text(text)
-        os.replace(temporary, path)
+        write_json(path, record)
     except OSError as error:
-        print(text)
+        print(json.dumps(record, indent=1, allow_nan=False))
         raise RltokError(
             f"cannot write {path} ({error.strerror}); the record stands above. Make room, or keep that text."
         ) from error
-
-
-def _say(options: argparse.Namespace, line: str) -> None:
-    if not options.json:
-        print(line, file=sys.stderr, flush=True)
 
 
 def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, Any]:
@@ -108,10 +100,13 @@ def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, 
     config, device = configs(options.seeds[0]), resolve_device(options.device)
     _check_rule(config)
     sizes = _sizes(options, config)  # before the text is read
-    corpus = load_corpus(
-        options.data, config.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
-    )
-    return measure_ladder(configs, corpus, names, sizes, options.seeds, device, say=lambda line: _say(options, line))
+    corpus = _corpus(options, config)
+    return measure_ladder(configs, corpus, names, sizes, options.seeds, device, say=lambda line: say(options, line))
+
+
+def _corpus(options: argparse.Namespace, config: Config) -> Corpus:
+    reading = {"max_bytes": options.max_bytes, "allow_binary": options.allow_binary, "force": options.force}
+    return load_corpus(options.data, config.data, **reading)
 
 
 def _check_rule(config: Config) -> None:
@@ -136,9 +131,7 @@ def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any
     config, device, start = load_config(options.run), resolve_device(options.device), time.perf_counter()
     _check_rule(config)
     sizes, seed = _sizes(options, config), options.seeds[0]
-    corpus = load_corpus(
-        options.data, config.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
-    )
+    corpus = _corpus(options, config)
     chosen = batches_of(corpus.train, sizes, seed, device)
     model = load(options.run).to(device).train()  # capped logits, as training draws
     measured = {"seed": seed, "stage": "trained", "step": None, **measure_stage(model, chosen, names, sizes, seed)}

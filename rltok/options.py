@@ -56,6 +56,10 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="ask the hub without first testing that it answers (behind a proxy)")
 
 
+def _add_settings(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=f"change settings {what}")
+
+
 def _add_train(commands: Any) -> None:
     train = commands.add_parser(
         "train", help="train a model on your text", description="Train a model; everything about the run lands in --out."
@@ -65,9 +69,7 @@ def _add_train(commands: Any) -> None:
         help="tiny, small, 24m, 32m, 40m, 90m, 147m, or a variant such as 40m_gamma0.9; default: tiny, fitted to the text",
     )
     train.add_argument("--config", metavar="FILE", help="settings from the config.json of another run instead of a preset")
-    train.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change settings, e.g. objective.gamma=0.9"
-    )
+    _add_settings(train, "such as objective.gamma=0.9")
     _add_data(train)
     train.add_argument(
         "--validation", metavar="TEXT", help="held-out text; default: the sample's own, or the last rows of --data"
@@ -95,9 +97,7 @@ def _add_compare(commands: Any) -> None:
         "--budget", default="smoke", help="smoke: eight updates, to see that everything runs (default); full: the preset's own"
     )
     compare.add_argument("--preset", help="tiny, small, 24m, ..., 147m; default: tiny, fitted to the text")
-    compare.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change settings for all rules"
-    )
+    _add_settings(compare, "for all rules")
     _add_data(compare)
     compare.add_argument(
         "--split", choices=("validation", "test"), default="validation", help="rows scored at the end (default: validation)"
@@ -118,9 +118,7 @@ def _add_variance(commands: Any) -> None:
     )
     variance.add_argument("run", nargs="?", help="a run's folder or one of its checkpoints; default: train --preset")
     variance.add_argument("--preset", help="what to train when there is no RUN (default: tiny)")
-    variance.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change settings of the preset"
-    )
+    _add_settings(variance, "of the preset")
     _add_data(variance)
     variance.add_argument(
         "--estimators", nargs="+", metavar="NAME", help="such as naive causal+early+gamma0.9+batch (default: the whole ladder)"
@@ -208,6 +206,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_common(doctor)
     return parser
+
+
+def say(options: argparse.Namespace, line: str) -> None:
+    """A line of progress on stderr, unless a machine reads the output."""
+    if not options.json:
+        print(line, file=sys.stderr, flush=True)
 
 
 def use_colour(choice: str) -> bool:

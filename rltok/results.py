@@ -1,6 +1,5 @@
 """Run records: one JSON file that says what was run, on what, and what came out."""
 
-import json
 import os
 import platform
 import subprocess
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from rltok.files import write_json
 
 SCHEMA = 1
 
@@ -44,9 +45,7 @@ class RunRecord:
 
     def save(self, path: Path) -> None:
         """Write as JSON, in one step."""
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=1, allow_nan=False) + "\n")
-        os.replace(temporary, path)
+        write_json(path, asdict(self))
 
 
 def repository_commit() -> str | None:

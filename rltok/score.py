@@ -63,16 +63,21 @@ class Draws:
     logits: Float[Tensor, "K B N"]  # of eq. (23)
 
 
+def check_rows(ids: Int[Tensor, "B N_plus_1"]) -> None:
+    """Raise `RltokError` unless the model takes the rows and at least one has something to score."""
+    check_ids(ids)
+    if not bool((ids[:, 1:] != PAD).any()):
+        raise RltokError("the rows hold no byte to score, only PAD. Give at least one row with text.")
+
+
 def share(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"]) -> SharedPass:
     """Run the encoder once on rows. The rule must have a policy, else `RltokError`."""
     if not isinstance(model.rule, LearnedRule):
         raise RltokError(
             f"rule {model.config.rule.name!r} has no policy, so there is no policy gradient. Take a model with rule 'learned'."
         )
-    check_ids(ids)
+    check_rows(ids)
     scored = ids[:, 1:] != PAD
-    if not bool(scored.any()):
-        raise RltokError("the rows hold no byte to score, only PAD. Give at least one row with text.")
     with torch.enable_grad():
         byte_states = model.encode(ids[:, :-1])
         terms = model.rule.terms(byte_states)
@@ -81,15 +86,15 @@ def share(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"]) -> SharedPa
     return SharedPass(ids, byte_states.detach(), terms, early_nll, scored, scored & ~first_position(scored))
 
 
-def _stack(values: Tensor, draws: int) -> Tensor:
+def stack(values: Tensor, draws: int) -> Tensor:
     """The same rows `draws` times, as one long batch."""
     return values.expand(draws, *values.shape).flatten(0, 1)
 
 
 @torch.no_grad()
 def _losses(model: AutoregressiveUNet, shared: SharedPass, draws: int, decided: Boundaries) -> Draws:
-    decoded = model.after_boundaries(_stack(shared.byte_states, draws), decided)
-    nll = next_byte_nll(model.output_logits(decoded), _stack(shared.ids[:, 1:], draws))
+    decoded = model.after_boundaries(stack(shared.byte_states, draws), decided)
+    nll = next_byte_nll(model.output_logits(decoded), stack(shared.ids[:, 1:], draws))
     return Draws(*(values.unflatten(0, (draws, -1)) for values in (decided.boundaries, nll, decided.logits)))
 
 
@@ -97,7 +102,7 @@ def _losses(model: AutoregressiveUNet, shared: SharedPass, draws: int, decided: 
 def draw(model: AutoregressiveUNet, shared: SharedPass, uniforms: Float[Tensor, "K B N"]) -> Draws:
     """Draw boundaries K times for the same rows and score each."""
     many = len(uniforms)
-    decided = model.decide(_stack(shared.byte_states, many), _stack(shared.ids, many), uniforms=uniforms.flatten(0, 1))
+    decided = model.decide(stack(shared.byte_states, many), stack(shared.ids, many), uniforms=uniforms.flatten(0, 1))
     return _losses(model, shared, many, decided)
 
 
@@ -105,7 +110,7 @@ def draw(model: AutoregressiveUNet, shared: SharedPass, uniforms: Float[Tensor, 
 def follow(model: AutoregressiveUNet, shared: SharedPass, boundaries: Bool[Tensor, "K B N"]) -> Draws:
     """Score K given strings for each row."""
     many = len(boundaries)
-    decided = model.decide(_stack(shared.byte_states, many), _stack(shared.ids, many), boundaries=boundaries.flatten(0, 1))
+    decided = model.decide(stack(shared.byte_states, many), stack(shared.ids, many), boundaries=boundaries.flatten(0, 1))
     return _losses(model, shared, many, decided)
 
 
@@ -125,8 +130,8 @@ def policy_weights(
 ) -> dict[str, Float[Tensor, "K B N terms"]]:
     """Gradient of each draw's policy loss (18) with respect to `terms`; everything behind them, all draws share."""
     many, count = len(draws.boundaries), shared.scored.sum()
-    leaf = _stack(shared.terms.detach(), many).requires_grad_()
-    boundaries, drawn = draws.boundaries.flatten(0, 1), _stack(shared.drawn, many)
+    leaf = stack(shared.terms.detach(), many).requires_grad_()
+    boundaries, drawn = draws.boundaries.flatten(0, 1), stack(shared.drawn, many)
     logits, weights = model.rule.logits(leaf, boundaries), {}
     for name in names:
         paid = advantages_of_draws(shared, draws, name).flatten(0, 1)
@@ -146,6 +151,15 @@ def pull_back(
     return torch.cat(parts)
 
 
+def pull_back_each(
+    model: AutoregressiveUNet, shared: SharedPass, weights: dict[str, Float[Tensor, "K B N terms"]]
+) -> dict[str, Float[Tensor, "K P"]]:
+    """`pull_back` of every estimator's weights, all in one go."""
+    many = len(next(iter(weights.values())))
+    pulled = pull_back(model, shared, torch.cat(list(weights.values())))
+    return dict(zip(weights, pulled.split(many), strict=True))
+
+
 def policy_gradients(
     model: AutoregressiveUNet, shared: SharedPass, draws: Draws, names: list[str]
 ) -> dict[str, Float[Tensor, "K P"]]:
@@ -156,9 +170,7 @@ def policy_gradients(
     Args:
         names: estimators, see `rltok.ladder`.
     """
-    weights = policy_weights(model, shared, draws, names)
-    pulled = pull_back(model, shared, torch.cat([weights[name] for name in names]))
-    return dict(zip(names, pulled.split(len(draws.boundaries)), strict=True))
+    return pull_back_each(model, shared, policy_weights(model, shared, draws, names))
 
 
 def loss_gradients(

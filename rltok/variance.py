@@ -1,10 +1,10 @@
 """The variance laboratory: how noisy, how biased and how useful each policy-gradient estimator is on real rows.
 
-    rows -> batches -> share + draw -> policy_gradients -> Products (inner products of gradients) -> measures with intervals
+    rows -> batches -> share + draw -> policy gradients -> Gradients (means by batch) -> rltok.noise: measures with intervals
 
 A *sample* is what one training step sees: a fresh batch of B rows, one draw of boundaries each. Its gradient g scatters
-because of the draw and because of the rows; both are measured. Several draws on the same batch share one encoder pass. Nothing
-but inner products is kept, so gradients of any size fit.
+because of the draw and because of the rows; both are measured. Several draws on the same batch share one encoder pass. Of each
+batch and estimator two gradients are kept, the mean and the first, and of twins a third; never one of every draw.
 """
 
 import math
@@ -28,9 +28,9 @@ from rltok.score import (
     draw,
     group_slices,
     loss_gradients,
-    policy_gradients,
     policy_weights,
     pull_back,
+    pull_back_each,
     share,
 )  # fmt: skip
 from rltok.unet import AutoregressiveUNet
@@ -125,12 +125,14 @@ def measure_gradients(
         for numbers in _portions(sizes):
             made = draw(model, shared, _uniforms(seed, numbers, number * sizes.rows, ids))
             _check_finite(made, number)
-            for name, values in policy_weights(model, shared, made, twins).items():
-                weights[name] = weights[name] + values.sum(dim=0)  # gradients are linear in the weights: one pull-back for all
-            if numbers.start >= sizes.draws:
+            for_all = numbers.start < sizes.draws
+            found = policy_weights(model, shared, made, names if for_all else twins)
+            for name in twins:
+                weights[name] = weights[name] + found[name].sum(dim=0)  # gradients are linear in them: one pull-back for all
+            if not for_all:
                 continue
             positions.add(shared, made)
-            for name, grads in policy_gradients(model, shared, made, names).items():
+            for name, grads in pull_back_each(model, shared, found).items():
                 squares = torch.stack([grads[:, part].double().square().sum() for part in slices.values()])
                 sums[name] = [sums[name][0] + grads.sum(dim=0), sums[name][1] + squares]
                 if numbers.start == 0:
