@@ -719,7 +719,7 @@ print(f"both terms: {both} group - the guess was", "right" if guess == both else
 # policy can tell good places from bad ones.
 #
 # This matters for a setting of the paper. It multiplies the policy part of the loss by $\lambda_\pi$, which is 0.01. For the
-# policy's own weights that only changes the length of the gradient. For the encoder it changes the *direction*: it gets the
+# policy's own weights that only changes the length of this term. For the encoder it changes the *direction*: it gets the
 # whole of (12) and a hundredth of (13), and that is no longer the gradient of eq. (11).
 
 # %%
@@ -762,7 +762,7 @@ for b in (0.0, 1.0, 2.0, 2.2, 2.8, 4.0):
     variance = p * (outcomes[0] - mean) ** 2 + (1 - p) * (outcomes[1] - mean) ** 2
     assert abs(mean - by_calculus) < 1e-15
     print(f"b = {b:.1f}: mean {mean:.2f}, variance {variance:.4f}")
-print("best at 2.2, where both outcomes give the same estimate; the expected loss is 2.8, close but not the best")
+print("best at 2.2, where both outcomes give the same estimate; the expected loss, 2.8, is far better than 0 and not the best")
 
 # %% [markdown]
 # **2. A baseline that is none** (easy, 5 minutes). What goes wrong if the number that is subtracted depends on the outcome, say

@@ -172,8 +172,8 @@ report("naive")
 #
 # ## Rung 1: causal credit
 #
-# A decision cannot change the loss of bytes that came before it. Chapter 02 showed the entries of the influence matrix left
-# of the diagonal to be exactly 0. So the past may be left out of what a decision is paid:
+# A decision cannot change the loss of bytes that came before it. Chapter 02 showed that what a decision
+# contributes to earlier losses is exactly 0. So the past may be left out of what a decision is paid:
 #
 # $$G_i = \sum_{j \ge 0} R_{i+j} \quad\text{instead of}\quad \sum_{j} R_j .$$
 #
@@ -195,7 +195,8 @@ print(f"variance falls by a factor of {factor:.2f}; the guess was {guess_factor}
 
 # %% [markdown]
 # Averaging over positions $u$ between 0 and 1, the share of the row that is left is $1 - u$, and its square is on average a third.
-# So for long rows the factor is about 3, and never much more: causal credit is free, but it is the small reduction.
+# So for equal rewards and long rows the factor is about 3, which is more than the half suggests, because variance is a square.
+# Causal credit is free, but it is the small reduction.
 #
 # ## Rung 2: rewards relative to the early exit
 #
@@ -216,13 +217,15 @@ guess_power = 100
 # %%
 report("causal", "early", "causal+early")
 factor = variance_of("causal") / variance_of("causal+early")
-print(f"a factor of {factor:.0f}; of the three, the nearest is {min((10, 100, 1000), key=lambda x: abs(np.log(x / factor)))}")
+nearest = min((10, 100, 1000), key=lambda x: abs(np.log(x / factor)))
+print(f"a factor of {factor:.0f}; of the three, the nearest is {nearest}; the guess was {guess_power}")
 
 # %% [markdown]
-# This is the rung that makes the method possible, with or without causal credit. How much it gives depends on how alike the two
-# heads are; here they are random, and still nearly all of those 30 nats cancel.
+# Subtracting *something* is what makes the method possible, with or without causal credit. Here both heads are near uniform, so
+# even a constant does most of it (exercise 2). On a trained network the early exit also knows which bytes are hard. (*Early exit*
+# is the paper's name for what the early head of chapter 00 gives.)
 #
-# Look at the last two lines again: with relative rewards, causal credit *raised* the variance a little. What it leaves out was
+# Compare `early` with `causal+early`: with relative rewards, causal credit *raised* the variance. What it leaves out was
 # correlated with what stays, and the two partly cancelled. "Free" means without bias; less variance is the rule on real text, as
 # we shall see, and no law. Here are the rewards of one draw:
 
@@ -242,7 +245,8 @@ print("reward R_i   ", [f"{value:6.2f}" for value in (out.early_nll - out.nll)[0
 # $$G_i = \sum_{j=0}^{N-1-i} \gamma^j R_{i+j} \tag{16}$$
 #
 # This is the first rung that is *not* free. The far influence of a decision is real, and a discount leaves part of it out: the
-# expected gradient misses $\sum_{i \le j} (1 - \gamma^{j-i}) I_{ij}$, where $I_{ij}$ is the influence matrix of chapter 02.
+# expected gradient misses $\sum_{i \le j} (1 - \gamma^{j-i}) I_{ij}$, where $I_{ij}$ is what the reward at
+# $j$ contributes to the gradient of the decision at $i$ (`exact.influence`, the figure of chapter 02).
 
 # %%
 report(*(f"causal+early+gamma{gamma}" for gamma in ("0.99", "0.9", "0.5", "0")))
@@ -259,7 +263,7 @@ print(f"the bias at gamma 0.9, by the formula and by enumeration: equal to 9 dec
 #
 # ## Rung 4: relative to the batch
 #
-# The network with tokens is usually better than its early exit, so most returns are positive. What is common to all rows says
+# Once it has learned something, the network with tokens is better than its early exit, so most returns are positive. What is common to all rows says
 # nothing about a decision, and the other rows of the batch tell what is common:
 #
 # $$A_{i,b} = G_{i,b} - \frac{1}{B} \sum_{b'=1}^{B} G_{i,b'} \tag{17}$$
@@ -351,6 +355,11 @@ print(f"{record['device']}, {record['seconds'] / 60:.0f} minutes, commit {record
 print(
     f"batches of {record['rows']} rows of {record['data']['sequence_length']} bytes, text: {record['data']['name']}, training split"
 )
+print(
+    "training objective:",
+    {key: record["config"]["objective"][key] for key in ("gamma", "centring", "lambda_policy", "lambda_target")},
+)
+print(f"first seed, {record['stages'][0]['seed']}:")
 for stage in record["stages"][:3]:
     means = stage["means"]
     print(
@@ -374,7 +383,7 @@ print(
 # %% [markdown]
 # ## The whole ladder at a glance
 
-# %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added one after the other, below it each stands alone.", "name": "fig-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by several powers of ten, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
+# %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added to the ones before (the two discounts and the two means are alternatives), below it rungs stand alone, discounts with causal credit, which they need. A bar that runs to the right edge: some resamples say never.", "name": "fig-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by several powers of ten, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
 plots.show(ladder_views.ladder_figure(record))
 
 # %%
@@ -384,13 +393,15 @@ Markdown(ladder_views.ladder_table(record, [*CUMULATIVE, *(name for name in ALON
 # Read it row by row:
 #
 # * **Causal credit** gives its factor of three at every stage.
-# * **Early-exit rewards** give the powers of ten, as in the small world.
+# * **Early-exit rewards** give the powers of ten, as in the small world. So does the **batch mean** alone at the start, where a byte
+#   costs about the same in every row, and more than the early exit does; later it gives less.
 # * **A discount** gives another large factor in the middle and at the end of training. At the *start* it is different: the far
 #   influence is most of the true gradient there, the bias turns the direction away, and with $\gamma = 0.9$ the wanted cosine is
-#   out of reach for some or all seeds. The paper calls the bias "small"; that depends on the moment.
-# * **The batch mean** alone is worth powers of ten at the start, when a byte costs about the same in every row. On top of the others
-#   it saves little early and more at the end.
-# * **Late in training everything takes longer.** The policy has nearly decided, what is left to learn is small, and noise stays.
+#   out of reach for most of the seeds. The paper calls the bias "small"; that depends on the moment.
+# * **The batch mean** on top of the others saves something at the start and at the end, and nothing early, with $\gamma = 0.9$.
+#   It overlaps with the early exit: both take out what has nothing to do with the decisions.
+# * **Late in training every rung needs more rows than early.** The policy has nearly decided and what is left to learn is small:
+#   the squared signal falls by more than the variance does.
 #
 # "Rows" below one batch (left of the dotted line) are the formula's, carried on: there one batch already is enough. And one batch
 # is what the centred estimators are measured with; fewer rows in a mean would mean more noise.
@@ -413,9 +424,11 @@ print(
 )
 
 # %% [markdown]
-# The formula takes the root of the mean square for the length of a gradient. Where a few batches carry most of the noise (the wide
+# These comparisons come from the start and early stages, policy and encoder together; late, the reference is too uncertain. No more
+# than 512 rows were averaged here, so larger numbers of rows are the formula's, made from measured bias and variance. The formula
+# takes the root of the mean square for the length of a gradient. Where a few batches carry most of the noise (the wide
 # intervals of the estimators without discount), a typical batch is shorter than that and its cosine better, so the formula errs
-# on the side of too many rows. Between rungs that differ by powers of ten it decides all the same.
+# on the side of too many rows. It decides between rungs that differ by powers of ten; between factors of two or three it does not.
 
 # %% [markdown]
 # ## Bias against a long run
@@ -465,8 +478,8 @@ print(f"the guess for the early stage was {guess_gamma:g}")
 ladder_views.slider(record)
 
 # %% [markdown]
-# The authors' paper states 0.99, their code very probably used 0.9, and here the answer changes with the moment: high at the start,
-# lower afterwards. Two warnings. Fewest rows *for the policy gradient* is not yet the lowest loss at the end of training. And
+# The authors' paper states 0.99, their code very probably used 0.9, and here the answer changes with the moment: near 1 at the
+# start, where neighbouring values differ little, lower afterwards. Two warnings. Fewest rows *for the policy gradient* is not yet the lowest loss at the end of training. And
 # $\gamma$ is confounded with $\lambda_\pi$: with a larger discount the returns are larger, so the policy moves faster. The
 # size of the advantages (root mean square, nats) says how much:
 
@@ -497,7 +510,7 @@ print("at the start of training:                    ", [f"{value:.3f}" for value
 
 # %% [markdown]
 # With rows of 512 bytes and this small network the lead grows over the first dozens of positions and is level after that. Before
-# training there is no lead at all; its sign depends on the seed.
+# training there is no lead to speak of: the mean is negative for some seeds and positive for another.
 #
 # The right panel is the better argument for discounting: without it, decisions early in the row are paid with the noise of the
 # whole row behind them.
@@ -506,7 +519,7 @@ print("at the start of training:                    ", [f"{value:.3f}" for value
 #
 # Encoder parameters get two terms: the loss's own gradient (12) and the policy gradient (13). The true gradient of eq. (11)
 # weighs both with 1. The paper trains with $\lambda_\pi = 0.01$, so the encoder sees a hundredth of the second term: for shared
-# parameters that is not the gradient of eq. (10). How wrong is the direction?
+# parameters that is not the gradient of the right side of eq. (10). How wrong is the direction?
 
 # %%
 for stage in ladder_views.stage_names(record):
@@ -521,8 +534,9 @@ for stage in ladder_views.stage_names(record):
 
 # %% [markdown]
 # For the encoder the loss term is several times longer, so leaving out nearly all of the policy term turns the direction only
-# a little, and no weight changes the rows needed much. The policy's own parameters get nothing but the policy term;
-# for them $\lambda_\pi$ is only a scale, which Adam divides out again.
+# a little, and the rows needed change by about a half at most. (Late, the reference of the encoder is known to half of its length
+# only, see above, so take those cosines with care.) Of the two terms of eq. (11) the policy's own parameters get only (13). In
+# training the pressure towards the target rate comes beside it, so for them $\lambda_\pi$ sets the balance of the two.
 #
 # ## Run it yourself, small
 #
@@ -560,8 +574,8 @@ print("every rung lowers it:", sorted(variances.values(), reverse=True) == list(
 #
 # ## Exercises
 #
-# **1. One more row** (easy, 5 minutes). Add a third row to the small world, shortened to four bytes each so that it can be
-# enumerated. What is the factor of the batch mean now?
+# **1. One more row** (easy, 5 minutes). Add a third row to the small world, with four bytes in each row, to keep it
+# quick. What is the factor of the batch mean now?
 
 # %% tags=["hide-cell", "solution"]
 three = torch.stack(
@@ -572,8 +586,8 @@ mean = exact.joint_moments(small, three, ["batch"])["batch"].mean
 print(f"{float(mean @ target / target.square().sum()):.6f}")
 
 # %% [markdown]
-# **2. Another baseline** (medium, 15 minutes). Subtract a constant, 6 nats a byte, from $\log p$ instead of the early exit's estimate.
-# It is wrong for every single byte. Is there a bias? How does the variance compare with rung 1?
+# **2. Another baseline** (medium, 15 minutes). Take $-6$ nats for every byte in place of $\log p^{early}$, on the first row alone.
+# It is wrong for every single byte. Is there a bias? How does the variance compare with that of no baseline, and of the early exit?
 
 # %% tags=["hide-cell", "solution"]
 row = pair[:1]
@@ -585,7 +599,7 @@ from dataclasses import replace
 from rltok.score import policy_gradients
 
 constant = replace(shared, early_nll=torch.full_like(shared.early_nll, 6.0))
-chance = strings.log_policy.exp()
+means, chance = [], strings.log_policy.exp()
 for label, world in (
     ("nothing subtracted", replace(shared, early_nll=torch.zeros_like(shared.early_nll))),
     ("6 nats", constant),
@@ -593,7 +607,10 @@ for label, world in (
 ):
     grads = policy_gradients(small, world, draws, ["causal+early"])["causal+early"][:, policy]
     mean = chance @ grads
+    means.append(mean)
     print(f"{label:20s} |mean| {float(mean.norm()):.6f}  variance {float((chance @ grads.square() - mean.square()).sum()):.4f}")
+assert all(torch.allclose(mean, means[0], atol=1e-12) for mean in means)
+print("all three means are equal in every entry: no bias, however wrong the constant; it does most of the work here")
 
 # %% [markdown]
 # **3. What the early exit must not see** (medium, 10 minutes). Suppose the early head read the *decoded* states, after the tokens.
@@ -615,7 +632,7 @@ print("With two rows each is compared with the other: A of one is G - G' and of 
 
 # %% [markdown]
 # **5. Two windows on time** (hard, 20 minutes). With $\gamma = 0$ a decision is paid for the very next byte only, and in the
-# figure its cosine is the lowest early in training. Name a decision whose whole use lies beyond the next byte, and say what a
+# figure of discounts its cosine at the early stage is the lowest of all. Name a decision whose whole use lies beyond the next byte, and say what a
 # policy trained with $\gamma = 0$ would do there.
 
 # %% tags=["hide-cell", "solution"]

@@ -11,7 +11,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "notebooks" / "results" / "tiny_demo.json"
 LADDER = ROOT / "notebooks" / "results" / "variance_ladder.json"
-RUNGS = ("naive", "causal", "causal+early", "causal+early+gamma0.99", "causal+early+gamma0.9", "causal+early+gamma0.9+batch")
+RUNGS = (
+    "naive",
+    "causal",
+    "causal+early",
+    "causal+early+gamma0.99",
+    "causal+early+gamma0.99+batch",
+    "causal+early+gamma0.9+batch",
+)
 README = ROOT / "README.md"
 PASSAGE_LINES = 5
 
@@ -73,7 +80,7 @@ def ladder(record: dict[str, Any]) -> str:
     source = (
         f"Preset `{record['preset']}` (config {record['config_hash']}) on the bundled sample, rows of"
         f" {record['data']['sequence_length']} bytes in batches of {record['rows']}, {seeds} seeds of training (least to most),"
-        f" at the first update, after a tenth, and at the end of training; {record['device']}, commit {record['commit'][:7]}."
+        f" before the first update, after a tenth, and at the end of training; {record['device']}, commit {record['commit'][:7]}."
     )
     return f"{ladder_views.ladder_table(record, RUNGS)}\n\n{source}"
 
