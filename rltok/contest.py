@@ -29,6 +29,7 @@ from rltok.flops import flops_per_byte, frozen_parameters
 from rltok.loading import load
 from rltok.optim import make_optimizer
 from rltok.results import thin
+from rltok.snapshots import drawn_texts
 from rltok.step import micro_batches, new_model, resolve_device, train_step
 from rltok.training import train
 
@@ -113,6 +114,7 @@ def run_job(job: Job, setting: Setting) -> Result:
         "bytes": record.bytes,
         "fitted": record.fitted,
         "curve": [{key: line[key] for key in ("step", "nll", "rate", "whitespace_share")} for line in thin(lines, CURVE_POINTS)],
+        "texts": drawn_texts(model, config.train.seed),
         "row_bits_per_byte": scored.row_bits_per_byte,
     }
     with room(folder):

@@ -24,7 +24,7 @@ from rltok.unet import AutoregressiveUNet
 from rltok.variance import Gradients, Sizes, batches_of, measure_gradients
 
 STAGES = {"start": 0.0, "early": 0.1, "late": 1.0}  # share of the updates that are done
-LAMBDAS = [0.01, 0.1, 1.0]  # weights of the policy term that `shared_parameters` compares
+LAMBDAS = [0.01, 0.1, 0.3, 1.0]  # weights of the policy term that `shared_parameters` compares; tiny trains with 0.3
 WHAT = "variance ladder"  # how the description of a record begins
 BINS = 32  # of positions in a record
 FULL = "causal+early+gamma0.9+batch"  # the estimator whose lambda question is asked: all reductions, as presets train

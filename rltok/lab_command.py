@@ -157,6 +157,11 @@ def rows_shown(measures: dict[str, Any]) -> str:
     )
 
 
+def without_end(measures: dict[str, Any]) -> float:
+    """Share of resamples in which no number of rows is enough: the bias forbids it, or no signal is left."""
+    return measures["never"] + 1 - measures["resolved"]
+
+
 def table(stage: dict[str, Any], rows: int) -> list[str]:
     """One stage as lines: for the policy's and the encoder's parameters, every estimator."""
     lines = [""]
@@ -167,9 +172,12 @@ def table(stage: dict[str, Any], rows: int) -> list[str]:
             f"seed {stage['seed']}, {stage['stage']}, {group} parameters, batches of {rows} rows;"
             f" standard error of the reference {'not resolved' if error is None else f'{error:.2f} of its length'}"
         )
-        lines.append(f"  {'estimator':34s} {'variance':>27s} {'limit of cosine':>25s} {'rows to cosine 0.5':>30s}")
+        lines.append(
+            f"  {'estimator':34s} {'variance':>27s} {'limit of cosine':>25s} {'rows to cosine 0.5':>30s} {'without end':>12s}"
+        )
         for name, measures in found["estimators"].items():
             lines.append(
                 f"  {name:34s} {_shown(measures['variance']):>27s} {_shown(measures['limit']):>25s} {rows_shown(measures):>30s}"
+                f" {without_end(measures):>12.0%}"
             )
     return lines

@@ -17,6 +17,12 @@ from rltok.variance import LOSS, Gradients, factor, twin
 RESAMPLES = 1000
 USEFUL = 0.5  # cosine with the true gradient at which `rows_needed` asks for no more rows
 INTERVAL = (2.5, 97.5)  # percent
+# What a resample without a signal says of a value, at the lower and at the upper end of its interval: left out, such resamples
+# would make intervals the narrower, the weaker the signal. Rows are without end then, at both.
+UNRESOLVED = {
+    "signal": (0.0, 0.0), "snr": (0.0, 0.0), "limit": (-1.0, 1.0), "bias": (0.0, math.inf), "scale": (-math.inf, math.inf),
+    "rows_needed": (math.inf, math.inf),
+}  # fmt: skip
 
 
 def _inner(a: Any, b: Any) -> np.ndarray:
@@ -104,8 +110,9 @@ def measure(p: Products, weights: np.ndarray) -> dict[str, float]:
 def with_intervals(p: Products, seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Any]:
     """`measure` with a 95 % bootstrap interval over batches: {"variance": [value, low, high], ...}.
 
-    A value that is not finite is None: `rows_needed` then means never (`never` is the share of resamples that say so), the
-    others are not resolved by so few rows (`resolved` is the share of resamples with a signal).
+    What is not finite is None. In `rows_needed` that means without end: never (`never` is the share of resamples whose bias
+    forbids it) or not resolved. Other values are not resolved by so few rows, their ends open (`resolved` is the share of
+    resamples with a signal; the others count with `UNRESOLVED`).
     """
     count = len(p.square)
     value = measure(p, np.ones(count))
@@ -114,17 +121,21 @@ def with_intervals(p: Products, seed: int = 0, resamples: int = RESAMPLES) -> di
     result: dict[str, Any] = {}
     for key, point in value.items():
         sample = np.array([one[key] for one in drawn])
-        low, high = _percentiles(sample)
+        low, high = _percentiles(sample, UNRESOLVED.get(key))
         result[key] = [_finite(point), _finite(low), _finite(high)]
     result["never"] = float(np.mean([one["limit"] <= USEFUL for one in drawn]))
     result["resolved"] = float(np.mean([not math.isnan(one["limit"]) for one in drawn]))
     return result
 
 
-def _percentiles(sample: np.ndarray) -> list[float]:
-    """Without interpolation, because some values are infinite; what is not resolved stays out."""
-    known = sample[~np.isnan(sample)]
-    return [float(np.percentile(known, q, method="nearest")) if known.size else math.nan for q in INTERVAL]
+def _percentiles(sample: np.ndarray, unresolved: tuple[float, float] | None) -> list[float]:
+    """Ends of the interval, without interpolation because some values are infinite; NaN counts as what `unresolved` says."""
+    if unresolved is None:  # no signal is needed for these
+        sample, unresolved = sample[~np.isnan(sample)], (math.nan, math.nan)
+    if not sample.size:
+        return [math.nan, math.nan]
+    ends = zip(INTERVAL, unresolved, strict=True)
+    return [float(np.percentile(np.where(np.isnan(sample), worst, sample), q, method="nearest")) for q, worst in ends]
 
 
 def _finite(value: float) -> float | None:

@@ -1,12 +1,14 @@
 """How near the learned rules come to the rate they are asked for: the preset tiny at target rates from 1/2 to 1/8.
 
-    python scripts/measure_rates.py --out notebooks/results/rates.json
+    python scripts/measure_rates.py --seeds 0 1 2 --out notebooks/results/rates.json
 
-For every rule and target one run on the bundled sample; the rate reached is the mean over the updates of its last fifth, each
-of which is logged. `--jobs` runs at a time (default: as many as torch has threads), `--training-bytes` for shorter runs.
+For every rule, target and seed one run on the bundled sample; the rate reached is the mean over the updates of its last
+fifth, each of which is logged. `--jobs` runs at a time (default: as many as torch has threads), `--training-bytes` for
+shorter runs.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -27,13 +29,12 @@ TARGETS = (2, 3, 4, 5, 6, 8)  # bytes a token
 WITHIN = 0.01
 
 
-def jobs_of(rules: Sequence[str], targets: Sequence[int], settings: dict[str, Any], out: Path) -> list[Job]:
-    """One run a rule and target."""
+def jobs_of(rules: Sequence[str], targets: Sequence[int], seeds: Sequence[int], settings: dict[str, Any], out: Path) -> list[Job]:
+    """One run a rule, target and seed."""
     made = []
-    for rule in rules:
-        for n in targets:
-            config = preset("tiny" if rule == "learned" else f"tiny_{rule}", {"model.rule.target_rate": 1 / n} | settings)
-            made.append((rule, config, out / f"{rule}-1_{n}"))
+    for rule, n, seed in itertools.product(rules, targets, seeds):
+        changes = {"model.rule.target_rate": 1 / n, "train.seed": seed} | settings
+        made.append((rule, preset("tiny" if rule == "learned" else f"tiny_{rule}", changes), out / f"{rule}-1_{n}-seed{seed}"))
     return made
 
 
@@ -62,21 +63,21 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All runs, with everything that names the measurement."""
     base = preset("tiny")
     device = resolve_device(options.device)
-    settings = {"train.log_every": 1, "train.evaluate_every": 10_000, "train.seed": options.seed}
+    settings = {"train.log_every": 1, "train.evaluate_every": 10_000}
     if options.training_bytes is not None:
         settings["train.training_bytes"] = options.training_bytes
     corpus = load_corpus("sample", base.data)
     setting = Setting(corpus, corpus.validation, str(device), options.training_bytes is None)
     runs = []
     with tempfile.TemporaryDirectory() as folder:
-        jobs = jobs_of(options.rules, options.targets, settings, Path(folder))
+        jobs = jobs_of(options.rules, options.targets, options.seeds, settings, Path(folder))
         with workers(options.jobs or default_workers(device, len(jobs)), setting) as run:
             for result in run(jobs):
                 found = rate_of(result)
                 runs.append(found)
-                told = f"{found['rule']} at 1/{round(1 / found['target'])}: {found['rate']:.4f}, off by {found['off']:+.4f}"
-                print(f"{len(runs)}/{len(jobs)}  {told}", file=sys.stderr, flush=True)
-    runs.sort(key=lambda found: (options.rules.index(found["rule"]), -found["target"]))
+                told = f"{found['rule']} at 1/{round(1 / found['target'])}, seed {found['seed']}: {found['rate']:.4f}"
+                print(f"{len(runs)}/{len(jobs)}  {told}, off by {found['off']:+.4f}", file=sys.stderr, flush=True)
+    runs.sort(key=lambda found: (options.rules.index(found["rule"]), -found["target"], found["seed"]))
     shared = with_settings(base, settings)
     worst = {rule: max(abs(found["off"]) for found in runs if found["rule"] == rule) for rule in options.rules}
     return {
@@ -88,7 +89,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "mean_distance": {
             rule: statistics.fmean(abs(found["off"]) for found in runs if found["rule"] == rule) for rule in options.rules
         },
-        "config": shared.to_dict(),  # of all runs, but for rule and target rate
+        "config": shared.to_dict(),  # of all runs, but for rule, target rate and seed
         "config_hash": shared.digest(),
         "data": corpus.description,
         "commit": repository_commit(),
@@ -102,7 +103,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
     parser.add_argument("--targets", nargs="+", type=int, default=TARGETS, metavar="N", help="bytes a token: 5 for the rate 1/5")
     parser.add_argument("--training-bytes", type=int, help="shorter runs, marked as not full")

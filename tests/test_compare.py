@@ -17,10 +17,12 @@ from rltok.compare import RECORD, duration
 from rltok.contenders import RULES, SMOKE_UPDATES, TWINS, base_config, contender, contenders
 from rltok.contest import SCORE, fit_flops_per_byte, mean_of_last_fifth, workers
 from rltok.data import load_corpus
+from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
 from rltok.flops import flops_per_byte
 from rltok.loading import load, load_config
+from rltok.snapshots import boundary_view
 from rltok.standings import table
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -84,6 +86,20 @@ def test_the_record_names_settings_data_device_versions_and_every_run(compared):
         assert (config.digest(), config.to_dict()["model"]["rule"]) == (run["config_hash"], run["rule"])
         assert [point["step"] for point in run["curve"]] == [2, 4, 6, 8]
         assert run["evaluation"]["bits_per_byte"] > 0 and "row_bits_per_byte" not in run
+        assert {name: len(text["boundaries"]) for name, text in run["texts"].items()} == {
+            name: len(text.encode()) for name, text in FIXED_TEXTS.items()
+        }
+
+
+def test_the_texts_of_a_record_are_cut_as_the_stored_model_cuts_them(compared):
+    for name in ("learned", "whitespace"):
+        run = next(run for run in record_in(compared)["runs"] if run["folder"] == f"{name}-seed1")
+        seen = boundary_view(load(compared / run["folder"]), FIXED_TEXTS["multilingual"], seed=1)
+        text = run["texts"]["multilingual"]
+        assert [int(bit) for bit in text["boundaries"]] == seen["boundaries"] and 0 < sum(seen["boundaries"])
+        assert (text["probabilities"] is None) == (seen["probabilities"] is None) == (name == "whitespace")
+        if name == "learned":
+            assert text["probabilities"] == pytest.approx(seen["probabilities"], abs=0.0051)
 
 
 def test_a_runs_folder_is_an_ordinary_one(compared, capsys):

@@ -283,6 +283,8 @@ def test_columns_of_the_table_stay_apart_however_wide_a_number_is():
         "variance": [1.23e-10, 1.11e-10, 3.33e-10],
         "limit": [-0.123, -0.456, 0.789],
         "rows_needed": [353140.0, 54332.0, 367220000.0],
+        "never": 0.25,
+        "resolved": 0.95,
     }
     stage = {"seed": 0, "stage": "late"} | {
         group: {"reference_error": None, "estimators": {FULL: wide}} for group in ("policy", "encoder")
@@ -290,7 +292,7 @@ def test_columns_of_the_table_stay_apart_however_wide_a_number_is():
     lines = table(stage, 2)
     assert "standard error of the reference not resolved" in lines[1]
     assert re.split(r" {2,}| (?=-?\d\S* \()", lines[3].strip()) == [
-        FULL, "1.23e-10 (1.11e-10..3.33e-10)", "-0.123 (-0.456..0.789)", "353,140 (54,332..367,220,000)",
+        FULL, "1.23e-10 (1.11e-10..3.33e-10)", "-0.123 (-0.456..0.789)", "353,140 (54,332..367,220,000)", "30%",
     ]  # fmt: skip
 
 

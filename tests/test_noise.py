@@ -11,6 +11,7 @@ import torch
 from rltok.ladder import REFERENCE
 from rltok.noise import (
     Products,
+    _percentiles,
     measure,
     measured_cosines,
     pairs,
@@ -219,11 +220,36 @@ def test_no_signal_is_not_resolved_and_fits_into_json():
     )
 
 
+def test_resamples_without_a_signal_widen_an_interval():
+    found = [made_up(true_length=0.2, length=0.2, batches=12, seed=seed) for seed in range(12)]
+    results = [with_intervals(products_of(one, NAME, "encoder"), resamples=200) for one in found]
+    weak = [one for one in results if 0.1 < one["resolved"] < 0.9]
+    assert weak
+    for one in weak:
+        assert one["signal"][1] == one["snr"][1] == 0.0 and one["limit"][1:] == [-1.0, 1.0]
+        assert one["rows_needed"][2] is None and one["bias"][2] is None and one["scale"][1:] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("missing", "ends"),
+    [(0, [2.0, 97.0]), (1, [3.0, 98.0]), (3, [5.0, math.inf]), (100, [math.inf, math.inf])],
+)
+def test_ends_of_an_interval_count_what_is_not_resolved(missing, ends):
+    sample = np.arange(100.0)
+    sample[:missing] = math.nan
+    assert _percentiles(sample, (math.inf, math.inf)) == ends
+
+
 def test_gradients_that_are_all_nothing_are_not_resolved():
     nothing = np.zeros((4, 4))
     result = with_intervals(Products(nothing, nothing, nothing, nothing, nothing, np.zeros(4), 1.0, 2, 3), resamples=20)
     assert result["variance"] == [0, 0, 0] and result["resolved"] == 0
-    assert all(result[key] == [None] * 3 for key in MEASURES if key != "variance")
+    assert all(result[key] == [None] * 3 for key in ("draw_share", "rows_needed", "scale"))
+    assert (
+        result["signal"] == result["snr"] == [None, 0, 0]
+        and result["limit"] == [None, -1, 1]
+        and result["bias"] == [None, 0, None]
+    )
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.01, 1.0, 5.0])

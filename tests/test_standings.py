@@ -1,5 +1,7 @@
 """rltok.standings: means over seeds, paired differences and their errors; and what a record of rates says of a run."""
 
+import itertools
+
 import measure_rates
 import pytest
 
@@ -56,10 +58,11 @@ def test_without_the_learned_rule_there_is_no_difference_and_a_single_row_has_no
 
 
 def test_the_measurement_of_rates_asks_every_rule_for_every_target(tmp_path):
-    jobs = measure_rates.jobs_of(measure_rates.RULES, measure_rates.TARGETS, {"train.seed": 1}, tmp_path)
-    assert len({job[2] for job in jobs}) == len(jobs) == 30
-    asked = {(name, round(1 / config.model.rule.target_rate)) for name, config, _ in jobs}
-    assert asked == {(name, n) for name in measure_rates.RULES for n in measure_rates.TARGETS}
+    jobs = measure_rates.jobs_of(measure_rates.RULES, measure_rates.TARGETS, [1, 4], {"train.log_every": 1}, tmp_path)
+    assert len({job[2] for job in jobs}) == len(jobs) == 60
+    asked = {(name, round(1 / config.model.rule.target_rate), config.train.seed) for name, config, _ in jobs}
+    assert asked == set(itertools.product(measure_rates.RULES, measure_rates.TARGETS, [1, 4]))
+    assert all(config.train.log_every == 1 for _, config, _ in jobs)
     found = measure_rates.rate_of(
         made(2.0, 3.0)
         | {
