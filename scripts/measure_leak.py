@@ -22,8 +22,11 @@ The byte window of tiny is 4, so that its decoder knows the older bytes of a lon
 import argparse
 import json
 import math
+import multiprocessing
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,14 @@ BATCH = 16
 PROBE_BATCH = 4  # smaller, for more updates from the same bytes
 WORD_VOCABULARIES = (2048, 8192, 200_000)
 PLACES = ("first byte", "second and third", "fourth and later")  # of the predicted byte in its token
+UNETS = ("shifted", "random as shifted", "causal", "random as causal", "shifted as often as causal")
+PROBES = ("no bits", "shifted bits", "causal bits")
+PAIRS = (  # a, b: b's bits per byte minus a's
+    ("shifted as often as causal", "causal"),
+    ("shifted", "causal"),
+    ("shifted", "random as shifted"),
+    ("causal", "random as causal"),
+)
 LENGTHS = ("1 to 3 bytes", "4 to 6 bytes", "7 and more")  # of that token
 
 
@@ -61,11 +72,11 @@ def smaller_vocabulary(config: Config, tokens: float, corpus: Corpus, rows: Rows
     return high
 
 
-def configs(seed: int, options: argparse.Namespace, corpus: Corpus, rows: Rows) -> dict[str, Config]:
-    """The five runs. Rates are matched on the rows that will be scored."""
+def configs(options: argparse.Namespace, corpus: Corpus, rows: Rows) -> dict[str, Config]:
+    """The five runs, but for their seeds. Rates are matched on the rows that will be scored, fitted with the preset's seed."""
     made = {}
     for kind in ("shifted", "causal"):
-        settings = {"train.seed": seed, "model.rule.vocabulary": options.vocabulary, "train.evaluate_every": 10_000}
+        settings = {"model.rule.vocabulary": options.vocabulary, "train.evaluate_every": 10_000}
         if options.training_bytes is not None:
             settings["train.training_bytes"] = options.training_bytes
         made[kind] = with_settings(preset("tiny_bpe" if kind == "shifted" else "tiny_bpe_causal"), settings)
@@ -185,33 +196,71 @@ def saved(less: list[float], more: list[float]) -> dict[str, float]:
     return {"bits_per_byte": float(gaps.mean()), "standard_error": float(gaps.std() / math.sqrt(len(gaps)))}
 
 
-def measure_seed(seed: int, options: argparse.Namespace, corpus: Corpus, rows: Rows) -> dict[str, Any]:
-    """Both measurements for one seed."""
-    made = configs(seed, options, corpus, rows)
-    rules = {kind: fitted(made[kind], corpus) for kind in ("shifted", "causal")}
-    unet, found = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, config in made.items():
-            unet[name], found[name] = run_unet(config, corpus, rows, Places(rules["shifted"]), Path(folder) / name)
-            print(f"seed {seed}, unet, {name}: {unet[name]['bits_per_byte']:.4f} at rate {unet[name]['rate']:.3f}", flush=True)
-    pairs = (
-        ("shifted as often as causal", "causal"),
-        ("shifted", "causal"),
-        ("shifted", "random as shifted"),
-        ("causal", "random as causal"),
-    )
-    gaps = {f"{b} - {a}": dict(zip(("bits_per_byte", "standard_error"), paired_difference(found[b], found[a]), strict=True))
-            for a, b in pairs}  # fmt: skip
-    budget, probe = made["shifted"].train.training_bytes, {}
-    for name, rule in (("no bits", None), *((f"{kind} bits", rule) for kind, rule in rules.items())):
-        probe[name] = run_probe(rule, corpus, rows, Places(rules["shifted"]), seed, budget)
-        print(f"seed {seed}, probe, {name}: {probe[name]['bits_per_byte']:.4f}", flush=True)
-    by_row = {name: numbers.pop("row_bits") for name, numbers in probe.items()}
+Task = tuple[int, str, str]  # seed, "unet" or "probe", name
+
+
+def tasks(seeds: Sequence[int]) -> list[Task]:
+    """Everything that is trained; independent of each other."""
+    return [(seed, kind, name) for seed in seeds for kind, names in (("unet", UNETS), ("probe", PROBES)) for name in names]
+
+
+def run_task(task: Task, runs: dict[str, Config], corpus: Corpus, rows: Rows) -> tuple[dict[str, Any], Any]:
+    """Train and score one model; its numbers, and what paired differences need."""
+    seed, kind, name = task
+    made = {run: with_settings(config, {"train.seed": seed}) for run, config in runs.items()}
+    places = Places(fitted(made["shifted"], corpus))
+    if kind == "unet":
+        with tempfile.TemporaryDirectory() as folder:
+            numbers, found = run_unet(made[name], corpus, rows, places, Path(folder) / "run")
+    else:
+        rule = fitted(made[name.removesuffix(" bits")], corpus) if name != "no bits" else None
+        numbers = run_probe(rule, corpus, rows, places, seed, made["shifted"].train.training_bytes)
+        found = numbers.pop("row_bits")
+    print(f"seed {seed}, {kind}, {name}: {numbers['bits_per_byte']:.4f} bits per byte", flush=True)
+    return numbers, found
+
+
+_shared: list[Any] = []  # of a worker process
+
+
+def _start_worker(*shared: Any) -> None:
+    torch.set_num_threads(1)
+    _shared.extend(shared)
+
+
+def _in_worker(task: Task) -> tuple[dict[str, Any], Any]:
+    return run_task(task, *_shared)
+
+
+def run_all(options: argparse.Namespace, corpus: Corpus, rows: Rows) -> list[dict[str, Any]]:
+    """Both measurements for every seed, `--jobs` models at a time."""
+    wanted, runs = tasks(options.seeds), configs(options, corpus, rows)
+    if options.jobs == 1:
+        done = [run_task(task, runs, corpus, rows) for task in wanted]
+    else:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(options.jobs, context, _start_worker, (runs, corpus, rows)) as pool:
+            done = list(pool.map(_in_worker, wanted))
+    results = dict(zip(wanted, done, strict=True))
+    return [of_seed(seed, results) for seed in options.seeds]
+
+
+def of_seed(seed: int, results: dict[Task, tuple[dict[str, Any], Any]]) -> dict[str, Any]:
+    """The numbers of one seed with their paired differences."""
+    unet = {name: results[seed, "unet", name] for name in UNETS}
+    probe = {name: results[seed, "probe", name] for name in PROBES}
+    gaps = {
+        f"{b} - {a}": dict(
+            zip(("bits_per_byte", "standard_error"), paired_difference(unet[b][1], unet[a][1]), strict=True)
+        )
+        for a, b in PAIRS
+    }  # fmt: skip
     leak = {
-        "causal bits - shifted bits": saved(by_row["shifted bits"], by_row["causal bits"]),
-        "no bits - causal bits": saved(by_row["causal bits"], by_row["no bits"]),
+        "causal bits - shifted bits": saved(probe["shifted bits"][1], probe["causal bits"][1]),
+        "no bits - causal bits": saved(probe["causal bits"][1], probe["no bits"][1]),
     }
-    return {"seed": seed, "unet": unet, "unet_gaps": gaps, "probe": probe, "probe_gaps": leak}
+    numbers = {kind: {name: one[0] for name, one in found.items()} for kind, found in (("unet", unet), ("probe", probe))}
+    return {"seed": seed, "unet": numbers["unet"], "unet_gaps": gaps, "probe": numbers["probe"], "probe_gaps": leak}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -237,7 +286,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             str(v): measure_words(fitted(with_settings(config, {"model.rule.vocabulary": v}), corpus), corpus, rows)
             for v in WORD_VOCABULARIES
         },
-        "runs": [measure_seed(seed, options, corpus, rows) for seed in options.seeds],
+        "runs": run_all(options, corpus, rows),
     }
 
 
@@ -249,6 +298,7 @@ def main() -> None:
     parser.add_argument("--test", action="store_true", help="score the test split instead of the validation split")
     parser.add_argument("--vocabulary", type=int, default=200_000)
     parser.add_argument("--training-bytes", type=int, help="a shorter run, marked as not full")
+    parser.add_argument("--jobs", type=int, default=1, help="so many models at a time, one thread each")
     parser.add_argument("--rows", type=int, help="score the first so many rows only, marked as not full")
     options = parser.parse_args()
     options.out.write_text(json.dumps(measure(options), indent=1, allow_nan=False) + "\n")
