@@ -1,24 +1,22 @@
-"""Peak memory of one update of presets whose rule starts near one boundary per two bytes, on a CUDA card.
+"""Peak memory of one update with a boundary at every second byte, on a CUDA card: what straight-through rules may start with.
 
-    python scripts/measure_memory.py --presets 147m 147m_hnet 147m_dynamic_pooling --out notebooks/results/memory.json
+    python scripts/measure_memory.py --presets 147m_hnet 147m_dynamic_pooling --out notebooks/results/memory.json
 
-One micro-batch of English-like random bytes through forward, backward and optimizer with fresh weights; the number of tokens,
-on which memory depends, is that of the rule's first weights, and is stored beside it.
+One micro-batch of random letters through forward, backward and optimizer, with fresh weights. Memory depends on the number of
+tokens; so that it is known, boundaries are prescribed: BOS and every second byte after it.
 """
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from rltok.draws import row_uniforms
 from rltok.optim import make_optimizer
 from rltok.presets import preset
 from rltok.results import device_name, repository_commit, versions
-from rltok.step import new_model, train_step
+from rltok.step import advantages_of, autocast, losses_of, new_model
 from rltok.vocab import BOS
 
 
@@ -26,25 +24,28 @@ def measure(name: str, device: torch.device) -> dict[str, Any]:
     """Peak bytes allocated by one update of one micro-batch."""
     config = preset(name)
     batch, length = config.train.micro_batch, config.data.sequence_length
-    config = replace(config, train=replace(config.train, sequences_per_update=batch))
     torch.manual_seed(0)
     ids = torch.randint(97, 123, (batch, length + 1), device=device)
     ids[:, 0] = BOS
-    ids[:, 5::6] = ord(" ")
-    uniforms = row_uniforms(0, 0, range(batch), length).to(device)
+    half = torch.arange(length, device=device).remainder(2).eq(0).expand(batch, length)
     torch.cuda.reset_peak_memory_stats(device)
     try:
         model = new_model(config, device).train()
-        found = train_step(model, make_optimizer(model, config.train), [(ids, uniforms)], config, 1).to_dict()
-        rate, fits = found["rate"], True
+        optimizer = make_optimizer(model, config.train)
+        with autocast(config, device):
+            out = model(ids, boundaries=half)
+        losses = losses_of(out, advantages_of(out, config.objective), config.model.rule.target_rate)
+        (losses.auto + losses.early + losses.policy + losses.target + losses.aux).backward()
+        optimizer.step()
+        tokens, fits = float(out.boundaries.float().mean()), True
     except torch.cuda.OutOfMemoryError:
-        rate, fits = None, False
+        tokens, fits = None, False
     return {
         "preset": name,
         "config_hash": preset(name).digest(),
         "micro_batch": batch,
         "sequence_length": length,
-        "rate": rate,
+        "tokens_per_byte": tokens,
         "fits": fits,
         "peak_bytes": torch.cuda.max_memory_allocated(device),
     }

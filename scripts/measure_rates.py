@@ -3,8 +3,9 @@
     python scripts/measure_rates.py --seeds 0 1 2 --out notebooks/results/rates.json
 
 For every rule, target and seed one run on the bundled sample; the rate reached is the mean over the updates of its last
-fifth, each of which is logged. `--jobs` runs at a time (default: as many as torch has threads), `--training-bytes` for
-shorter runs.
+fifth, each of which is logged. Runs that the file holds already, of the same settings and text, stay in it and are not made
+again; each says with which code and where it was made. `--jobs` runs at a time (default: as many as torch has threads),
+`--training-bytes` for shorter runs.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from rltok.step import resolve_device
 RULES = ("learned", "dynamic_pooling", "dynamic_pooling_port", "hnet", "hnet_port")
 TARGETS = (2, 3, 4, 5, 6, 8)  # bytes a token
 WITHIN = 0.01
+WHAT = "rates reached over the last fifth of a run, preset tiny on the bundled sample"
 
 
 def jobs_of(rules: Sequence[str], targets: Sequence[int], seeds: Sequence[int], settings: dict[str, Any], out: Path) -> list[Job]:
@@ -38,7 +40,7 @@ def jobs_of(rules: Sequence[str], targets: Sequence[int], seeds: Sequence[int], 
     return made
 
 
-def rate_of(result: Result) -> dict[str, Any]:
+def rate_of(result: Result, device: str) -> dict[str, Any]:
     """What the record says of one run."""
     target = result["rule"]["target_rate"]
     rates = [point["rate"] for point in result["curve"]]
@@ -52,11 +54,23 @@ def rate_of(result: Result) -> dict[str, Any]:
         "bits_per_byte": result["evaluation"]["bits_per_byte"],
         "standard_error": result["evaluation"]["standard_error"],
         "config_hash": result["config_hash"],
+        "commit": repository_commit(),
+        "device": device,
         "seed": result["seed"],
         "updates": result["updates"],
         "seconds": round(result["seconds"], 1),
         "curve": [{"step": point["step"], "rate": round(point["rate"], 4)} for point in result["curve"]],
     }
+
+
+def stored_runs(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs of a record of the same text; none if there is no such file."""
+    if not path.exists():
+        return []
+    record = json.loads(path.read_text())
+    if record.get("what") != WHAT or record["data"] != data:
+        raise SystemExit(f"{path} is no record of rates on this text, so it stays. Choose another --out.")
+    return record["runs"]
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -68,32 +82,31 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         settings["train.training_bytes"] = options.training_bytes
     corpus = load_corpus("sample", base.data)
     setting = Setting(corpus, corpus.validation, str(device), options.training_bytes is None)
-    runs = []
+    runs = stored_runs(options.out, corpus.description)
+    have = {(found["rule"], found["config_hash"]) for found in runs}
     with tempfile.TemporaryDirectory() as folder:
         jobs = jobs_of(options.rules, options.targets, options.seeds, settings, Path(folder))
+        jobs = [job for job in jobs if (job[0], job[1].digest()) not in have]
         with workers(options.jobs or default_workers(device, len(jobs)), setting) as run:
-            for result in run(jobs):
-                found = rate_of(result)
+            for number, result in enumerate(run(jobs), start=1):
+                found = rate_of(result, device_name(device))
                 runs.append(found)
                 told = f"{found['rule']} at 1/{round(1 / found['target'])}, seed {found['seed']}: {found['rate']:.4f}"
-                print(f"{len(runs)}/{len(jobs)}  {told}, off by {found['off']:+.4f}", file=sys.stderr, flush=True)
-    runs.sort(key=lambda found: (options.rules.index(found["rule"]), -found["target"], found["seed"]))
+                print(f"{number}/{len(jobs)}  {told}, off by {found['off']:+.4f}", file=sys.stderr, flush=True)
+    runs.sort(key=lambda found: (RULES.index(found["rule"]), -found["target"], found["seed"]))
     shared = with_settings(base, settings)
-    worst = {rule: max(abs(found["off"]) for found in runs if found["rule"] == rule) for rule in options.rules}
+    off = {rule: [abs(found["off"]) for found in runs if found["rule"] == rule] for rule in RULES}
+    off = {rule: distances for rule, distances in off.items() if distances}
     return {
         "schema": 1,
-        "what": "rates reached over the last fifth of a run, preset tiny on the bundled sample",
+        "what": WHAT,
         "full": setting.full,
         "within": WITHIN,
-        "largest_distance": worst,
-        "mean_distance": {
-            rule: statistics.fmean(abs(found["off"]) for found in runs if found["rule"] == rule) for rule in options.rules
-        },
+        "largest_distance": {rule: max(distances) for rule, distances in off.items()},
+        "mean_distance": {rule: statistics.fmean(distances) for rule, distances in off.items()},
         "config": shared.to_dict(),  # of all runs, but for rule, target rate and seed
         "config_hash": shared.digest(),
         "data": corpus.description,
-        "commit": repository_commit(),
-        "device": device_name(device),
         "versions": versions(),
         "runs": runs,
     }

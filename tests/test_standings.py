@@ -1,6 +1,7 @@
 """rltok.standings: means over seeds, paired differences and their errors; and what a record of rates says of a run."""
 
 import itertools
+import json
 
 import measure_rates
 import pytest
@@ -68,6 +69,18 @@ def test_the_measurement_of_rates_asks_every_rule_for_every_target(tmp_path):
         | {
             "rule": {"target_rate": 0.25}, "last_fifth_rate": 0.26, "curve": [{"step": 1, "rate": 0.5}], "config_hash": "x",
             "updates": 9,
-        }
+        },
+        device="cpu",
     )  # fmt: skip
     assert (found["rate"], found["highest"]) == (0.26, 0.5) and found["off"] == pytest.approx(0.01)
+
+
+def test_the_record_of_rates_goes_on_where_it_stopped_and_leaves_other_files_alone(tmp_path):
+    path, data = tmp_path / "rates.json", {"name": "sample", "hash": "1"}
+    assert measure_rates.stored_runs(path, data) == []
+    path.write_text(json.dumps({"what": measure_rates.WHAT, "data": data, "runs": [{"rule": "hnet"}]}))
+    assert measure_rates.stored_runs(path, data) == [{"rule": "hnet"}]
+    for text in (json.dumps({"what": measure_rates.WHAT, "data": data | {"hash": "2"}, "runs": []}), json.dumps({"a": 1})):
+        path.write_text(text)
+        with pytest.raises(SystemExit, match="so it stays"):
+            measure_rates.stored_runs(path, data)
