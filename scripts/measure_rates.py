@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rltok.config import with_settings
+from rltok.config import Config, with_settings
 from rltok.contest import Job, Result, Setting, default_workers, workers
 from rltok.data import load_corpus
+from rltok.files import write_json
 from rltok.presets import preset
 from rltok.results import device_name, repository_commit, versions
 from rltok.step import resolve_device
@@ -74,9 +75,8 @@ def stored_runs(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All runs, with everything that names the measurement."""
-    base = preset("tiny")
-    device = resolve_device(options.device)
+    """All runs; the record is written after each of them, so that an interruption loses only what is under way."""
+    base, device = preset("tiny"), resolve_device(options.device)
     settings = {"train.log_every": 1, "train.evaluate_every": 10_000}
     if options.training_bytes is not None:
         settings["train.training_bytes"] = options.training_bytes
@@ -91,10 +91,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             for number, result in enumerate(run(jobs), start=1):
                 found = rate_of(result, device_name(device))
                 runs.append(found)
+                write_json(options.out, record_of(runs, with_settings(base, settings), setting))
                 told = f"{found['rule']} at 1/{round(1 / found['target'])}, seed {found['seed']}: {found['rate']:.4f}"
                 print(f"{number}/{len(jobs)}  {told}, off by {found['off']:+.4f}", file=sys.stderr, flush=True)
-    runs.sort(key=lambda found: (RULES.index(found["rule"]), -found["target"], found["seed"]))
-    shared = with_settings(base, settings)
+    return record_of(runs, with_settings(base, settings), setting)
+
+
+def record_of(runs: list[dict[str, Any]], shared: Config, setting: Setting) -> dict[str, Any]:
+    """The runs in order, with everything that names the measurement."""
+    runs = sorted(runs, key=lambda found: (RULES.index(found["rule"]), -found["target"], found["seed"]))
     off = {rule: [abs(found["off"]) for found in runs if found["rule"] == rule] for rule in RULES}
     off = {rule: distances for rule, distances in off.items() if distances}
     return {
@@ -104,9 +109,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "within": WITHIN,
         "largest_distance": {rule: max(distances) for rule, distances in off.items()},
         "mean_distance": {rule: statistics.fmean(distances) for rule, distances in off.items()},
+        "runs_within": {rule: [sum(d <= WITHIN for d in distances), len(distances)] for rule, distances in off.items()},
         "config": shared.to_dict(),  # of all runs, but for rule, target rate and seed
         "config_hash": shared.digest(),
-        "data": corpus.description,
+        "data": setting.corpus.description,
         "versions": versions(),
         "runs": runs,
     }
@@ -124,9 +130,10 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     record = measure(options)
-    options.out.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    write_json(options.out, record)
     for rule, distance in record["largest_distance"].items():
-        print(f"{rule:24s} at most {distance:.4f} off{'' if distance <= WITHIN else f', more than {WITHIN}'}")
+        within, of = record["runs_within"][rule]
+        print(f"{rule:24s} within {WITHIN} in {within} of {of} runs, at most {distance:.4f} off")
 
 
 if __name__ == "__main__":
