@@ -542,9 +542,8 @@ print("zero below the diagonal - the guess was", "right" if guess == "below the 
 
 # %% [markdown]
 # The diagonal itself is not zero: the boundary at $i$ is visible in the prediction made at $i$. `exact.influence` computes the
-# same for all weights instead of the logit: a vector for each pair, what the loss at $j$ contributes to the gradient of
-# decision
-# $i$. The picture shows the lengths of these vectors.
+# same for all weights instead of the logit: for each pair of positions a vector $I_{ij}$, the *influence*, which is what the
+# loss at $j$ contributes to the gradient of decision $i$. The picture shows the lengths of these vectors.
 
 # %% mystnb={"figure": {"caption": "How strongly the loss at j acts on the gradient of decision i, exactly, for 'to be or'. White is zero: below the diagonal, because decisions do not change the past, and in row 0, where nothing is decided.", "name": "fig-influence"}, "image": {"alt": "An eight by eight heat map, decisions down, losses across. All cells below the diagonal and the whole first row are white. Coloured cells fill the rest, unevenly."}}
 import matplotlib.pyplot as plt

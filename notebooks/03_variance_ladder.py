@@ -158,8 +158,10 @@ def report(*estimators: str) -> None:
 # %% [markdown]
 # ## Rung 0: naive REINFORCE
 #
-# Naive means: every decision in a row is paid the log-likelihood of the *whole* row. In `rltok` an estimator is the four switches
-# of the training objective, so the ladder measures exactly what training uses:
+# Naive means: every decision in a row is paid the log-likelihood of the *whole* row. Call the log-likelihood of the byte that
+# position $j$ predicts the *reward* $R_j$. What a decision at $i$ is paid is a sum of rewards, its *return* $G_i$; here it is the
+# same for all $i$. In `rltok` an estimator is the four switches of the training objective, so the ladder measures exactly what
+# training uses:
 
 # %%
 print(estimator("naive"))
@@ -173,9 +175,9 @@ report("naive")
 # ## Rung 1: causal credit
 #
 # A decision cannot change the loss of bytes that came before it. Chapter 02 showed that what a decision
-# contributes to earlier losses is exactly 0. So the past may be left out of what a decision is paid:
+# contributes to earlier losses is exactly 0. So the past may be left out of its return:
 #
-# $$G_i = \sum_{j \ge 0} R_{i+j} \quad\text{instead of}\quad \sum_{j} R_j .$$
+# $$G_i = \sum_{j \ge 0} R_{i+j} \quad\text{instead of}\quad G_i = \sum_{j} R_j .$$
 #
 # Predict: by what factor does the variance fall? For equally large rewards, a decision in the middle is paid for half of the row.
 
@@ -245,8 +247,8 @@ print("reward R_i   ", [f"{value:6.2f}" for value in (out.early_nll - out.nll)[0
 # $$G_i = \sum_{j=0}^{N-1-i} \gamma^j R_{i+j} \tag{16}$$
 #
 # This is the first rung that is *not* free. The far influence of a decision is real, and a discount leaves part of it out: the
-# expected gradient misses $\sum_{i \le j} (1 - \gamma^{j-i}) I_{ij}$, where $I_{ij}$ is what the reward at
-# $j$ contributes to the gradient of the decision at $i$ (`exact.influence`, the figure of chapter 02).
+# expected gradient misses $\sum_{i \le j} (1 - \gamma^{j-i}) I_{ij}$, where $I_{ij}$ is the influence of chapter 02
+# (`exact.influence`), what position $j$ contributes to the gradient of the decision at $i$.
 
 # %%
 report(*(f"causal+early+gamma{gamma}" for gamma in ("0.99", "0.9", "0.5", "0")))
@@ -342,7 +344,8 @@ print(f"gradient by autograd and by hand agree in all {by_hand.numel()} entries"
 # from the same draws. Its measures agree with enumeration where both are possible; the tests of the package hold them together.
 #
 # The measurement that follows was made by one command, which trains the `tiny` preset on the bundled English and stops three times
-# to measure: before the first update (*start*), after a tenth of training (*early*), and at the end (*late*).
+# to measure: before the first update (*start*), after a tenth of training (*early*), and at the end (*late*). The stage *early*
+# is a moment; the early exit, and the early head behind it, are parts of the network and there at all three.
 
 # %%
 record = ladder_views.check(json.loads(Path("results/variance_ladder.json").read_text()))
@@ -383,7 +386,7 @@ print(
 # %% [markdown]
 # ## The whole ladder at a glance
 
-# %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added to the ones before (the two discounts and the two means are alternatives), below it rungs stand alone, discounts with causal credit, which they need. A bar that runs to the right edge: some resamples say never.", "name": "fig-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by several powers of ten, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
+# %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added to the ones before (the two discounts and the two means are alternatives), below it rungs stand alone, discounts with causal credit, which they need. A bar that runs to the right edge: in some resamples no number of rows is enough.", "name": "fig-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by several powers of ten, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
 plots.show(ladder_views.ladder_figure(record))
 
 # %%
@@ -428,7 +431,7 @@ print(
 # than 512 rows were averaged here, so larger numbers of rows are the formula's, made from measured bias and variance. The formula
 # takes the root of the mean square for the length of a gradient. Where a few batches carry most of the noise (the wide
 # intervals of the estimators without discount), a typical batch is shorter than that and its cosine better, so the formula errs
-# on the side of too many rows. It decides between rungs that differ by powers of ten; between factors of two or three it does not.
+# on the side of too many rows. It decides between rungs that differ by powers of ten; between factors of a few it does not.
 
 # %% [markdown]
 # ## Bias against a long run
@@ -444,9 +447,18 @@ for stage in record["stages"]:
         f"seed {stage['seed']}, {stage['stage']:5s}: standard error of the reference {stage['policy']['reference_error']:.2f} of its"
         f" length; bias of gamma 0.9 {value:.2f} ({low:.2f} to {high:.2f})"
     )
+for group in ("policy", "encoder"):
+    late = [stage[group] for stage in ladder_views.at(record, "late")]
+    lost = max(1 - measures["resolved"] for one in late for measures in one["estimators"].values())
+    known = [one["reference_error"] for one in late]
+    print(
+        f"late, {group}: standard error of the reference {min(known):.2f} to {max(known):.2f} of its length;"
+        f" at most {lost:.0%} of the resamples show no signal"
+    )
 
 # %% [markdown]
-# Late in training the true gradient is so small that even the long run knows it only roughly, and the intervals are wide.
+# Late in training the true gradient is so small that even the long run knows it only roughly, and the intervals are wide. A
+# resample without a signal counts in them as rows without end.
 #
 # ## Which discount?
 #
@@ -456,7 +468,7 @@ for stage in record["stages"]:
 # %% tags=["prediction"]
 guess_gamma = 0.99
 
-# %% mystnb={"figure": {"caption": "Against the discount: what bias leaves of the direction (left), and rows to a cosine of 0.5 (right). All with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where the median is never.", "name": "fig-gamma"}, "image": {"alt": "Left: the cosine that bias allows falls at small discounts; at the start of training it is under one half for discounts below 0.98. Right: rows needed have a minimum near 0.8 in the early and late stages and rise by one or two powers of ten towards 1."}} tags=["measurement"]
+# %% mystnb={"figure": {"caption": "Against the discount: what bias leaves of the direction (left), and rows to a cosine of 0.5 (right). All with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where the median is never.", "name": "fig-gamma"}, "image": {"alt": "Left: in the early and late stages the cosine that bias allows is near 1 from a discount of 0.8 on and lower below; at the start it lies under one half up to 0.95, then rises to 1. Right: in the early and late stages rows needed are fewest at 0.8 and rise by about two powers of ten towards 1; at the start there is a line from 0.98 on only, nearly level."}} tags=["measurement"]
 plots.show(ladder_views.gamma_figure(record))
 
 # %%
@@ -497,7 +509,7 @@ for stage in ladder_views.stage_names(record):
 # The paper's section 2.4 says that the network's lead over its early exit grows with the position, because later positions have more
 # context. That is a reason to centre each position by itself.
 
-# %% mystnb={"figure": {"caption": "Late in training, first seed: mean relative reward by position (left); spread of returns by position for three discounts (right).", "name": "fig-positions"}, "image": {"alt": "Left: the mean reward rises over the first few dozen positions, then stays level. Right: without a discount the spread of the return falls steadily from the start of the row to its end; with 0.9 it is flat."}}
+# %% mystnb={"figure": {"caption": "Late in training, first seed: mean relative reward by position (left); spread of returns by position for three discounts (right).", "name": "fig-positions"}, "image": {"alt": "Left: the mean reward rises over the first few dozen positions, then stays level. Right: without a discount the spread of the return falls all along the row, fastest at its end; with 0.99 it is nearly level until the last hundred positions; with 0.9 it is flat, but for the end."}}
 plots.show(ladder_views.positions_figure(record, "late"))
 
 # %%
@@ -534,8 +546,8 @@ for stage in ladder_views.stage_names(record):
 
 # %% [markdown]
 # For the encoder the loss term is several times longer, so leaving out nearly all of the policy term turns the direction only
-# a little, and the rows needed change by about a half at most. (Late, the reference of the encoder is known to half of its length
-# only, see above, so take those cosines with care.) Of the two terms of eq. (11) the policy's own parameters get only (13). In
+# a little, and the rows needed change by about a half at most. (Late, the reference of the encoder is known only roughly, see
+# above, so take those cosines with care.) Of the two terms of eq. (11) the policy's own parameters get only (13). In
 # training the pressure towards the target rate comes beside it, so for them $\lambda_\pi$ sets the balance of the two.
 #
 # ## Run it yourself, small
@@ -631,9 +643,9 @@ print([f"{value:+.3f}" for value in paid[1].tolist()])
 print("With two rows each is compared with the other: A of one is G - G' and of the other G' - G.")
 
 # %% [markdown]
-# **5. Two windows on time** (hard, 20 minutes). With $\gamma = 0$ a decision is paid for the very next byte only, and in the
-# figure of discounts its cosine at the early stage is the lowest of all. Name a decision whose whole use lies beyond the next byte, and say what a
-# policy trained with $\gamma = 0$ would do there.
+# **5. Two windows on time** (hard, 20 minutes). With $\gamma = 0$ a decision is paid for the very next byte only. In the figure of
+# discounts, at the early stage, no other discount leaves so little of the direction. Name a decision most of whose use lies beyond
+# the next byte, and say what a policy trained with $\gamma = 0$ would do there.
 
 # %% tags=["hide-cell", "solution"]
 print("A boundary after a space: the next byte, the first letter of a word, is hard with or without it; the token helps")

@@ -101,8 +101,11 @@ def measure_ladder(
     start, measured = time.perf_counter(), []
     for seed in seeds:
         chosen = batches_of(corpus.train, sizes, seed, device)
+        before = None
         for stage, step, model in at_stages(configs(seed), corpus, STAGES, device):
-            say(f"seed {seed}, {stage}: {step} updates done, measuring {len(names)} estimators")
+            same = f", the same weights as {before[0]}" if before and before[1] == step else ""
+            say(f"seed {seed}, {stage}: {step} updates done{same}, measuring {len(names)} estimators")
+            before = (stage, step)
             measured.append({"seed": seed, "stage": stage, "step": step, **measure_stage(model, chosen, names, sizes, seed)})
     return record_of(configs(seeds[0]), corpus, measured, sizes, device, start)
 

@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rltok.checkpoint import find_checkpoint
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
-from rltok.files import require_regular, write_json
+from rltok.files import MISSING, read_file, require_regular, write_json
 from rltok.lab import WHAT, measure_ladder, measure_stage, record_of
 from rltok.ladder import estimator
 from rltok.loading import load, load_config
@@ -132,10 +133,22 @@ def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any
     _check_rule(config)
     sizes, seed = _sizes(options, config), options.seeds[0]
     corpus = _corpus(options, config)
+    text = f"{corpus.description['name']}{_elsewhere(options.run, corpus)}"
+    say(options, f"measuring {len(names)} estimators on training rows of {text}")
     chosen = batches_of(corpus.train, sizes, seed, device)
     model = load(options.run).to(device).train()  # capped logits, as training draws
     measured = {"seed": seed, "stage": "trained", "step": None, **measure_stage(model, chosen, names, sizes, seed)}
     return record_of(config, corpus, [measured], sizes, device, start)
+
+
+def _elsewhere(run: str, corpus: Corpus) -> str:
+    """Says so where the run was trained on another text than the one that is measured."""
+    try:
+        trained = json.loads(read_file(find_checkpoint(run).parents[1] / "data.json"))
+        same = trained["train"]["hash"] == corpus.description["train"]["hash"]
+        return "" if same else f"; it was trained on {trained['name']}, which --data would name"
+    except (*MISSING, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _shown(values: list[float | None], digits: int = 3) -> str:

@@ -1,5 +1,6 @@
 """Tables and figures of a variance-ladder record, as `rltok variance --out` writes it. Nothing is computed from models here."""
 
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -213,20 +214,18 @@ def slider(record: dict[str, Any], group: str = "policy") -> Any:
             "the slider needs ipywidgets. Run: pip install 'rltok[notebook]'. The figure above shows the same."
         ) from error
     import matplotlib.pyplot as plt
-    from IPython.display import display
 
-    choice, shown = widgets.SelectionSlider(options=list(GAMMAS), value=0.9, description="γ"), widgets.Output()
+    choice = widgets.SelectionSlider(options=list(GAMMAS), value=0.9, description="γ")
+    picture, told = widgets.Image(format="png"), widgets.HTML()  # no Output widget: it needs messages while a cell runs
 
     def draw(change: Any = None) -> None:
-        shown.clear_output(wait=True)
-        with shown:
-            figure = gamma_figure(record, group, marked=choice.value)
-            display(figure)
-            plt.close(figure)
-            name = gamma_sweep()[GAMMAS.index(choice.value)]
-            for stage in stage_names(record):
-                print(f"{stage}: {spread(rows_of(record, stage, name, group))} rows")
+        figure, buffer = gamma_figure(record, group, marked=choice.value), io.BytesIO()
+        figure.savefig(buffer, format="png")
+        plt.close(figure)
+        name = gamma_sweep()[GAMMAS.index(choice.value)]
+        lines = [f"{stage}: {spread(rows_of(record, stage, name, group))} rows" for stage in stage_names(record)]
+        picture.value, told.value = buffer.getvalue(), "<br>".join(lines)
 
     choice.observe(draw, names="value")
     draw()
-    return widgets.VBox([choice, shown])
+    return widgets.VBox([choice, picture, told])

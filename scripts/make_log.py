@@ -3,8 +3,8 @@
 python scripts/make_log.py     # rewrites book/_generated/log.md; a test fails while it is out of date
 
 A record is a JSON file with `config_hash`, `commit` and `device`, from `rltok train` (record.json) or from a measuring script
-(with `runs`, one a seed). It may hold `date`, `verdict`, `note` and `failed` (what went wrong); what a record does not say shows
-as a dash. Nothing is typed here.
+(with `runs`, which may each hold these three). It may hold `date`, `verdict`, `note` and `failed` (what went wrong); what a
+record does not say shows as a dash. Nothing is typed here.
 """
 
 import json
@@ -28,19 +28,36 @@ def records(folder: Path) -> list[tuple[str, dict[str, Any]]]:
             raise SystemExit(
                 f"{path.relative_to(ROOT)}, line {error.lineno}: not JSON ({error.msg}). Make the record again."
             ) from error
-        if isinstance(content, dict) and {"config_hash", "commit", "device"} <= content.keys():
+        if isinstance(content, dict) and all(_named(content, key) for key in ("config_hash", "commit", "device")):
             found.append((str(path.relative_to(folder).with_suffix("")), content))
     return sorted(found, key=lambda pair: (pair[1].get("date") or "", pair[0]))
+
+
+def _named(record: dict[str, Any], key: str) -> list[str]:
+    """What the record, or else its runs, say; each once."""
+    if key in record:
+        return [record[key]]
+    runs = record.get("runs")
+    return list(dict.fromkeys(run[key] for run in runs if key in run)) if isinstance(runs, list) else []
+
+
+def _seconds(run: dict[str, Any]) -> float:
+    """Of a run, or of the runs inside it."""
+    inner = sum(_seconds(value) for value in run.values() if isinstance(value, dict))
+    return run.get("seconds", 0.0) + inner
 
 
 def _cost(record: dict[str, Any]) -> str:
     seconds = record.get("seconds")
     if seconds is None and record.get("runs"):
-        seconds = sum(run.get("seconds", 0.0) for run in record["runs"])
-    if seconds is None:
+        seconds = sum(_seconds(run) for run in record["runs"])
+    if not seconds:
         return DASH
     shown = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-    seeds = len(record.get("runs", []))
+    runs = record.get("runs", [])
+    seeds = len({run.get("seed") for run in runs})
+    if len(runs) > seeds:
+        return f"{shown}, {len(runs)} runs"
     return f"{shown}, {seeds} seeds" if seeds > 1 else shown
 
 
@@ -67,6 +84,36 @@ def _ladder(stages: list[dict[str, Any]], first: str = "naive", last: str = "cau
     return f"rows to a cosine of 0.5 over all seeds and stages: {first} {span(first)}; {last} {span(last)}"
 
 
+def _standings(lines: list[dict[str, Any]]) -> str:
+    """Which rules differ from the learned one by more than twice the larger of both standard errors."""
+    better, worse, unclear = [], [], []
+    for line in lines:
+        gap = line["minus_learned"]
+        if gap is not None:
+            error = 2 * max(gap[key] or 0.0 for key in ("standard_error_rows", "standard_error_seeds"))
+            value = gap["bits_per_byte"]
+            (unclear if abs(value) <= error else better if value < 0 else worse).append(line["name"])
+    parts = (("fewer bits per byte than learned", better), ("more", worse), ("no clear difference", unclear))
+    return "; ".join(f"{words}: {', '.join(names)}" for words, names in parts if names)
+
+
+def _rates(record: dict[str, Any]) -> str:
+    counts = [f"{rule} {within} of {of}" for rule, (within, of) in record["runs_within"].items()]
+    return f"rate within {record['within']} of its target: {', '.join(counts)} runs"
+
+
+def _leak(runs: list[dict[str, Any]], gap: str = "causal - shifted as often as causal") -> str:
+    values = [run["unet_gaps"][gap]["bits_per_byte"] for run in runs]
+    return f"bits per byte, {gap}: {min(values):+.4f} to {max(values):+.4f}"
+
+
+def _memory(runs: list[dict[str, Any]]) -> str:
+    """Peak by preset; the number of tokens on which it depends is that of the runs that fit."""
+    tokens = sorted({run["tokens_per_byte"] for run in runs if run["fits"]})
+    shown = [f"{run['preset']} " + (f"{run['peak_bytes'] / 2**30:.1f} GiB" if run["fits"] else "does not fit") for run in runs]
+    return f"{', '.join(shown)}; at {' and '.join(map(str, tokens))} tokens per byte"
+
+
 def verdict(record: dict[str, Any]) -> str:
     """What came out, in the record's own words or from its numbers."""
     if record.get("failed"):
@@ -78,6 +125,14 @@ def verdict(record: dict[str, Any]) -> str:
         return _comparison(runs)
     if record.get("stages"):
         return _ladder(record["stages"])
+    if record.get("standings"):
+        return _standings(record["standings"])
+    if record.get("runs_within"):
+        return _rates(record)
+    if runs and all("unet_gaps" in run for run in runs):
+        return _leak(runs)
+    if runs and all("peak_bytes" in run for run in runs):
+        return _memory(runs)
     scored = record.get("evaluation") or {}
     if isinstance(scored.get("bits_per_byte"), int | float):
         error = scored.get("standard_error")
@@ -85,14 +140,23 @@ def verdict(record: dict[str, Any]) -> str:
     return DASH
 
 
+def _short(commit: str | None) -> str:
+    return f"{commit[:7]}{'+' if '+' in commit else ''}" if commit else ""
+
+
+def _codes(names: list[str], most: int = 3) -> str:
+    names = [name for name in names if name]
+    return (", ".join(f"`{name}`" for name in names[:most]) + (" and others" if len(names) > most else "")) or DASH
+
+
 def _row(name: str, record: dict[str, Any]) -> str:
-    commit = record["commit"]
     note = record.get("note") or record.get("what") or ""
     if record.get("full") is False or any(run.get("smoke") for run in record.get("runs", [])):
         note = f"smoke run. {note}"
     cells = [
-        f"`{name}`", record.get("date") or DASH, f"`{commit[:7]}{'+' if '+' in commit else ''}`" if commit else DASH,
-        f"`{record['config_hash']}`", record["device"], _cost(record), verdict(record), note.strip() or DASH,
+        f"`{name}`", record.get("date") or DASH, _codes([_short(commit) for commit in _named(record, "commit")]),
+        _codes(_named(record, "config_hash")), ", ".join(_named(record, "device")),
+        _cost(record), verdict(record), note.strip() or DASH,
     ]  # fmt: skip
     return "| " + " | ".join(str(cell).replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
 

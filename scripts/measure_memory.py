@@ -64,7 +64,7 @@ def main() -> None:
         torch.cuda.empty_cache()
     record = {
         "schema": 1,
-        "what": "peak memory of one update of one micro-batch, fresh weights",
+        "what": "peak memory of one update of one micro-batch, fresh weights, a boundary at every second byte",
         "commit": repository_commit(),
         "device": device_name(device),
         "card_bytes": torch.cuda.get_device_properties(device).total_memory,

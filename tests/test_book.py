@@ -239,3 +239,39 @@ def test_the_log_says_what_the_first_and_the_last_rung_of_a_ladder_need():
 
     told = make_log.verdict({"stages": [stage(2e6, 7.4), stage(3e6, None)]})
     assert "naive 2,000,000 to 3,000,000; causal+early+gamma0.9+batch 7 to 7, never in 1 of 2" in told
+
+
+def test_the_log_counts_clear_differences_of_rules_by_the_larger_error():
+    def line(name, gap, rows, seeds):
+        return {"name": name, "minus_learned": {"bits_per_byte": gap, "standard_error_rows": rows, "standard_error_seeds": seeds}}
+
+    lines = [
+        {"name": "learned", "minus_learned": None},
+        line("a", -0.1, 0.01, 0.04),
+        line("b", 0.1, 0.06, 0.01),
+        line("c", 0.1, 0.01, None),
+    ]
+    told = make_log.verdict({"standings": lines, "runs": [{}]})
+    assert told == "fewer bits per byte than learned: a; more: c; no clear difference: b"
+
+
+def test_the_log_takes_what_names_a_record_from_its_runs_and_adds_up_their_cost(tmp_path):
+    run = {
+        "config_hash": "abc",
+        "commit": "1" * 40,
+        "device": "cpu",
+        "seed": 0,
+        "unet": {"x": {"seconds": 70.0}},
+        "seconds": 60.0,
+    }
+    record = {"runs": [run, run | {"config_hash": "def", "device": "other"}], "runs_within": {"learned": [1, 2]}, "within": 0.01}
+    (tmp_path / "rates.json").write_text(json.dumps(record))
+    (row,) = make_log.render(make_log.records(tmp_path)).splitlines()[2:]
+    assert "| `1111111` | `abc`, `def` | cpu, other | 260 s" in row.replace("4 min", "260 s") and "learned 1 of 2 runs" in row
+    found = [
+        {"preset": "a", "fits": True, "tokens_per_byte": 0.5, "peak_bytes": 2**31},
+        {"preset": "b", "fits": False, "peak_bytes": 1},
+    ]
+    assert make_log.verdict({"runs": found}) == "a 2.0 GiB, b does not fit; at 0.5 tokens per byte"
+    leak = [{"unet_gaps": {"causal - shifted as often as causal": {"bits_per_byte": gap}}} for gap in (0.02, 0.01)]
+    assert "+0.0100 to +0.0200" in make_log.verdict({"runs": leak})

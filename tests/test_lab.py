@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -170,6 +171,23 @@ def test_a_trained_run_is_measured_as_it_is(ok, finished, text, tmp_path):
     assert (stage["stage"], stage["step"], record["rows"]) == ("trained", None, 2)
     trained = json.loads(ok("--data", text, *SMALL, *QUICK, "--json").out)["stages"][-1]
     assert stage["policy"] == trained["policy"] and stage["encoder"] == trained["encoder"]  # its last stage is the run's end
+
+
+@unchecked
+def test_a_run_is_told_which_text_it_is_measured_on(ok, finished, text, tmp_path):
+    same = ok(finished, "--data", text, *QUICK, "--device", "cpu").err
+    assert same == f"measuring 2 estimators on training rows of {Path(text).name}\n"
+    other = tmp_path / "other.txt"
+    other.write_text(Path(text).read_text()[::-1])
+    told = ok(finished, "--data", other, *QUICK, "--device", "cpu").err
+    assert f"rows of other.txt; it was trained on {Path(text).name}, which --data would name" in told
+
+
+@unchecked
+def test_stages_of_a_training_too_short_to_tell_them_apart_say_so(corpus):
+    said, short = [], small_config(train__training_bytes=4 * small_config().bytes_per_update)
+    measure_ladder(lambda seed: short, corpus, ["naive"], SIZES, [0], CPU, said.append)
+    assert ["the same weights as start" in line for line in said] == [False, True, False]
 
 
 def test_the_whole_ladder_is_measured_by_default(monkeypatch, text):
