@@ -44,10 +44,12 @@ def filled(text: str, numbers: dict[str, str]) -> str:
 
 
 def fields(value: Any, path: str) -> list[float]:
-    """Numbers at a dotted path into a record; * runs through a list."""
+    """Numbers at a dotted path into a record; * runs through a list, key=value through the entries that say so."""
     for depth, part in enumerate(parts := path.split(".")):
-        if part == "*":
-            return [number for item in value for number in fields(item, ".".join(parts[depth + 1 :]))]
+        key, equals, wanted = part.partition("=")
+        if part == "*" or equals:
+            chosen = [item for item in value if not equals or item[key] == wanted]
+            return [number for item in chosen for number in fields(item, ".".join(parts[depth + 1 :]))]
         value = value[part]
     return [value]
 
