@@ -632,8 +632,8 @@ for k in (1, 4, 16, 64):
 #
 # $$-\sum_i \log \pi(a_i) \cdot A_i / N \quad \text{with } A_i \text{ held fixed.}$$
 #
-# Its *value* means nothing. Its *gradient* is the score times $-A_i / N$, summed over decisions, and if $A_i$ is minus the loss
-# of the row, that is loss times score. $A_i$ is called the *advantage* of a decision: the larger, the more worth repeating.
+# Its *value* means nothing. Its *gradient* is the score times $-A_i / N$, summed over decisions, and if $A_i$ is minus the summed
+# loss of the row, that is loss times score. $A_i$ is called the *advantage* of a decision: the larger, the more worth repeating.
 # Because the score is zero on average, we may choose it in several ways with the same expectation:
 #
 # * `whole row`: minus the loss of all positions, for every decision;
@@ -665,7 +665,8 @@ for name, found in estimates.items():
 # discount `gamma` and the centring over a batch, can change the expectation. Chapter 03 takes them up.)
 #
 # Unbiased does not mean good. Look at the policy's own weights only, and at single draws. Predict: in what share of all draws
-# does the estimate point away from the exact gradient, so that a small step of descent makes the expected loss *larger*?
+# does the estimate point away from the exact gradient, so that a small step of descent makes the expected loss *larger*? Guess for
+# the first way, `whole row`.
 #
 # (The *cosine* of two vectors tells how well their directions agree: 1 for the same, 0 for a right angle, negative where they
 # point away from each other.)

@@ -15,6 +15,7 @@
 #       '0.5': the cosine that this chapter calls useful
 #       '0.9': a discount, the one that the authors' released code very probably used
 #       '0.99': the discount that the paper states
+#       '95': percent of resamples between the ends of an interval
 #     download_mb: 0
 # ---
 
@@ -160,8 +161,8 @@ def report(*estimators: str) -> None:
 #
 # Naive means: every decision in a row is paid the log-likelihood of the *whole* row. Call the log-likelihood of the byte that
 # position $j$ predicts the *reward* $R_j$. What a decision at $i$ is paid is a sum of rewards, its *return* $G_i$; here it is the
-# same for all $i$. In `rltok` an estimator is the four switches of the training objective, so the ladder measures exactly what
-# training uses:
+# same for all $i$. In `rltok` an estimator is four switches of the training objective, `credit`, `relative_rewards`, `gamma` and
+# `centring`, so the ladder measures exactly what training uses:
 
 # %%
 print(estimator("naive"))
@@ -265,8 +266,8 @@ print(f"the bias at gamma 0.9, by the formula and by enumeration: equal to 9 dec
 #
 # ## Rung 4: relative to the batch
 #
-# Once it has learned something, the network with tokens is better than its early exit, so most returns are positive. What is common to all rows says
-# nothing about a decision, and the other rows of the batch tell what is common:
+# Later in training the network with tokens is better than its early exit, so most returns are positive. What is common to all rows
+# says nothing about a decision, and the other rows of the batch tell what is common:
 #
 # $$A_{i,b} = G_{i,b} - \frac{1}{B} \sum_{b'=1}^{B} G_{i,b'} \tag{17}$$
 #
@@ -311,7 +312,7 @@ advantages_of_draws(alone, follow(small, alone, exact.enumerate_boundaries(5)[:1
 # ## The loss that all rungs share
 #
 # Whatever the advantage, the gradient is that of one loss, the *policy loss*. `detach` says that no gradient flows through the
-# advantage; as in training, the sum is divided by the number of scored bytes:
+# advantage; as in training, the sum is divided by the number of scored bytes, those that are predicted:
 #
 # $$\mathcal{L}^{\pi} = - \sum_i \log \pi(a_i \mid x_{\le i}, a_{<i})\, \mathrm{detach}(A_i) \tag{18}$$
 #
@@ -331,7 +332,7 @@ assert torch.allclose(by_autograd, by_hand)
 print("decisions    ", out.boundaries[0].int().tolist())
 print("a_i - p_i    ", [f"{value:+.2f}" for value in surprise[0].tolist()])
 print("advantage A_i", [f"{value:+.2f}" for value in paid[0].tolist()])
-print(f"gradient by autograd and by hand agree in all {by_hand.numel()} entries")
+print(f"gradient by autograd and by hand agree in all {by_hand.numel()} entries of the projection (the rest is the norm's)")
 
 # %% [markdown]
 # $a_i - p_i$ is positive for a boundary and negative for none. A positive advantage makes the decision that was taken more
@@ -340,8 +341,8 @@ print(f"gradient by autograd and by hand agree in all {by_hand.numel()} entries"
 # ## From two rows to real text
 #
 # Real rows cannot be enumerated: 512 bytes have $2^{511}$ strings. So the variance has to be measured, by drawing. The laboratory,
-# `rltok.variance`, does what training does, a fresh batch and one draw each, many times over, and computes every estimator
-# from the same draws. Its measures agree with enumeration where both are possible; the tests of the package hold them together.
+# `rltok.variance`, does what training does, many times over: a fresh batch, and from it every estimator. Training draws once from a
+# batch; the laboratory draws several times, to know better how one draw scatters. All estimators get the same draws. Its measures agree with enumeration where both are possible; the tests of the package hold them together.
 #
 # The measurement that follows was made by one command, which trains the `tiny` preset on the bundled English and stops three times
 # to measure: before the first update (*start*), after a tenth of training (*early*), and at the end (*late*). The stage *early*
@@ -371,6 +372,9 @@ for stage in record["stages"][:3]:
     )
 
 # %% [markdown]
+# Intervals come from the *bootstrap*: draw as many batches as there are, with replacement, compute the number again, and do so many
+# times; each such set is a *resample*, and between the ends of the interval lie 95 % of them.
+#
 # Before you look: at the early stage, how many rows does naive REINFORCE need, and how many the paper's estimator with $\gamma = 0.9$?
 
 # %% tags=["prediction"]
@@ -386,7 +390,7 @@ print(
 # %% [markdown]
 # ## The whole ladder at a glance
 
-# %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added to the ones before (the two discounts and the two means are alternatives), below it rungs stand alone, discounts with causal credit, which they need. A bar that runs to the right edge: in some resamples no number of rows is enough.", "name": "fig-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by several powers of ten, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
+# %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added to the ones before (the two discounts and the two means are alternatives), below it rungs stand alone, discounts with causal credit, which they need. A bar that runs to the right edge: in some resamples no number of rows is enough.", "name": "fig-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by three to four powers of ten and late by two, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
 plots.show(ladder_views.ladder_figure(record))
 
 # %%
@@ -397,15 +401,35 @@ Markdown(ladder_views.ladder_table(record, [*CUMULATIVE, *(name for name in ALON
 #
 # * **Causal credit** gives its factor of three at every stage.
 # * **Early-exit rewards** give the powers of ten, as in the small world. So does the **batch mean** alone at the start, where a byte
-#   costs about the same in every row, and more than the early exit does; later it gives less.
-# * **A discount** gives another large factor in the middle and at the end of training. At the *start* it is different: the far
+#   costs about the same in every row, and more than the early exit does; at the early stage it gives far less, late about as much.
+# * **A discount** gives another large factor at the early and the late stage. At the *start* it is different: the far
 #   influence is most of the true gradient there, the bias turns the direction away, and with $\gamma = 0.9$ the wanted cosine is
 #   out of reach for most of the seeds. The paper calls the bias "small"; that depends on the moment.
-# * **The batch mean** on top of the others saves something at the start and at the end, and nothing early, with $\gamma = 0.9$.
-#   It overlaps with the early exit: both take out what has nothing to do with the decisions.
+# * **The batch mean** on top of the others saves most at the end of training, and nothing at the early stage. The means of the
+#   rewards, printed below, say why: early there is hardly anything to subtract.
 # * **Late in training every rung needs more rows than early.** The policy has nearly decided and what is left to learn is small:
-#   the squared signal falls by more than the variance does.
-#
+#   the squared signal falls by more than the variance does, as the next cell shows.
+
+# %%
+for stage in ladder_views.stage_names(record):
+    leads = [one["means"]["early_nll"] - one["means"]["nll"] for one in ladder_views.at(record, stage)]
+    print(f"{stage:5s}: mean reward {min(leads):+.3f} to {max(leads):+.3f} nats per byte, seed by seed")
+
+
+def change(name: str, measure: str, power: int = 1) -> str:
+    """Late over early, smallest to largest over seeds."""
+    early, late = (
+        [one["policy"]["estimators"][name][measure][0] ** power for one in ladder_views.at(record, stage)]
+        for stage in ("early", "late")
+    )
+    ratios = [b / a for a, b in zip(early, late, strict=True)]
+    return f"{min(ratios):.2g} to {max(ratios):.2g}"
+
+
+for name in ("naive", "causal+early", "causal+early+gamma0.9", "causal+early+gamma0.9+batch"):
+    print(f"{name:28s} late / early: squared signal {change(name, 'signal', 2)}, variance {change(name, 'variance')}")
+
+# %% [markdown]
 # "Rows" below one batch (left of the dotted line) are the formula's, carried on: there one batch already is enough. And one batch
 # is what the centred estimators are measured with; fewer rows in a mean would mean more noise.
 #
@@ -431,7 +455,9 @@ print(
 # than 512 rows were averaged here, so larger numbers of rows are the formula's, made from measured bias and variance. The formula
 # takes the root of the mean square for the length of a gradient. Where a few batches carry most of the noise (the wide
 # intervals of the estimators without discount), a typical batch is shorter than that and its cosine better, so the formula errs
-# on the side of too many rows. It decides between rungs that differ by powers of ten; between factors of a few it does not.
+# on the side of too many rows. It decides between rungs that differ by powers of ten; between factors of a few it does not. (Where
+# two estimators have no bias and the same signal, as with the factor of causal credit, rows compare as the variances do, and
+# nothing rests on the formula.)
 
 # %% [markdown]
 # ## Bias against a long run
@@ -492,7 +518,7 @@ ladder_views.slider(record)
 # %% [markdown]
 # The authors' paper states 0.99, their code very probably used 0.9, and here the answer changes with the moment: near 1 at the
 # start, where neighbouring values differ little, lower afterwards. Two warnings. Fewest rows *for the policy gradient* is not yet the lowest loss at the end of training. And
-# $\gamma$ is confounded with $\lambda_\pi$: with a larger discount the returns are larger, so the policy moves faster. The
+# $\gamma$ is confounded with $\lambda_\pi$: with a larger $\gamma$ the returns are larger, so the policy moves faster. The
 # size of the advantages (root mean square, nats) says how much:
 
 # %%
@@ -509,7 +535,7 @@ for stage in ladder_views.stage_names(record):
 # The paper's section 2.4 says that the network's lead over its early exit grows with the position, because later positions have more
 # context. That is a reason to centre each position by itself.
 
-# %% mystnb={"figure": {"caption": "Late in training, first seed: mean relative reward by position (left); spread of returns by position for three discounts (right).", "name": "fig-positions"}, "image": {"alt": "Left: the mean reward rises over the first few dozen positions, then stays level. Right: without a discount the spread of the return falls all along the row, fastest at its end; with 0.99 it is nearly level until the last hundred positions; with 0.9 it is flat, but for the end."}}
+# %% mystnb={"figure": {"caption": "Late in training, first seed: mean relative reward by position (left); spread of returns by position for three discounts (right).", "name": "fig-positions"}, "image": {"alt": "Left: the mean reward rises over the first few dozen positions, then stays level. Right: without a discount the spread of the return falls all along the row, fastest at its end; with 0.99 it falls by a quarter, is level from about 200 to 400, then falls again; with 0.9 it is flat, but for the end."}}
 plots.show(ladder_views.positions_figure(record, "late"))
 
 # %%
@@ -545,8 +571,8 @@ for stage in ladder_views.stage_names(record):
     print(f"      the policy term is {min(shares):.2f} to {max(shares):.2f} times as long as the loss term")
 
 # %% [markdown]
-# For the encoder the loss term is several times longer, so leaving out nearly all of the policy term turns the direction only
-# a little, and the rows needed change by about a half at most. (Late, the reference of the encoder is known only roughly, see
+# For the encoder the loss term is at least twice as long, so leaving out nearly all of the policy term turns the direction, but
+# not far, and the rows needed change by about a half at most. (Late, the reference of the encoder is known only roughly, see
 # above, so take those cosines with care.) Of the two terms of eq. (11) the policy's own parameters get only (13). In
 # training the pressure towards the target rate comes beside it, so for them $\lambda_\pi$ sets the balance of the two.
 #
@@ -578,8 +604,8 @@ print("every rung lowers it:", sorted(variances.values(), reverse=True) == list(
 #
 # * Naive REINFORCE has no bias and needs millions of rows for a useful direction, even on a small network.
 # * Causal credit is free and worth about a factor of three. Early-exit rewards are free and worth powers of ten.
-# * A discount is bought with bias. Usually the price is small and the gain large; at the start of training it can be out of
-#   reach. Which discount is best depends on the moment.
+# * A discount is bought with bias. Usually the price is small and the gain large; at the start of training the bias can be so large
+#   that no number of rows helps. Which discount is best depends on the moment.
 # * The batch mean shortens the gradient by $(B - 1) / B$ and leaves its direction alone. It needs many rows to pay.
 # * All of this is about the gradient, on our small network and corpus. What it means for the loss at the end of training is another
 #   measurement.
@@ -600,6 +626,8 @@ print(f"{float(mean @ target / target.square().sum()):.6f}")
 # %% [markdown]
 # **2. Another baseline** (medium, 15 minutes). Take $-6$ nats for every byte in place of $\log p^{early}$, on the first row alone.
 # It is wrong for every single byte. Is there a bias? How does the variance compare with that of no baseline, and of the early exit?
+# (A loop over the 16 strings of `exact.enumerate_boundaries(5)` will do, with `policy_loss` and the advantages of your own. The
+# solution uses the laboratory's tools: `share` computes once what no string changes, `follow` scores many strings.)
 
 # %% tags=["hide-cell", "solution"]
 row = pair[:1]

@@ -15,11 +15,19 @@ from rltok.files import MISSING, read_file, require_regular, write_json
 from rltok.lab import WHAT, measure_ladder, measure_stage, record_of
 from rltok.ladder import estimator
 from rltok.loading import load, load_config
+from rltok.noise import KNOWN
 from rltok.options import parse_settings, say
 from rltok.presets import preset
 from rltok.score import GROUPS
 from rltok.step import resolve_device
 from rltok.variance import Sizes, batches_of, default_names
+
+LEGEND = (
+    "variance: trace of the covariance of one batch's gradient. limit of cosine: with the true gradient, after any number of",
+    "rows; 1 without bias. In brackets: 95 % bootstrap interval over batches, - for an end without bound. never: the bias leaves",
+    "a cosine below 0.5. not resolved: too little was measured to see a signal; take more --batches or --reference-draws.",
+    "without end: share of bootstrap resamples in which no number of rows is enough.",
+)
 
 
 def variance(options: argparse.Namespace) -> None:
@@ -34,6 +42,7 @@ def variance(options: argparse.Namespace) -> None:
         return
     for stage in record["stages"]:
         print("\n".join(table(stage, record["rows"])))
+    print("\n".join(["", *LEGEND]))
     if options.out is not None:
         print(f"record: {options.out}")
 
@@ -158,9 +167,9 @@ def _shown(values: list[float | None], digits: int = 3) -> str:
     return f"{value:.{digits}g} ({'-' if low is None else f'{low:.{digits}g}'}..{'-' if high is None else f'{high:.{digits}g}'})"
 
 
-def rows_shown(measures: dict[str, Any]) -> str:
+def rows_shown(measures: dict[str, Any], reference_error: float | None) -> str:
     """Rows needed, "never" where the bias forbids it, or "not resolved" where the rows measured show no signal."""
-    if measures["limit"][0] is None:
+    if measures["limit"][0] is None or not known(reference_error):
         return "not resolved"
     value, low, high = measures["rows_needed"]
     return (
@@ -168,6 +177,11 @@ def rows_shown(measures: dict[str, Any]) -> str:
         if value is None
         else f"{value:,.0f} ({'-' if low is None else f'{low:,.0f}'}..{'-' if high is None else f'{high:,.0f}'})"
     )
+
+
+def known(reference_error: float | None) -> bool:
+    """Whether the direction of the reference is worth a cosine."""
+    return reference_error is not None and reference_error <= KNOWN
 
 
 def without_end(measures: dict[str, Any]) -> float:
@@ -189,8 +203,9 @@ def table(stage: dict[str, Any], rows: int) -> list[str]:
             f"  {'estimator':34s} {'variance':>27s} {'limit of cosine':>25s} {'rows to cosine 0.5':>30s} {'without end':>12s}"
         )
         for name, measures in found["estimators"].items():
+            limit = _shown(measures["limit"]) if known(error) else "not resolved"
             lines.append(
-                f"  {name:34s} {_shown(measures['variance']):>27s} {_shown(measures['limit']):>25s} {rows_shown(measures):>30s}"
+                f"  {name:34s} {_shown(measures['variance']):>27s} {limit:>25s} {rows_shown(measures, error):>30s}"
                 f" {without_end(measures):>12.0%}"
             )
     return lines

@@ -93,7 +93,7 @@ def measure(p: Products, weights: np.ndarray) -> dict[str, float]:
     variance = float(weights @ p.square / total) - mean2
     of_draw = float(weights @ (p.square - np.diag(p.own_own)) / total) * p.draws / (p.draws - 1)
     resolved = true2 > 0 and twin2 > 0
-    limit = min(1.0, cross / math.sqrt(true2 * twin2)) if resolved else math.nan
+    limit = max(-1.0, min(1.0, cross / math.sqrt(true2 * twin2))) if resolved else math.nan
     apart = mean2 - 2 * p.factor * cross + true2
     return {
         "signal": math.sqrt(mean2) if resolved else math.nan,
@@ -140,6 +140,9 @@ def _percentiles(sample: np.ndarray, unresolved: tuple[float, float] | None) -> 
 
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+KNOWN = 1.0  # standard error of the reference, in its own length, from which on nothing can be said of directions
 
 
 def reference_error(found: Gradients, group: str) -> float | None:

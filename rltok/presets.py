@@ -152,7 +152,7 @@ def _variants() -> None:
 
 
 def _room(base: Config, settings: dict[str, Any]) -> dict[str, Any]:
-    """A quarter of the rows a forward pass, where rows are long and about every second byte carries a boundary at first.
+    """A quarter of the rows a forward pass, where rows are long and every second byte may carry a boundary at first.
 
     Only the learned rule's estimator depends on the micro-batch (eq. 17); these rules have none.
     """

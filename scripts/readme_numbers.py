@@ -77,10 +77,13 @@ def ladder(record: dict[str, Any]) -> str:
     from rltok import ladder_views  # not above: the book's environment, which needs `table` only, has no torch
 
     seeds = len(ladder_views.at(record, ladder_views.stage_names(record)[0]))
+    errors = [stage["policy"]["reference_error"] for stage in ladder_views.at(record, "late")]
     source = (
         f"Preset `{record['preset']}` (config {record['config_hash']}) on the bundled sample, rows of"
         f" {record['data']['sequence_length']} bytes in batches of {record['rows']}, {seeds} seeds of training (least to most),"
         f" before the first update, after a tenth, and at the end of training; {record['device']}, commit {record['commit'][:7]}."
+        f" The true gradient is known from a long run; at the end of training with a standard error of {min(errors):.2f} to"
+        f" {max(errors):.2f} of its length."
     )
     return f"{ladder_views.ladder_table(record, RUNGS)}\n\n{source}"
 

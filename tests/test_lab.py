@@ -284,16 +284,18 @@ def test_the_command_explains_itself(capsys):
 
 
 @pytest.mark.parametrize(
-    ("limit", "needed", "shown"),
+    ("limit", "needed", "error", "shown"),
     [
-        (0.9, [12345.6, 10000.0, None], "12,346 (10,000..-)"),
-        (0.9, [12345.6, None, None], "12,346 (-..-)"),
-        (0.4, [None, None, None], "never"),
-        (None, [None, None, None], "not resolved"),
+        (0.9, [12345.6, 10000.0, None], 0.3, "12,346 (10,000..-)"),
+        (0.9, [12345.6, None, None], 1.0, "12,346 (-..-)"),
+        (0.4, [None, None, None], 0.3, "never"),
+        (0.4, [None, None, None], 1.1, "not resolved"),
+        (0.9, [12345.6, None, None], None, "not resolved"),
+        (None, [None, None, None], 0.3, "not resolved"),
     ],
 )
-def test_rows_needed_are_shown_as_a_number_as_never_or_as_not_resolved(limit, needed, shown):
-    assert rows_shown({"limit": [limit, None, None], "rows_needed": needed}) == shown
+def test_rows_needed_are_shown_as_a_number_as_never_or_as_not_resolved(limit, needed, error, shown):
+    assert rows_shown({"limit": [limit, None, None], "rows_needed": needed}, error) == shown
 
 
 def test_columns_of_the_table_stay_apart_however_wide_a_number_is():
@@ -305,10 +307,11 @@ def test_columns_of_the_table_stay_apart_however_wide_a_number_is():
         "resolved": 0.95,
     }
     stage = {"seed": 0, "stage": "late"} | {
-        group: {"reference_error": None, "estimators": {FULL: wide}} for group in ("policy", "encoder")
+        group: {"reference_error": error, "estimators": {FULL: wide}} for group, error in (("policy", 0.5), ("encoder", None))
     }
     lines = table(stage, 2)
-    assert "standard error of the reference not resolved" in lines[1]
+    assert "standard error of the reference 0.50 of its length" in lines[1]
+    assert "standard error of the reference not resolved" in lines[4] and lines[6].count("not resolved") == 2
     assert re.split(r" {2,}| (?=-?\d\S* \()", lines[3].strip()) == [
         FULL, "1.23e-10 (1.11e-10..3.33e-10)", "-0.123 (-0.456..0.789)", "353,140 (54,332..367,220,000)", "30%",
     ]  # fmt: skip
