@@ -11,8 +11,9 @@ Three measurements on the bundled sample:
   often as the causal one, and for both constructions as many boundaries at random places. Rules differ in where the
   tokens lie, so no gap here is the leak alone; those at equal rate come nearest.
 * `probe`, for every seed: one small byte model without tokens that is told the boundary bits up to the byte from which it
-  predicts: none, causal or shifted. Causal bits are a function of bytes that it could see, so they hold no news; what
-  shifted bits save beyond them is the leak, whatever tokens are good for. Its window is longer than nearly all tokens.
+  predicts: none, causal or shifted. Causal bits are a function of bytes that it could see, so they hold no news, whatever
+  tokens are good for; shifted bits do. But a small model is also spared work by bits it could compute, so the difference of
+  the two is the leak less that help. Its window is longer than nearly all tokens.
 
 The last two also say where the bits are saved: by the place of the predicted byte in its token, and by the token's length,
 as the whole segmentation has them. Scores are of the validation split; `--test` takes the test split, once at the end.

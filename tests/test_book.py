@@ -214,6 +214,11 @@ def test_the_log_shows_failures_smoke_runs_and_what_is_not_known(tmp_path):
     assert "smoke run" in rows[1] and "2.500 bits per byte" in rows[1] and "`1111111+`" in rows[1] and "90 s" in rows[1]
 
 
+def test_tables_that_cells_make_are_shown_as_tables():
+    config = yaml.safe_load((BOOK / "_config.yml").read_text(encoding="utf-8"))["sphinx"]["config"]
+    assert config["nb_render_markdown_format"] == "myst"  # the default, CommonMark, knows no tables
+
+
 def test_the_carried_scripts_are_the_ones_that_their_readme_names():
     vendor = BOOK / "_extra" / "vendor"
     named = dict(
