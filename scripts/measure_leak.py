@@ -33,6 +33,7 @@ from typing import Any
 
 import torch
 from leak_words import fitted, measure_words
+from record_files import at_least, run, stored_record
 from torch import Tensor, nn
 
 from rltok.config import Config, with_settings
@@ -47,6 +48,7 @@ from rltok.rules.rates import text_rates
 from rltok.training import train
 from rltok.vocab import EOS, PAD, PREDICTED
 
+WHAT = "the leak of BPE boundaries on the bundled sample: preset tiny and a byte model told the boundary bits"
 BATCH = 16
 PROBE_BATCH = 4  # smaller, for more updates from the same bytes
 WORD_VOCABULARIES = (2048, 8192, 200_000)
@@ -273,7 +275,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         rows = rows.subset(slice(0, options.rows))
     return {
         "schema": 1,
-        "what": "the leak of BPE boundaries on the bundled sample: preset tiny and a byte model told the boundary bits",
+        "what": WHAT,
         "split": "test" if options.test else "validation",
         "vocabulary": options.vocabulary,
         "full": options.training_bytes is None and options.rows is None,
@@ -302,8 +304,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="so many models at a time, one thread each")
     parser.add_argument("--rows", type=int, help="score the first so many rows only, marked as not full")
     options = parser.parse_args()
+    at_least(1, jobs=options.jobs, training_bytes=options.training_bytes)
+    at_least(2, rows=options.rows)
+    options.seeds = list(dict.fromkeys(options.seeds))
+    stored_record(options.out, WHAT)  # before anything is run
     options.out.write_text(json.dumps(measure(options), indent=1, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

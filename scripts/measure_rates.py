@@ -10,7 +10,6 @@ again; each says with which code and where it was made. `--jobs` runs at a time 
 
 import argparse
 import itertools
-import json
 import statistics
 import sys
 import tempfile
@@ -18,9 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from record_files import at_least, run, stored_record
+
 from rltok.config import Config, with_settings
 from rltok.contest import Job, Result, Setting, default_workers, workers
 from rltok.data import load_corpus
+from rltok.errors import RltokError
 from rltok.files import write_json
 from rltok.presets import preset
 from rltok.results import device_name, repository_commit, versions
@@ -64,13 +66,17 @@ def rate_of(result: Result, device: str) -> dict[str, Any]:
     }
 
 
-def stored_runs(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs of a record of the same text; none if there is no such file."""
-    if not path.exists():
+def stored_runs(path: Path, data: dict[str, Any], settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs of a record of the same text and settings; none if there is no such file."""
+    record = stored_record(path, WHAT)
+    if record is None:
         return []
-    record = json.loads(path.read_text())
-    if record.get("what") != WHAT or record["data"] != data:
-        raise SystemExit(f"{path} is no record of rates on this text, so it stays. Choose another --out.")
+    if record["data"] != data:
+        raise RltokError(f"--out {path} holds rates on other text, so it stays. Name another file.")
+    for found in record["runs"]:
+        ((_, config, _),) = jobs_of([found["rule"]], [round(1 / found["target"])], [found["seed"]], settings, path)
+        if config.digest() != found["config_hash"]:
+            raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
     return record["runs"]
 
 
@@ -82,13 +88,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         settings["train.training_bytes"] = options.training_bytes
     corpus = load_corpus("sample", base.data)
     setting = Setting(corpus, corpus.validation, str(device), options.training_bytes is None)
-    runs = stored_runs(options.out, corpus.description)
+    runs = stored_runs(options.out, corpus.description, settings)
     have = {(found["rule"], found["config_hash"]) for found in runs}
     with tempfile.TemporaryDirectory() as folder:
         jobs = jobs_of(options.rules, options.targets, options.seeds, settings, Path(folder))
         jobs = [job for job in jobs if (job[0], job[1].digest()) not in have]
-        with workers(options.jobs or default_workers(device, len(jobs)), setting) as run:
-            for number, result in enumerate(run(jobs), start=1):
+        with workers(options.jobs or default_workers(device, len(jobs)), setting) as work:
+            for number, result in enumerate(work(jobs), start=1):
                 found = rate_of(result, device_name(device))
                 runs.append(found)
                 write_json(options.out, record_of(runs, with_settings(base, settings), setting))
@@ -129,6 +135,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
+    at_least(1, jobs=options.jobs, training_bytes=options.training_bytes)
+    at_least(2, targets=min(options.targets))
+    options.seeds, options.targets = list(dict.fromkeys(options.seeds)), list(dict.fromkeys(options.targets))
+    stored_record(options.out, WHAT)  # before anything is run
     record = measure(options)
     write_json(options.out, record)
     for rule, distance in record["largest_distance"].items():
@@ -137,4 +147,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -2,10 +2,14 @@
 
 import itertools
 import json
+import sys
 
+import measure_leak
 import measure_rates
 import pytest
+import record_files
 
+from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, paired_difference
 from rltok.standings import averaged, figure, standings, table
 
@@ -76,11 +80,33 @@ def test_the_measurement_of_rates_asks_every_rule_for_every_target(tmp_path):
 
 
 def test_the_record_of_rates_goes_on_where_it_stopped_and_leaves_other_files_alone(tmp_path):
-    path, data = tmp_path / "rates.json", {"name": "sample", "hash": "1"}
-    assert measure_rates.stored_runs(path, data) == []
-    path.write_text(json.dumps({"what": measure_rates.WHAT, "data": data, "runs": [{"rule": "hnet"}]}))
-    assert measure_rates.stored_runs(path, data) == [{"rule": "hnet"}]
-    for text in (json.dumps({"what": measure_rates.WHAT, "data": data | {"hash": "2"}, "runs": []}), json.dumps({"a": 1})):
+    path, data, settings = tmp_path / "rates.json", {"name": "sample", "hash": "1"}, {"train.log_every": 1}
+    assert measure_rates.stored_runs(path, data, settings) == []
+    ((_, config, _),) = measure_rates.jobs_of(["hnet"], [4], [2], settings, tmp_path)
+    run = {"rule": "hnet", "target": 0.25, "seed": 2, "config_hash": config.digest()}
+    record = {"what": measure_rates.WHAT, "data": data, "runs": [run]}
+    path.write_text(json.dumps(record))
+    assert measure_rates.stored_runs(path, data, settings) == [run]
+    with pytest.raises(RltokError, match="other settings, so it stays"):
+        measure_rates.stored_runs(path, data, settings | {"train.training_bytes": 99_999})
+    for text in (json.dumps(record | {"data": data | {"hash": "2"}}), json.dumps({"a": 1}), "[]", "no JSON"):
         path.write_text(text)
-        with pytest.raises(SystemExit, match="so it stays"):
-            measure_rates.stored_runs(path, data)
+        with pytest.raises(RltokError, match="so it stays"):
+            measure_rates.stored_runs(path, data, settings)
+    with pytest.raises(RltokError, match="there is no folder"):
+        measure_rates.stored_runs(tmp_path / "none" / "rates.json", data, settings)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (measure_rates, "--seeds 0 --targets 1"), (measure_rates, "--seeds 0 --jobs 0"), (measure_rates, "--seeds -1"),
+        (measure_leak, "--seeds 0 --rows 1"), (measure_leak, "--seeds 0 --vocabulary 100"), (measure_leak, "--seeds 0 --jobs 0"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_of_the_measuring_scripts_are_told_in_one_line(module, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["script.py", *words.split(), "--out", str(tmp_path / "x.json"), "--training-bytes", "9999"])
+    with pytest.raises(SystemExit) as told:
+        record_files.run(module.main)
+    assert told.value.code == 2 and len(capsys.readouterr().err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
