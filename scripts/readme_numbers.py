@@ -11,6 +11,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "notebooks" / "results" / "tiny_demo.json"
 LADDER = ROOT / "notebooks" / "results" / "variance_ladder.json"
+COMPARED = ROOT / "notebooks" / "results" / "compare.json"
 RUNGS = (
     "naive",
     "causal",
@@ -88,6 +89,20 @@ def ladder(record: dict[str, Any]) -> str:
     return f"{ladder_views.ladder_table(record, RUNGS)}\n\n{source}"
 
 
+def comparison(record: dict[str, Any]) -> str:
+    """Every rule's loss beside the learned one's, and where the numbers come from."""
+    sys.path.insert(0, str(ROOT))
+    from rltok import rule_views
+
+    seeds = len({run["seed"] for run in record["runs"]})
+    rate, trained = (record["config"][part][key] for part, key in (("model", "rule"), ("train", "training_bytes")))
+    source = (
+        f"Preset `tiny` (config {record['config_hash']}, target rate {rate['target_rate']:g}), the bundled sample and not the"
+        f" paper's corpus, its {record['split']} split, {seeds} seeds, {trained / 1e6:g} MB of training bytes a run, on the CPU; commit {record['commit'][:7]}. Errors: standard errors over rows / over seeds."
+    )
+    return f"{rule_views.comparison_table(record)}\n\n{source}"
+
+
 def _fill(readme: str, name: str, made: str) -> str:
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, rest = readme.split(begin)
@@ -96,7 +111,10 @@ def _fill(readme: str, name: str, made: str) -> str:
 
 def render(readme: str, record: dict[str, Any]) -> str:
     """The README with the parts between markers made anew."""
-    parts = {"measured": table(record), "passage": passages(record), "ladder": ladder(json.loads(LADDER.read_text()))}
+    parts = {
+        "measured": table(record), "passage": passages(record), "ladder": ladder(json.loads(LADDER.read_text())),
+        "comparison": comparison(json.loads(COMPARED.read_text())),
+    }  # fmt: skip
     for name, made in parts.items():
         readme = _fill(readme, name, made)
     return readme
