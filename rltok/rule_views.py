@@ -169,6 +169,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
             left.plot([bits - reference[seed]], [height], marker="o", markersize=3, color="0.35", linestyle="")
         right.plot([tokens[name]], [height], marker="s", markersize=4, color=colour)
     left.axvline(0, color="k", linewidth=0.8)
+    left.locator_params(axis="x", nbins=6)
     left.set_yticks(range(len(names)), names, fontsize=8)
     left.set_xlabel("bits per byte minus learned (line: two standard errors; dots: seeds)", fontsize=8)
     right.axvline(tokens[REFERENCE], color="k", linewidth=0.8)
@@ -224,7 +225,7 @@ def words_table(record: dict[str, Any]) -> str:
         [f"{int(size):,}", f"{found['without_bits']:.3f}", f"{found['shifted_bits']:.3f}", f"{found['leak']:.3f}"]
         for size, found in record["words"].items()
     ]
-    return markdown(["vocabulary", "from the beginning", "and its shifted bits", "leak, bits per byte"], rows)
+    return markdown(["vocabulary asked for", "from the beginning", "and its shifted bits", "leak, bits per byte"], rows)
 
 
 def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Gap]:
@@ -257,7 +258,7 @@ def words_figure(record: dict[str, Any]) -> "Figure":
     for number, (size, found) in enumerate(record["words"].items()):
         known = [int(k) for k in found["by_known"]]
         leaks = [one["leak"] for one in found["by_known"].values()]
-        axes.plot(known, leaks, marker=MARKERS[number % len(MARKERS)], markersize=4, label=f"vocabulary {int(size):,}")
+        axes.plot(known, leaks, marker=MARKERS[number % len(MARKERS)], markersize=4, label=f"{int(size):,} asked for")
     axes.set(xlabel=f"bytes of the word that are known (last: {max(known)} and more)", ylabel="leak (bits per byte)")
     axes.axhline(0, color="0.5", linewidth=0.8)
     axes.legend(fontsize=8)

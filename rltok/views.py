@@ -39,7 +39,7 @@ def _span(entry: Shown) -> str:
     edge = f"border-right:2px solid {EDGE};" if entry.ends else ""
     shown = SIGNS.get(entry.text, entry.text)
     title = f"boundary probability {entry.value:.2f}" + ("; a token ends here" if entry.ends else "")
-    style = f"background:rgb{background};color:{ink_on(background)};{edge}".replace(" ", "")
+    style = f"background:rgb{background};color:{ink_on(background)};".replace(" ", "") + edge
     return f'<span style="{style}" title="{title}">{html.escape(shown)}</span>' + ("<br>" if entry.text == "\n" else "")
 
 

@@ -98,7 +98,8 @@ def comparison(record: dict[str, Any]) -> str:
     rate, trained = (record["config"][part][key] for part, key in (("model", "rule"), ("train", "training_bytes")))
     source = (
         f"Preset `tiny` (config {record['config_hash']}, target rate {rate['target_rate']:g}), the bundled sample and not the"
-        f" paper's corpus, its {record['split']} split, {seeds} seeds, {trained / 1e6:g} MB of training bytes a run, on the CPU; commit {record['commit'][:7]}. Errors: standard errors over rows / over seeds."
+        f" paper's corpus, its {record['split']} split, {seeds} seeds, {trained / 1e6:g} MB of training bytes a run, on the CPU;"
+        f" commit {record['commit'][:7]}. Errors: standard errors over rows / over seeds."
     )
     return f"{rule_views.comparison_table(record)}\n\n{source}"
 
