@@ -1,5 +1,7 @@
 """All ways of drawing boundaries against each other: which runs, in which order, and what is recorded of them."""
 
+import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,15 +9,20 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from rltok.config import Config
-from rltok.contenders import TWIN, TWINS, contender, twin
+from rltok.checkpoint import differences
+from rltok.config import Config, from_dict
+from rltok.contenders import RULES, TWIN, TWINS, contender, twin
 from rltok.contest import Job, Result, Setting, stored_result, workers
+from rltok.errors import RltokError
+from rltok.files import MISSING, read_file
 from rltok.results import device_name, repository_commit, versions
 from rltok.standings import standings
 from rltok.step import resolve_device
 
 SCHEMA = 1
 RECORD = "compare.json"
+WHAT = "rltok compare"  # how every record's `what` begins
+RUN = re.compile(rf"({'|'.join(RULES + TWINS)})-seed\d+")  # name of a run's folder
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,69 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def stored_record(out: Path) -> dict[str, Any] | None:
+    """The record in the folder of a comparison; None for an empty folder, or where a damaged one stands beside runs.
+
+    Raises:
+        RltokError: the folder holds something else.
+    """
+    if not out.exists() or not any(out.iterdir()):
+        return None
+    path = out / RECORD
+    try:
+        data = read_file(path)
+    except MISSING as error:
+        raise RltokError(
+            f"{out} holds no comparison ({RECORD} is missing), so there is nothing to resume. Choose another --out."
+        ) from error
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        if any(RUN.fullmatch(entry.name) and entry.is_dir() for entry in out.iterdir()):
+            return None  # the runs say themselves what they are of
+        raise RltokError(f"{path} is damaged, and no run of a comparison stands beside it. Choose another --out.") from error
+    if not isinstance(found, dict) or not str(found.get("what")).startswith(WHAT):
+        raise RltokError(f"{path} is no record of {WHAT}, so it stays as it is. Choose another --out.")
+    if found.get("schema") != SCHEMA:
+        raise RltokError(f"{path} has schema {found.get('schema')!r}; this version reads {SCHEMA}. Choose another --out.")
+    return found
+
+
+def check_agrees(comparison: Comparison, setting: Setting, split: str) -> None:
+    """Raise `RltokError` unless going on in the folder loses nothing: the same comparison, and no finished run left out."""
+    out, found = comparison.out, stored_record(comparison.out)
+    if found is None:
+        return
+    now = {
+        "config": comparison.bases[0].to_dict(), "data": setting.corpus.description, "split": split, "full": setting.full,
+    }  # fmt: skip
+    try:
+        changed = differences(_identity(found), _identity(now))
+        runs = [(run["name"], run["seed"]) for run in found["runs"]] if found["finished"] else []
+        rules = [str(name) for name in dict.fromkeys(name for name, _ in runs) if name not in comparison.names]
+        wanted = [base.train.seed for base in comparison.bases]
+        seeds = [str(seed) for seed in dict.fromkeys(seed for _, seed in runs) if seed not in wanted]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RltokError(f"{out / RECORD} is damaged ({error!r}). Restore it, or choose another --out.") from error
+    if changed:
+        raise RltokError(
+            f"{out} holds another comparison: {'; '.join(changed[:3])}. Resume with the same, or choose another --out."
+        )
+    if rules or seeds:
+        left = " ".join([*(["--rules", *rules] if rules else []), *(["--seeds", *seeds] if seeds else [])])
+        raise RltokError(
+            f"{out} holds finished runs that this call leaves out. Name them as well: {left}, or choose another --out."
+        )
+
+
+def _identity(record: dict[str, Any]) -> dict[str, Any]:
+    """What all calls on one folder share; of the configuration all but the seed and what each contender has of its own."""
+    config = from_dict(record["config"]).to_dict()  # settings that came later have their defaults
+    del config["name"], config["train"]["seed"], config["model"]["rule"]["name"]
+    texts = {f"--data, {part} text": (record["data"][part] or {}).get("hash") for part in ("train", "validation", "test")}
+    return config | texts | {"--split": record["split"], "--budget": "full" if record["full"] else "smoke"}
+
+
 def record_of(comparison: Comparison, setting: Setting, split: str, results: Sequence[Result]) -> dict[str, Any]:
     """Everything that names the comparison, and what came out; without results it marks a folder that is under way."""
     found = versions()
@@ -102,10 +172,12 @@ def record_of(comparison: Comparison, setting: Setting, split: str, results: Seq
     base = comparison.bases[0]
     return {
         "schema": SCHEMA,
-        "what": "rltok compare: ways of drawing boundaries on one network, one data order, one budget of bytes",
+        "what": f"{WHAT}: ways of drawing boundaries on one network, one data order, one budget of bytes",
         "finished": bool(results),
         "full": setting.full,
         "split": split,
+        "rules": list(comparison.names),
+        "seeds": [base.train.seed for base in comparison.bases],
         "config": base.to_dict(),  # of all runs, but for seed and what each run names: rule and micro_batch
         "config_hash": base.digest(),
         "data": setting.corpus.description,

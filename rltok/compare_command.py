@@ -2,17 +2,20 @@
 
 import argparse
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from rltok.compare import RECORD, Comparison, duration, record_of, run_all
+from rltok.compare import RECORD, Comparison, check_agrees, duration, record_of, run_all, stored_record
 from rltok.contenders import SMOKE_ROWS, base_config, contenders
 from rltok.contest import Setting, default_workers, estimated_seconds
 from rltok.data import Corpus, Rows, load_corpus
 from rltok.data.sources import is_hub, text_bytes
 from rltok.demo import free_folder
 from rltok.errors import RltokError
-from rltok.files import room, write_json
+from rltok.files import require_regular, room, write_json
 from rltok.options import parse_settings, say
 from rltok.presets import check_batch_fits
 from rltok.standings import figure, table
@@ -25,7 +28,7 @@ def compare(options: argparse.Namespace) -> None:
     """`rltok compare`."""
     comparison, setting = _prepare(options)
     jobs = comparison.expected_jobs(setting)
-    count = options.jobs or default_workers(resolve_device(setting.device), len(jobs))
+    count = min(options.jobs or default_workers(resolve_device(setting.device), len(jobs)), len(jobs))
     base = comparison.bases[0]
     say(options, f"{len(jobs)} runs of {base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each")
     seconds = estimated_seconds(jobs, setting, count)
@@ -33,7 +36,9 @@ def compare(options: argparse.Namespace) -> None:
     say(options, f"everything goes to {comparison.out}; after an interruption: the same with --out {comparison.out} --resume")
     with room(comparison.out):
         comparison.out.mkdir(parents=True, exist_ok=True)
-        write_json(comparison.out / RECORD, record_of(comparison, setting, options.split, []))
+        before = stored_record(comparison.out)
+        if before is None or not before["finished"]:  # a finished record stays until there is a newer one
+            write_json(comparison.out / RECORD, record_of(comparison, setting, options.split, []))
     results = run_all(comparison, setting, count, lambda line: say(options, line))
     record = record_of(comparison, setting, options.split, results)
     with room(comparison.out):
@@ -53,15 +58,16 @@ def _prepare(options: argparse.Namespace) -> tuple[Comparison, Setting]:
         raise RltokError(f"--jobs must be at least 1; got {options.jobs}. Leave it out for one run a thread.")
     if options.resume and options.out is None:
         raise RltokError("--resume needs the folder of the comparison. Name it with --out.")
+    if options.out is not None and not options.out.strip():
+        raise RltokError("--out is empty. Name a folder, or leave it away.")
     out = free_folder(Path("runs"), "compare") if options.out is None else Path(options.out)
     check_out(out, options.resume)
     reading = {"max_bytes": options.max_bytes, "allow_binary": options.allow_binary, "force": options.force}
-    bases = [base_config(options.preset, settings, budget=options.budget, seed=seed) for seed in dict.fromkeys(options.seeds)]
+    shared = {"budget": options.budget, "names": names}
+    bases = [base_config(options.preset, settings, seed=seed, **shared) for seed in dict.fromkeys(options.seeds)]
     if options.preset is None and options.data != "sample" and not is_hub(options.data):
         size = text_bytes(options.data, **reading)
-        bases = [
-            base_config(None, settings, budget=options.budget, seed=base.train.seed, text_bytes=size) for base in bases
-        ]  # fmt: skip
+        bases = [base_config(None, settings, seed=base.train.seed, text_bytes=size, **shared) for base in bases]
     base = bases[0]
     if is_hub(options.data) and options.max_bytes is None:
         reading["max_bytes"] = round(base.train.training_bytes / (1 - base.data.held_out_fraction))
@@ -69,19 +75,40 @@ def _prepare(options: argparse.Namespace) -> tuple[Comparison, Setting]:
     check_batch_fits(base, len(corpus.train), corpus.train.total_bytes)
     full = options.budget == "full"
     setting = Setting(corpus, _rows(corpus, options.split, None if full else SMOKE_ROWS), str(device), full)
-    return Comparison(names, bases, options.preset, settings, out), setting
+    comparison = Comparison(names, bases, options.preset, settings, out)
+    check_agrees(comparison, setting, options.split)
+    return comparison, setting
 
 
 def check_out(out: Path, resume: bool) -> None:
-    """Raise `RltokError` when the folder is taken, or, with `resume`, holds something else than a comparison."""
-    if out.exists() and not out.is_dir():
-        raise RltokError(f"{out} is a file; --out needs a folder.")
+    """Raise `RltokError` when the folder is taken, is none, or, with `resume`, holds something else than a comparison."""
+    for place in (out, *out.parents):
+        if os.path.lexists(place) and not place.is_dir():
+            raise RltokError(f"{place} is a file; --out needs a folder.")
+    _check_writable(out)
     if not out.exists() or not any(out.iterdir()):
         return
     if not resume:
         raise RltokError(f"{out} is not empty. Add --resume to go on with the comparison in it, or choose another --out.")
-    if not (out / RECORD).is_file():
-        raise RltokError(f"{out} holds no comparison ({RECORD} is missing), so there is nothing to resume. Choose another --out.")
+    stored_record(out)
+    require_regular(out / FIGURE)
+
+
+def _check_writable(out: Path) -> None:
+    """Raise `RltokError` unless the folder can be made and written to; leaves nothing behind."""
+    missing = [place for place in (out, *out.parents) if not os.path.lexists(place)]
+    try:
+        with room(out):
+            out.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=out):
+                pass
+            list(out.iterdir())
+    except OSError as error:
+        raise RltokError(f"cannot write to {out} ({error.strerror}). Choose a folder you may write to with --out.") from error
+    finally:
+        for place in missing:
+            with suppress(OSError):
+                place.rmdir()
 
 
 def _rows(corpus: Corpus, split: str, most: int | None) -> Rows:

@@ -42,9 +42,10 @@ def contenders(names: Sequence[str]) -> list[str]:
 
 
 def base_config(
-    size: str | None, settings: dict[str, Any], *, budget: str, seed: int, text_bytes: int | None = None
+    size: str | None, settings: dict[str, Any], *, budget: str, seed: int, text_bytes: int | None = None,
+    names: Sequence[str] = RULES,
 ) -> Config:  # fmt: skip
-    """What all contenders share: network, data, objective, training. Its rule is the learned one.
+    """What all contenders share: network, data, objective, training. Its rule is the learned one, if that competes.
 
     Args:
         size: a preset without variant; None is tiny, fitted to the text if its size is given.
@@ -52,6 +53,7 @@ def base_config(
         budget: "smoke", or "full" for the preset's own.
         seed: of the run.
         text_bytes: size of a text to fit rows, batch and budget to.
+        names: who competes. Without the learned rule, nothing must suit its limits (softcap, micro-batch).
 
     Raises:
         RltokError: an unknown size or budget, or a setting that the comparison makes itself.
@@ -68,6 +70,7 @@ def base_config(
     base = preset(size)
     if text_bytes is not None:
         base = fit_to_corpus(base, text_bytes)
+    settings = settings | ({} if "learned" in names else {"model.rule.name": "even"})
     base = with_settings(base, settings | {"train.seed": seed})
     if budget == "full":
         return base

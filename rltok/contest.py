@@ -22,8 +22,9 @@ import torch
 from rltok.checkpoint import checkpoints, read_state
 from rltok.config import Config
 from rltok.data import Corpus, Rows
+from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
-from rltok.evaluation import evaluate
+from rltok.evaluation import Evaluation, evaluate
 from rltok.files import MISSING, read_file, room, write_json
 from rltok.flops import flops_per_byte, frozen_parameters
 from rltok.loading import load
@@ -39,6 +40,8 @@ START_SECONDS = 4.0  # of a worker process, which imports torch
 RUN_SECONDS = 1.0  # of a run before and after its updates
 PROBE_ROWS, PROBE_BYTES = 256, 65_536
 BPE_SECONDS = 1e-6  # of fitting, a byte
+NUMBERS = ("last_fifth_rate", "flops_per_byte", "seconds", "micro_batch", "updates", "bytes")  # of a score
+CURVE = ("step", "nll", "rate", "whitespace_share")
 
 Job = tuple[str, Config, Path]  # contender, settings, folder of the run
 Result = dict[str, Any]
@@ -62,13 +65,36 @@ def _hashes(config: Config, setting: Setting) -> dict[str, str]:
 
 def stored_result(job: Job, setting: Setting) -> Result | None:
     """The score that a finished run left, if it is of these settings and texts; a damaged or other one counts as none."""
-    wanted = _hashes(job[1], setting)
+    name, config, folder = job
+    wanted = {"name": name, "seed": config.train.seed, "folder": folder.name, **_hashes(config, setting)}
     try:
-        found = json.loads(read_file(job[2] / SCORE))
+        found = json.loads(read_file(folder / SCORE))
+        json.dumps(found, allow_nan=False)  # raises ValueError for numbers that are not finite
         same = {key: found[key] for key in wanted} == wanted
-        return found if same and len(found["row_bits_per_byte"]) == len(setting.rows) else None
-    except (*MISSING, ValueError, KeyError, TypeError, RecursionError):
+        return found if same and _is_whole(found, len(setting.rows)) else None
+    except RltokError:  # not to be read at all, such as a folder
+        raise
+    except (*MISSING, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _is_whole(found: Result, rows: int) -> bool:
+    """Whether a score holds all that a comparison reads; what is missing or of another type may raise instead."""
+    scores = dict(found["evaluation"])
+    Evaluation(**scores, row_bits_per_byte=())  # raises TypeError for a missing or a foreign entry
+    draws, rates = scores.pop("draws"), scores.pop("class_rates")
+    perhaps = [*rates.values(), *(scores.pop(key) for key in ("standard_error", "policy_entropy", "whitespace_share"))]
+    numbers = [value for value in perhaps if value is not None]
+    numbers += [*scores.values(), *found["row_bits_per_byte"], *found["fitted"].values(), found["rule"]["vocabulary"]]
+    numbers += [found[key] for key in NUMBERS]
+    return (
+        all(type(number) in (int, float) and abs(number) < 1e300 for number in numbers)
+        and len(found["row_bits_per_byte"]) == scores["rows"] == rows
+        and scores["tokens_per_byte"] > 0
+        and isinstance(draws, str)
+        and isinstance(found["curve"], list) and all(point.keys() >= set(CURVE) for point in found["curve"])
+        and all(set(found["texts"][text]) >= {"boundaries", "probabilities"} for text in FIXED_TEXTS)
+    )  # fmt: skip
 
 
 def training_lines(folder: Path) -> list[dict[str, Any]]:
@@ -113,7 +139,7 @@ def run_job(job: Job, setting: Setting) -> Result:
         "updates": record.updates,
         "bytes": record.bytes,
         "fitted": record.fitted,
-        "curve": [{key: line[key] for key in ("step", "nll", "rate", "whitespace_share")} for line in thin(lines, CURVE_POINTS)],
+        "curve": [{key: line[key] for key in CURVE} for line in thin(lines, CURVE_POINTS)],
         "texts": drawn_texts(model, config.train.seed),
         "row_bits_per_byte": scored.row_bits_per_byte,
     }
@@ -164,13 +190,18 @@ def default_workers(device: torch.device, runs: int) -> int:
 
 def _update_seconds(config: Config, setting: Setting, threads: int) -> float:
     """Of one update of a throwaway model: the second of two micro-batches, times their number."""
-    rule = replace(config.model.rule, fit_bytes=min(config.model.rule.fit_bytes, PROBE_BYTES))
+    fit_bytes = config.model.rule.fit_bytes
+    rule = replace(config.model.rule, fit_bytes=min(fit_bytes, PROBE_BYTES))
     config, device = replace(config, model=replace(config.model, rule=rule)), resolve_device(setting.device)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         model = new_model(config, device)
-        model.rule.fit(setting.corpus.train.subset(slice(0, PROBE_ROWS)), config.train.seed)
+        try:
+            model.rule.fit(setting.corpus.train.subset(slice(0, PROBE_ROWS)), config.train.seed)
+        except RltokError:  # BPE: too few of these rows are UTF-8. As the run will do it, then
+            model.rule.fit_bytes = fit_bytes
+            model.rule.fit(setting.corpus.train, config.train.seed)
         optimizer = make_optimizer(model, config.train)
         for step in (1, 2):
             start = time.perf_counter()

@@ -4,13 +4,17 @@
 """
 
 import difflib
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from rltok.config import Config, DataConfig, ModelConfig, ObjectiveConfig, RuleConfig, TrainConfig, with_settings
+from rltok.data.corpus import num_held_out
+from rltok.data.rows import MIN_TAIL
 from rltok.errors import RltokError
 
+SHORTEST = 8  # bytes of a row, the least that data.sequence_length may be
 _PRESETS: dict[str, Callable[[], Config]] = {}
 
 
@@ -198,16 +202,27 @@ def preset(name: str, settings: dict[str, Any] | None = None) -> Config:
 
 
 def fit_to_corpus(config: Config, num_bytes: int) -> Config:
-    """The same model with rows, batch and budget that a small corpus can fill.
+    """The same model with rows, batch and budget that a small corpus can fill after rows are held out of it.
 
     Rows are halved until there are at least 8 and a batch takes at most half of them; training stops after
     at most 100 passes. A corpus that fills the preset's batch keeps the preset.
+
+    Raises:
+        RltokError: too little text for two training rows of 8 bytes.
     """
-    length = config.data.sequence_length
+    length, fraction = config.data.sequence_length, config.data.held_out_fraction
     while length > 16 and num_bytes // length < 16:
         length //= 2
-    rows = num_bytes // length
-    most = min(config.train.sequences_per_update, max(2, rows // 2))
+    while length > SHORTEST and _training_rows(num_bytes, length, fraction) < 2:
+        length = max(SHORTEST, length // 2)
+    left = _training_rows(num_bytes, length, fraction)
+    if left < 2:
+        least = SHORTEST * max(3, math.ceil(2.5 / (1 - fraction)))
+        raise RltokError(
+            f"{num_bytes} bytes of text are too few to train on: training takes 2 rows of at least {SHORTEST} bytes, besides"
+            f" what data.held_out_fraction={fraction:g} holds out. Give at least {least} bytes."
+        )
+    most = min(config.train.sequences_per_update, max(2, min(num_bytes // length // 2, left)))
     batch = 1 << (most.bit_length() - 1)  # the largest power of two that fits
     if most == config.train.sequences_per_update:
         batch = most
@@ -225,15 +240,24 @@ def fit_to_corpus(config: Config, num_bytes: int) -> Config:
     )
 
 
+def _training_rows(num_bytes: int, length: int, fraction: float) -> int:
+    """Windows of one text that are left for training; 0 for a single one."""
+    rows = num_bytes // length + (num_bytes % length >= min(MIN_TAIL, length))
+    return rows - num_held_out(rows, fraction) if rows > 1 else 0
+
+
 def check_batch_fits(config: Config, num_rows: int, num_bytes: int) -> None:
     """Raise `RltokError` when the training rows do not fill one update; it spells out settings that would fit."""
     wanted = config.train.sequences_per_update
     if num_rows < wanted:
-        fitting = fit_to_corpus(config, num_bytes)
+        length, fraction = config.data.sequence_length, config.data.held_out_fraction
+        held_out = max(1, int(num_rows * fraction / (1 - fraction)))  # rows, and each has at least so many bytes:
+        fitting = fit_to_corpus(config, num_bytes + held_out * min(MIN_TAIL, length))
         data, train = fitting.data, fitting.train
         raise RltokError(
-            f"the corpus has {num_rows} training rows of {config.data.sequence_length} bytes, less than one batch of {wanted}."
-            " Leave --preset out and rltok fits its smallest model to the text (in Python: rltok.presets.fit_to_corpus), or:"
+            f"the corpus has {num_rows} training rows of {length} bytes, less than one batch of {wanted}."
+            " Without --preset and settings of its own rltok fits its smallest model to the text (in Python:"
+            " rltok.presets.fit_to_corpus), or:"
             f" --set data.cut=windows data.sequence_length={data.sequence_length}"
             f" train.sequences_per_update={train.sequences_per_update}"
             f" train.micro_batch={train.micro_batch} train.training_bytes={train.training_bytes}"

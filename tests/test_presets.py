@@ -152,3 +152,38 @@ def test_a_batch_that_cannot_be_filled_is_an_error_whose_remedy_works():
     remedied = with_settings(config, values)
     check_batch_fits(remedied, training_rows(remedied, num_bytes), num_bytes)
     check_batch_fits(config, 16, num_bytes)
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.05, 0.4, 0.9])
+def test_a_fit_of_very_little_text_can_be_trained_on_or_says_how_much_is_needed(fraction):
+    base = with_settings(preset("tiny"), {"data.held_out_fraction": fraction})
+    refused = []
+    for num_bytes in [*range(50), 100, 199, 200, 201, 400]:
+        try:
+            config = fit_to_corpus(base, num_bytes)
+        except RltokError as error:
+            least = int(str(error).split("Give at least ")[1].split()[0])
+            assert num_bytes < least and f"{num_bytes} bytes of text are too few" in str(error)
+            fit_to_corpus(base, least)
+            refused.append(num_bytes)
+        else:
+            check_batch_fits(config, training_rows(config, num_bytes), num_bytes)
+    assert refused[:24] == list(range(24)) and (fraction == 0.9 or len(refused) == 24)  # three rows of 8 bytes, one held out
+
+
+@pytest.mark.parametrize("length", [8, 16, 24, 64, 512])
+@pytest.mark.parametrize("fraction", [0.01, 0.05, 0.3])
+def test_the_remedy_for_a_batch_that_little_text_does_not_fill_works_with_and_without_separate_validation_text(length, fraction):
+    settings = {"data.sequence_length": length, "data.held_out_fraction": fraction, "train.training_bytes": 10**6}
+    config = with_settings(preset("tiny"), settings)
+    for num_bytes in range(2 * length, 12 * length, 3 * length - 5):
+        rows = training_rows(config, num_bytes)
+        with pytest.raises(RltokError) as found:
+            check_batch_fits(config, rows, min(num_bytes, rows * length))
+        if "too few to train on" in str(found.value):
+            assert num_bytes < 32
+            continue
+        pairs = [word.split("=") for word in str(found.value).split("--set ")[1].split()]
+        remedied = with_settings(config, {key: int(value) if value.isdigit() else value for key, value in pairs})
+        check_batch_fits(remedied, training_rows(remedied, num_bytes), num_bytes)
+        check_batch_fits(remedied, rows * length // remedied.data.sequence_length, num_bytes)
