@@ -32,6 +32,9 @@ RULE_SETTINGS: dict[str, tuple[str, ...]] = {
 }
 
 
+LEAST_RATE = 1e-6  # of dynamic_pooling and hnet, as far from 1
+
+
 @dataclass(frozen=True)
 class RuleConfig(Section):
     """How token boundaries are drawn. `RULE_SETTINGS` says which rule reads which setting."""
@@ -63,13 +66,16 @@ class RuleConfig(Section):
                 f"model.rule.target_rate must lie strictly between 0 and 1 because eq. (22) takes its logit; got {rate!r}."
                 + (f" For one boundary every {rate:g} bytes write 1/{rate:g}." if rate > 1 else "")
             )
+        if self.name in ("dynamic_pooling", "hnet") and not LEAST_RATE <= rate <= 1 - LEAST_RATE:  # fp32 logarithms and ratios
+            require(False, self.section, "target_rate", rate, f"between {LEAST_RATE:g} and {1 - LEAST_RATE:g} for {self.name}")
         require(0 <= self.lags <= 64, self.section, "lags", self.lags, "between 0 and 64")
-        self._positive("scale", "temperature", "fit_bytes", "entropy_layers", "entropy_window", "entropy_learning_rate")
+        self._positive("scale", "fit_bytes", "entropy_window")
+        require(0.01 <= self.temperature <= 100, self.section, "temperature", self.temperature, "between 0.01 and 100")
+        self._check_byte_model()
         require(256 <= self.vocabulary <= 1_000_000, self.section, "vocabulary", self.vocabulary, "between 256 and 1000000")
-        dim = self.entropy_dim
-        require(dim > 0 and dim % 32 == 0, self.section, "entropy_dim", dim, "a multiple of 32, the width of a head")
         for name in ("prior_weight", "ratio_weight"):
-            require(getattr(self, name) >= 0, self.section, name, getattr(self, name), "at least 0")
+            value = getattr(self, name)
+            require(0 <= value <= 1e6, self.section, name, value, "at least 0 and at most 1000000")
         if self.softcap is not None:
             self._positive("softcap")
         if self.softcap is not None and self.name == "learned":
@@ -79,6 +85,13 @@ class RuleConfig(Section):
                     f"model.rule.softcap={self.softcap:g} cannot reach target_rate={rate:g}: its logit is {start:.2f}, and"
                     f" eq. (23) keeps logits inside ±{self.softcap:g}. Raise softcap above {abs(start):.1f} or set it to null."
                 )
+
+    def _check_byte_model(self) -> None:
+        dim, layers, peak = self.entropy_dim, self.entropy_layers, self.entropy_learning_rate
+        allowed = "a multiple of 32, the width of a head, and at most 8192"
+        require(0 < dim <= 8192 and dim % 32 == 0, self.section, "entropy_dim", dim, allowed)
+        require(1 <= layers <= 64, self.section, "entropy_layers", layers, "between 1 and 64")
+        require(0 < peak <= 1, self.section, "entropy_learning_rate", peak, "greater than 0 and at most 1")
 
 
 @dataclass(frozen=True)

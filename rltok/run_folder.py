@@ -5,7 +5,8 @@ config.json  data.json  metrics.jsonl  snapshots.jsonl  checkpoints/  record.jso
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TextIO
@@ -63,6 +64,7 @@ class RunFolder:
         self.path = Path(path)
         self._lock: TextIO | None = None
         self._logs: dict[str, TextIO] = {}
+        self._made: list[str] = []  # files that were not there before
         try:
             with room(self.path):
                 self._claim(config, data, resume)
@@ -77,6 +79,7 @@ class RunFolder:
 
     def _claim(self, config: Config, data: dict[str, Any], resume: bool) -> None:
         check_folder(self.path, resume)
+        self._made_folder, made_lock = not self.path.exists(), not (self.path / ".lock").exists()
         self.path.mkdir(parents=True, exist_ok=True)
         require_regular(self.path / ".lock")
         self._lock = (self.path / ".lock").open("a")
@@ -88,6 +91,8 @@ class RunFolder:
         check_folder(self.path, resume)  # again: another process may have used it in between
         if (self.path / "config.json").exists():
             self._compare(config, data)
+        self._made = [name for name in ("config.json", "data.json") if not (self.path / name).exists()]
+        self._made += [".lock"] if made_lock else []
         self._write("data.json", data)
         self._write("config.json", config.to_dict())
 
@@ -133,6 +138,21 @@ class RunFolder:
         temporary = self.path / f".{name}.tmp"
         temporary.write_text(json.dumps(values, indent=1) + "\n")
         os.replace(temporary, self.path / name)
+
+    @contextmanager
+    def tentative(self) -> Iterator[None]:
+        """Around work before the logs are opened: when it fails in a folder without a run, what the claim made goes again."""
+        try:
+            yield
+        except Exception:  # not an interruption, after which --resume starts over
+            if "config.json" in self._made:
+                for name in self._made:
+                    with suppress(OSError):
+                        (self.path / name).unlink()
+                with suppress(OSError):  # where it is not empty, something else was there
+                    if self._made_folder:
+                        self.path.rmdir()
+            raise
 
     def newest_checkpoint(self) -> Path | None:
         """The checkpoint to go on from, if there is one."""

@@ -121,9 +121,12 @@ def new_model(config: Config, device: torch.device) -> AutoregressiveUNet:
         try:
             return AutoregressiveUNet(config.model).to(device)
         except (RuntimeError, MemoryError) as error:  # from torch's allocator, which has no exception of its own on the CPU
-            model = config.model
+            model, rule, beside, remedy = config.model, config.model.rule, "", ""
+            if rule.name == "entropy":
+                beside = f", and a byte model with entropy_dim={rule.entropy_dim} and {rule.entropy_layers} layers,"
+                remedy = " or model.rule.entropy_dim"
             raise RltokError(
                 f"a model with embedding_dim={model.embedding_dim} and"
-                f" {model.down_layers} + {model.mid_layers} + {model.up_layers} layers"
-                " does not fit into memory. Choose a smaller model.embedding_dim."
+                f" {model.down_layers} + {model.mid_layers} + {model.up_layers} layers{beside}"
+                f" does not fit into memory. Choose a smaller model.embedding_dim{remedy}."
             ) from error

@@ -47,11 +47,12 @@ class Run:
     def resume(self) -> None:
         """Go back to the newest checkpoint, or to the start, and drop what was logged after it.
 
-        Only a run without a checkpoint fits its rule: a checkpoint holds what was fitted.
+        Only a run without a checkpoint fits its rule: a checkpoint holds what was fitted. A fit that fails leaves no run.
         """
         checkpoint = self.folder.newest_checkpoint()
         if checkpoint is None:
-            self.model.rule.fit(self.corpus.train, self.config.train.seed)
+            with self.folder.tentative():
+                self.model.rule.fit(self.corpus.train, self.config.train.seed)
         else:
             state = restore(checkpoint, self.model, self.optimizer, self.config)
             self.step, self.bytes, self.seconds = state["step"], state["bytes"], state["seconds"]
@@ -205,7 +206,8 @@ def train(
     check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
     folder = RunFolder(out, config, corpus.description, resume)
     try:
-        model = new_model(config, chosen)
+        with folder.tentative():
+            model = new_model(config, chosen)
         run = Run(config, corpus, folder, model, make_optimizer(model, config.train), chosen)
         run.resume()
         if resume and progress:

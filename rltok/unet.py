@@ -23,6 +23,7 @@ from rltok.losses import next_byte_nll
 from rltok.resample import Packed
 from rltok.rules import Boundaries, Rule, make_rule
 from rltok.rules.base import first_position
+from rltok.rules.check import check_decided, check_rule
 from rltok.vocab import BOS, PAD, PADDED_IDS, PREDICTED
 
 
@@ -74,6 +75,8 @@ class AutoregressiveUNet(nn.Module):
         self.down_blocks = blocks(config.down_layers, config.byte_mlp_ratio)
         self.mid_blocks = blocks(config.mid_layers, config.token_mlp_ratio)
         self.up_blocks = blocks(config.up_layers, config.byte_mlp_ratio)
+        if rule is not None:
+            check_rule(rule)
         self.rule = make_rule(config) if rule is None else rule
         self.early_norm, self.output_norm = head_norm(), head_norm()
         self.early_head = nn.Linear(d, PADDED_IDS, bias=False)
@@ -143,13 +146,19 @@ class AutoregressiveUNet(nn.Module):
         self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N_plus_1"], *,
         uniforms: Float[Tensor, "B N"] | None = None, boundaries: Bool[Tensor, "B N"] | None = None,
     ) -> Boundaries:  # fmt: skip
-        """Boundaries drawn with the uniforms, or those given, eq. (2); none where the next byte is not scored."""
+        """Boundaries drawn with the uniforms, or those given, eq. (2); none where the next byte is not scored.
+
+        Raises:
+            RltokError: the rule's answer has a wrong type, dtype or shape, or (on the CPU) no boundary at position 0.
+        """
         counts = (ids[:, 1:] != PAD) | first_position(ids[:, :-1])
         if boundaries is None:
             inputs = torch.where(counts, ids[:, :-1], PAD)
             decided = self.rule.decide(byte_states, inputs, uniforms)
         else:
             decided = self.rule.prescribed(byte_states, boundaries)
+        method = "decide" if boundaries is None else "prescribed"
+        check_decided(decided, f"{type(self.rule).__name__}.{method}", byte_states)
         return replace(decided, boundaries=decided.boundaries & counts)
 
     def after_boundaries(self, byte_states: Float[Tensor, "B N d"], decided: Boundaries) -> Float[Tensor, "B N d"]:

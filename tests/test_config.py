@@ -144,7 +144,7 @@ def test_updates_are_counted_whole():
 
 POSITIVE = [
     "model.embedding_dim", "model.num_heads", "model.window", "model.byte_mlp_ratio", "model.token_mlp_ratio", "model.rope_theta",
-    "model.norm_eps", "model.attention_softcap", "model.rule.scale", "model.rule.softcap", "model.rule.temperature",
+    "model.norm_eps", "model.attention_softcap", "model.rule.scale", "model.rule.softcap",
     "train.training_bytes",
     "train.sequences_per_update", "train.micro_batch", "train.learning_rate", "train.adam_eps", "train.clip_norm",
     "train.log_every", "train.evaluate_every", "train.evaluate_rows", "train.checkpoint_every", "train.keep_checkpoints",
@@ -184,6 +184,16 @@ def test_what_must_not_be_negative_says_so(dotted):
         ({"model.rule.target_rate": 0.002}, ["softcap=6", "its logit is -6.21", "above 6.2"]),
         ({"model.rule.lags": -1}, ["model.rule.lags", "between 0 and 64", "got -1"]),
         ({"model.rule.lags": 65}, ["between 0 and 64", "got 65"]),
+        ({"model.rule.temperature": 0}, ["model.rule.temperature", "between 0.01 and 100", "got 0"]),
+        ({"model.rule.temperature": 1e8}, ["model.rule.temperature", "between 0.01 and 100", "got 100000000.0"]),
+        ({"model.rule.prior_weight": 1e30}, ["model.rule.prior_weight", "at most 1000000", "got 1e+30"]),
+        ({"model.rule.ratio_weight": 2e6}, ["model.rule.ratio_weight", "at most 1000000", "got 2000000.0"]),
+        ({"model.rule.entropy_learning_rate": 0}, ["model.rule.entropy_learning_rate", "greater than 0", "got 0"]),
+        ({"model.rule.entropy_learning_rate": 1e3}, ["model.rule.entropy_learning_rate", "at most 1", "got 1000.0"]),
+        ({"model.rule.entropy_dim": 3_200_000_000}, ["model.rule.entropy_dim", "at most 8192", "got 3200000000"]),
+        ({"model.rule.entropy_dim": 0}, ["model.rule.entropy_dim", "a multiple of 32", "got 0"]),
+        ({"model.rule.entropy_layers": 0}, ["model.rule.entropy_layers", "between 1 and 64", "got 0"]),
+        ({"model.rule.entropy_layers": 65}, ["model.rule.entropy_layers", "between 1 and 64", "got 65"]),
         ({"model.down_layers": 0}, ["model.down_layers", "at least 1"]),
         ({"model.mid_layers": 0}, ["model.mid_layers", "at least 1"]),
         ({"model.up_layers": 0}, ["model.up_layers", "at least 1"]),
@@ -210,6 +220,18 @@ def test_a_crossed_limit_is_named_with_value_and_remedy(settings, words):
 def test_one_row_a_micro_batch_is_fine_where_nothing_is_centred():
     for settings in ({"objective.centring": "none"}, {"model.rule.name": "even"}):
         assert with_settings(Config(), {"train.micro_batch": 1, **settings}).train.micro_batch == 1
+
+
+@pytest.mark.parametrize("rule", ["dynamic_pooling", "hnet"])
+def test_rates_that_round_to_0_or_1_are_refused_for_rules_that_take_their_logarithm_or_ratio(rule):
+    for rate in (1e-46, 9e-7, 0.9999995, 0.99999999):
+        refused(
+            {"model.rule.name": rule, "model.rule.target_rate": rate},
+            "model.rule.target_rate", "between 1e-06 and 0.999999", f"for {rule}", f"got {rate!r}",
+        )  # fmt: skip
+    for rate in (1e-6, 1 - 1e-6):
+        with_settings(Config(), {"model.rule.name": rule, "model.rule.target_rate": rate})
+    with_settings(Config(), {"model.rule.name": "even", "model.rule.target_rate": 1e-46})
 
 
 def test_without_a_softcap_any_rate_can_be_reached():

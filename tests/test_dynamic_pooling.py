@@ -37,20 +37,20 @@ def test_a_soft_gate_is_the_relaxed_bernoulli_of_its_uniform_and_crosses_one_hal
     logits, uniforms = 2 * random(3, 50), random_uniforms(3, 50).double()
     x, u = logits.numpy(), uniforms.numpy()
     for temperature in (0.5, 1.0):
-        found = relaxed_bernoulli(logits, uniforms, temperature)
+        hard, found = relaxed_bernoulli(logits, uniforms, temperature)
         np.testing.assert_allclose(found, sigmoid((x + np.log((1 - u) / u)) / temperature), rtol=0, atol=1e-13)
-        assert ((found.numpy() > 0.5) == (u < sigmoid(x))).all()
+        assert ((found.numpy() > 0.5) == (u < sigmoid(x))).all() and torch.equal(hard, found > 0.5)
 
 
 def test_gates_of_the_extreme_uniforms_are_sure_and_their_gradients_finite():
     logits = torch.zeros(1, 2, requires_grad=True)
-    soft = relaxed_bernoulli(logits, torch.tensor([[0.0, 1 - 2**-24]]), 0.5)
+    hard, soft = relaxed_bernoulli(logits, torch.tensor([[0.0, 1 - 2**-24]]), 0.5)
     soft.sum().backward()
-    assert soft[0, 0] == 1 and soft[0, 1] < 1e-13 and logits.grad.isfinite().all()
+    assert hard.tolist() == [[True, False]] and soft[0, 0] == 1 and soft[0, 1] < 1e-13 and logits.grad.isfinite().all()
 
 
 def test_gates_are_boundaries_with_the_chance_of_their_logit():
-    share = (relaxed_bernoulli(torch.full((1, 20000), -1.0), random_uniforms(1, 20000), 0.5) > 0.5).float().mean()
+    share = relaxed_bernoulli(torch.full((1, 20000), -1.0), random_uniforms(1, 20000), 0.5)[0].float().mean()
     assert share.item() == pytest.approx(sigmoid(-1.0), abs=4 * 0.0032)  # four standard deviations
 
 

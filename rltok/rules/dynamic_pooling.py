@@ -18,10 +18,16 @@ from rltok.resample import Packed
 from rltok.rules.base import Boundaries, Rule, drawn_positions, first_position
 
 
-def relaxed_bernoulli(logits: Float[Tensor, "B N"], uniforms: Float[Tensor, "B N"], temperature: float) -> Float[Tensor, "B N"]:
-    """Soft gates of a draw: sigmoid((l + log(1 - u) - log(u)) / temperature), above 1/2 exactly where u < sigmoid(l)."""
+def relaxed_bernoulli(
+    logits: Float[Tensor, "B N"], uniforms: Float[Tensor, "B N"], temperature: float
+) -> tuple[Bool[Tensor, "B N"], Float[Tensor, "B N"]]:
+    """Hard gates of a draw, u < sigmoid(l), and soft ones, sigmoid((l + log(1 - u) - log(u)) / temperature).
+
+    The hard ones are the sign of what is divided: a soft gate of a high temperature may round to 1/2 on either side of it.
+    """
     u = uniforms.to(logits.dtype).clamp(min=torch.finfo(logits.dtype).tiny)  # u = 0 is a sure boundary without infinities
-    return torch.sigmoid((logits + torch.log1p(-u) - u.log()) / temperature)
+    noisy = logits + torch.log1p(-u) - u.log()
+    return noisy > 0, torch.sigmoid(noisy / temperature)
 
 
 def straight_through(hard: Bool[Tensor, "B N"], soft: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
@@ -116,11 +122,12 @@ class DynamicPoolingRule(Rule):
             return self.gate(wide)[..., 0]
 
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
-        """Soft gates from the uniforms; a boundary where the gate is above 1/2."""
+        """Hard and soft gates from the uniforms, forced on BOS."""
         logits, drawn = self.logits(byte_states), drawn_positions(ids)
         forced = first_position(ids)
-        soft = torch.where(drawn, relaxed_bernoulli(logits, uniforms, self.temperature), forced.to(logits.dtype))
-        boundaries = soft > 0.5
+        hard, soft = relaxed_bernoulli(logits, uniforms, self.temperature)
+        soft = torch.where(drawn, soft, forced.to(logits.dtype))
+        boundaries = (hard & drawn) | forced
         if self.faithful:
             loss = binomial_prior_loss(straight_through(boundaries, soft), self.target_rate, drawn)
         else:

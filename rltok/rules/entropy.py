@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from rltok.attention import window_attention
+from rltok.errors import RltokError
 from rltok.layers import Block, RMSNorm, initialise, rotary_table
 from rltok.rules.base import Boundaries, TrainingRows, first_position
 from rltok.rules.fitted import FittedRule, row_order
@@ -82,7 +83,14 @@ class EntropyRule(FittedRule):
         self.register_buffer("threshold", torch.zeros(()))
 
     def fit(self, rows: TrainingRows, seed: int) -> None:
-        """Train the byte model, then calibrate the threshold; a function of rows and seed alone (on the CPU to the bit)."""
+        """Train the byte model, then calibrate the threshold; a function of rows and seed alone (on the CPU to the bit).
+
+        Raises:
+            RltokError: training diverged, or no row holds a byte whose boundary would be drawn.
+        """
+        if not len(rows):
+            raise _too_little(0)
+        self.fitted.fill_(False)  # until both have worked
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.default_generator.manual_seed(seed)
             device = self.threshold.device
@@ -94,22 +102,37 @@ class EntropyRule(FittedRule):
             _train(fresh.to(device), rows, seed, self.fit_bytes, self.learning_rate)
         self.byte_model.requires_grad_(False)
         self.byte_model.zero_grad(set_to_none=True)
-        self.fitted.fill_(True)
+        if not all(bool(weights.isfinite().all()) for weights in self.byte_model.parameters()):
+            raise self._diverged("weights")
         self._calibrate(rows, seed)
+        self.fitted.fill_(True)
 
     def _calibrate(self, rows: TrainingRows, seed: int) -> None:
         order, found = row_order(rows, seed)[::-1].copy(), []
         while sum(map(len, found)) < CALIBRATION_BYTES and len(order):
             ids, order = rows.ids(order[:CALIBRATION_ROWS]).to(self.threshold.device), order[CALIBRATION_ROWS:]
             drawn = (ids[:, 1:] != PAD) & ~first_position(ids[:, 1:])
-            found.append(self.entropies(ids[:, :-1])[drawn])
+            found.append(self._entropies(ids[:, :-1])[drawn])
         highest = torch.cat(found).sort(descending=True).values
+        if not len(highest):
+            raise _too_little(len(rows))
+        if not bool(highest.isfinite().all()):
+            raise self._diverged("entropies")
         self.threshold.copy_(highest[min(len(highest) - 1, round(self.target_rate * len(highest)))])
 
-    @torch.no_grad()
+    def _diverged(self, what: str) -> RltokError:
+        return RltokError(
+            f"the byte model of the entropy rule has {what} that are not finite after training with"
+            f" model.rule.entropy_learning_rate={self.learning_rate:g}. Lower it."
+        )
+
     def entropies(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """H_i of every position, in the byte model's own precision even under autocast. Raises `RltokError` before `fit`."""
         self.require_fit()
+        return self._entropies(ids)
+
+    @torch.no_grad()
+    def _entropies(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         with torch.autocast(ids.device.type, enabled=False):
             return entropies(self.byte_model(ids))
 
@@ -120,6 +143,13 @@ class EntropyRule(FittedRule):
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
         """Compare every H_i with the threshold; neither byte states nor uniforms are looked at."""
         return Boundaries((self.entropies(ids) > self.threshold) | first_position(ids))
+
+
+def _too_little(rows: int) -> RltokError:
+    return RltokError(
+        f"the training text supports no entropy threshold: none of its {rows} rows holds 2 bytes, and the first of a row carries"
+        " no drawn boundary. Give longer text."
+    )
 
 
 def _train(model: ByteModel, rows: TrainingRows, seed: int, total_bytes: int, learning_rate: float) -> None:
