@@ -311,8 +311,8 @@ N, draws = ids.shape[1] - 1, 2048
 logits = rule.logits(model.encode(ids[:, :-1]))  # [1, N]
 p = torch.sigmoid(logits).detach()
 uniforms = row_uniforms(seed=0, step=0, rows=range(draws), length=N).double()
-gates = relaxed_bernoulli(logits.detach(), uniforms, tau)
-assert torch.equal(gates > 0.5, uniforms < p)
+hard, gates = relaxed_bernoulli(logits.detach(), uniforms, tau)
+assert torch.equal(gates > 0.5, uniforms < p) and torch.equal(hard, uniforms < p)
 shares = (gates > 0.5).double().mean(dim=0)
 off = (shares - p[0]).abs() / (p[0] * (1 - p[0]) / draws).sqrt()
 print(f"temperature {tau}; sigmoid(l):   ", [f"{value:.3f}" for value in p[0, 1:].tolist()])
@@ -429,7 +429,7 @@ one_draw = torch.cat([g.flatten() for g in torch.autograd.grad(out.nll.mean(), p
 def straight_slopes(uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """For each draw: straight-through slopes for the logits [draws, N], the boundaries, and the losses [draws, N]."""
     leaf = logits.detach().expand(len(uniforms), -1).clone().requires_grad_()
-    soft = torch.where(strings[:1], 1.0, relaxed_bernoulli(leaf, uniforms, tau))  # strings[0] is BOS alone
+    soft = torch.where(strings[:1], 1.0, relaxed_bernoulli(leaf, uniforms, tau)[1])  # strings[0] is BOS alone
     nll = losses_at(ids, Boundaries(soft > 0.5, soft=soft))
     (slopes,) = torch.autograd.grad(nll.mean(dim=1).sum(), leaf)
     return slopes, soft > 0.5, nll.detach()
@@ -512,7 +512,7 @@ print(f"share of positions with a slope that is not 0: {(slopes[:, 1:].abs() > 1
 def slope_of_gate(logits: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     """Mean over u between low and high of ds/dl = s (1 - s) / tau."""
     grid = (torch.arange(4000)[:, None] + 0.5) / 4000
-    s = relaxed_bernoulli(logits, low + grid * (high - low), tau)
+    _, s = relaxed_bernoulli(logits, low + grid * (high - low), tau)
     return (s * (1 - s) / tau).mean(dim=0)
 
 
