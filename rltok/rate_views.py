@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from rltok.config import RULE_SETTINGS
 from rltok.plots import PALETTE
-from rltok.rule_views import MARKERS, markdown
+from rltok.rule_views import markdown
+from rltok.standings import MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

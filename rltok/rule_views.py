@@ -4,7 +4,6 @@ Nothing is computed from models here. Whether a difference counts as one is deci
 """
 
 import html
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from rltok.contenders import TWIN
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.plots import PALETTE
-from rltok.standings import REFERENCE
+from rltok.standings import MARKERS, REFERENCE, error_of_mean
 from rltok.terminal import paint
 from rltok.views import boundary_html
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 KINDS = {"compare": "standings", "bpe_leak": "words", "rates": "within"}  # kind of record -> what only it holds
 SURE = 2.0  # standard errors that a difference must exceed before it is called one
-MARKERS = "osD^v"
 
 
 def check(record: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -93,8 +91,7 @@ def gap_of_seeds(gaps: Sequence[float], row_errors: Sequence[float] = ()) -> Gap
 
     The seeds score the same rows, so averaging them does not shrink the error over rows as if they were independent.
     """
-    spread = statistics.stdev(gaps) / math.sqrt(len(gaps)) if len(gaps) > 1 else None
-    return Gap(statistics.fmean(gaps), max(row_errors, default=None), spread)
+    return Gap(statistics.fmean(gaps), max(row_errors, default=None), error_of_mean(gaps))
 
 
 def minus_learned(record: dict[str, Any]) -> dict[str, Gap]:

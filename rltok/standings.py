@@ -17,7 +17,7 @@ MARKERS = "osD^v"
 MEANS = ("rate", "tokens_per_byte", "whitespace_share", "last_fifth_rate", "flops_per_byte", "seconds")
 
 
-def _error(values: Sequence[float]) -> float | None:
+def error_of_mean(values: Sequence[float]) -> float | None:
     """Standard error of the mean; None for a single value."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
@@ -36,7 +36,7 @@ def averaged(found: Sequence[Evaluation]) -> Evaluation:
     """Bits per byte of every row averaged over seeds that scored the same rows; all else is the first seed's."""
     rows = tuple(statistics.fmean(bits) for bits in zip(*(one.row_bits_per_byte for one in found), strict=True))
     total = statistics.fmean(one.bits_per_byte for one in found)
-    return replace(found[0], bits_per_byte=total, standard_error=_error(rows), row_bits_per_byte=rows)
+    return replace(found[0], bits_per_byte=total, standard_error=error_of_mean(rows), row_bits_per_byte=rows)
 
 
 def standings(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def _standing(name: str, runs: dict[int, dict[str, Any]], reference: dict[int, d
         "rows": whole.rows,
         "bits_per_byte": whole.bits_per_byte,
         "standard_error_rows": whole.standard_error,
-        "standard_error_seeds": _error([one.bits_per_byte for one in found.values()]),
+        "standard_error_seeds": error_of_mean([one.bits_per_byte for one in found.values()]),
     }
     numbers = [{**run["evaluation"], **run} for run in runs.values()]
     line |= {key: _mean([run[key] for run in numbers]) for key in MEANS}
@@ -69,7 +69,7 @@ def _gap(found: dict[int, Evaluation], reference: dict[int, dict[str, Any]]) -> 
     pairs = [(one, evaluation_of(reference[seed])) for seed, one in found.items()]
     gap, error = paired_difference(*(averaged(side) for side in zip(*pairs, strict=True)))
     seeds = [paired_difference(*pair)[0] for pair in pairs]
-    return {"bits_per_byte": gap, "standard_error_rows": error, "standard_error_seeds": _error(seeds)}
+    return {"bits_per_byte": gap, "standard_error_rows": error, "standard_error_seeds": error_of_mean(seeds)}
 
 
 def _shown(value: float | None, digits: int = 3, sign: str = "") -> str:

@@ -21,7 +21,6 @@ The byte window of tiny is 4, so that its decoder knows the older bytes of a lon
 """
 
 import argparse
-import json
 import math
 import multiprocessing
 import tempfile
@@ -39,6 +38,7 @@ from torch import Tensor, nn
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, Rows, load_corpus
 from rltok.evaluation import evaluate, evaluation_mode, paired_difference
+from rltok.files import write_json
 from rltok.loading import load
 from rltok.presets import preset
 from rltok.results import device_name, repository_commit, versions
@@ -308,7 +308,7 @@ def main() -> None:
     at_least(2, rows=options.rows)
     options.seeds = list(dict.fromkeys(options.seeds))
     stored_record(options.out, WHAT)  # before anything is run
-    options.out.write_text(json.dumps(measure(options), indent=1, allow_nan=False) + "\n")
+    write_json(options.out, measure(options))
 
 
 if __name__ == "__main__":
