@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rltok.errors import RltokError
+from rltok.flex import row_causal_flex, window_flex
 
 
 def masked_attention(
@@ -73,7 +74,8 @@ def window_attention(
 ) -> Float[Tensor, "B N H D"]:  # fmt: skip
     """Causal attention over the last `window` positions, the position itself included.
 
-    backend: "reference", "banded" (linear in N), "sdpa" (torch's own, no softcap), or "auto".
+    backend: "reference", "banded" (linear in N), "sdpa" (torch's own, no softcap), "flex" (FlexAttention, for comparison on a
+    CUDA card with Triton; forward only on the CPU; never taken by "auto"), or "auto".
     """
     if backend == "auto":
         whole = window >= q.shape[1]  # nothing to skip
@@ -84,8 +86,10 @@ def window_attention(
         return _window_sdpa(q, k, v, window)
     if backend == "reference":
         return _window_reference(q, k, v, window, softcap)
+    if backend == "flex":
+        return window_flex(q, k, v, window, softcap)
     raise RltokError(
-        "window_attention has backends 'auto', 'reference', 'banded' and, without a softcap, 'sdpa';"
+        "window_attention has backends 'auto', 'reference', 'banded', 'flex' and, without a softcap, 'sdpa';"
         f" got {backend!r} with softcap={softcap}."
     )
 
@@ -121,10 +125,13 @@ def row_causal_attention(
 ) -> Float[Tensor, "M H D"]:  # fmt: skip
     """Causal attention inside each packed row; row b holds entries offsets[b] .. offsets[b + 1] - 1.
 
-    backend: "reference" (one [M, M] mask), "padded" (rows as a dense batch), or "auto" (padded).
+    backend: "reference" (one [M, M] mask), "padded" (rows as a dense batch), "flex" (as in `window_attention`), or "auto"
+    (padded).
     """
     if backend == "reference":
         return _row_causal_reference(q, k, v, offsets, softcap)
+    if backend == "flex":
+        return row_causal_flex(q, k, v, _row_numbers(offsets, len(q)), softcap)
     if backend in ("auto", "padded"):
         return _row_causal_padded(q, k, v, offsets, softcap)
-    raise RltokError(f"row_causal_attention has backends 'auto', 'reference' and 'padded'; got {backend!r}.")
+    raise RltokError(f"row_causal_attention has backends 'auto', 'reference', 'padded' and 'flex'; got {backend!r}.")

@@ -1,5 +1,7 @@
 """Kinds of bytes by which boundary rates are reported: what does the policy treat differently?"""
 
+import functools
+
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -24,7 +26,10 @@ def _table() -> Tensor:
     return kinds
 
 
-_KINDS = _table()
+@functools.cache
+def _kinds(device: torch.device) -> Tensor:
+    """The table on a device: made once, because a copy from the host would wait for the device."""
+    return _table().to(device)
 
 
 def byte_classes(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
@@ -33,8 +38,8 @@ def byte_classes(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
     Each id is judged by itself and the id before it, so the class is known when the boundary is drawn. The first letter
     of a row (after BOS) counts as a word start.
     """
-    kinds = _KINDS.to(ids.device)[ids]
+    kinds = _kinds(ids.device)[ids]
     before = torch.nn.functional.pad(ids[:, :-1], (1, 0), value=EOS)
-    follows_space = (_KINDS.to(ids.device)[before] == CLASSES.index("space")) | (before == BOS)
+    follows_space = (_kinds(ids.device)[before] == CLASSES.index("space")) | (before == BOS)
     starts = (kinds == CLASSES.index("letter")) & follows_space
     return torch.where(starts, CLASSES.index("word start"), kinds)

@@ -159,7 +159,8 @@ class DataConfig(Section):
 
     section = "data"
     sequence_length: int = 4096  # N: bytes scored in a full row
-    cut: Literal["documents", "windows"] = "documents"  # first N bytes of documents of at least N, or consecutive windows
+    # first N bytes of documents of at least N; consecutive windows, with what is left at the end, or full ones alone
+    cut: Literal["documents", "windows", "full_windows"] = "documents"
     held_out_fraction: float = 0.01  # share of rows kept for validation when the corpus has no split of its own
 
     def _check(self) -> None:
@@ -240,6 +241,11 @@ class Config(Section):
     def bytes_per_update(self) -> int:
         """Bytes scored by one update when every row is full."""
         return self.train.sequences_per_update * self.data.sequence_length
+
+    @property
+    def micro_batches_per_update(self) -> int:
+        """Forward passes of one update."""
+        return self.train.sequences_per_update // self.train.micro_batch
 
     @property
     def num_updates(self) -> int:

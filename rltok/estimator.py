@@ -5,6 +5,8 @@
 Each reduction is one function that can be left out: relative rewards, discounting, causal credit, batch-relative centring.
 """
 
+import functools
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -35,13 +37,21 @@ def discounted_returns_plain(rewards: Float[Tensor, "B N"], gamma: float) -> Flo
     return returns
 
 
+@functools.lru_cache(maxsize=16)
+def _discounts(gamma: float, size: int, least: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """[size, size]: gamma^(row - column - least) from a position (column) to a reward at least `least` later (row), else 0."""
+    i = torch.arange(size, device=device)
+    distance = i[:, None] - i[None, :] - least
+    return torch.where(distance >= 0, gamma ** distance.clamp(min=0).to(dtype), 0.0)
+
+
 def discounted_returns(rewards: Float[Tensor, "B N"], gamma: float) -> Float[Tensor, "B N"]:
     """Discounted sum of the rewards that each boundary decision can influence, eq. (16).
 
         G_i = sum_{j >= 0} gamma^j R_{i+j}
 
     rewards[:, i] is earned at position i by predicting byte i + 1 (the paper's R_{i+1}). A boundary at i is already
-    visible there, so R_i counts. Works in blocks: a triangular matrix inside, one carry between neighbours.
+    visible there, so R_i counts. Works in blocks: a triangular matrix inside them and another one between them.
 
     Args:
         rewards: R of eq. (15), nats.
@@ -58,18 +68,16 @@ def discounted_returns(rewards: Float[Tensor, "B N"], gamma: float) -> Float[Ten
     rows, length = rewards.shape
     block = min(length, 256)
     blocks = -(-length // block)
-    padded = torch.nn.functional.pad(rewards, (0, blocks * block - length)).view(rows, blocks, block)
-    i = torch.arange(block, device=rewards.device)
-    distance = i[:, None] - i[None, :]  # from position (column) to later reward (row)
-    weights = torch.where(distance >= 0, gamma ** distance.clamp(min=0).to(rewards.dtype), 0.0)
-    inside = padded @ weights
-    reach = gamma ** (block - i).to(rewards.dtype)  # from each position to the start of the next block
-    carry = inside.new_zeros(rows, 1)
-    returns = []
-    for number in range(blocks - 1, -1, -1):
-        returns.append(inside[:, number] + carry * reach)
-        carry = returns[-1][:, :1]
-    return torch.cat(returns[::-1], dim=1)[:, :length]
+    # Products of float64 never pass through TF32, whatever `torch.backends` allows; the CPU has no TF32.
+    wide = torch.float64 if rewards.is_cuda else rewards.dtype
+    padded = torch.nn.functional.pad(rewards.to(wide), (0, blocks * block - length)).view(rows, blocks, block)
+    inside = padded @ _discounts(gamma, block, 0, rewards.device, wide)
+    later = inside[:, :, 0] @ _discounts(
+        gamma**block, blocks, 1, rewards.device, wide
+    )  # all later blocks, seen from the start of the next
+    reach = gamma ** torch.arange(block, 0, -1, device=rewards.device, dtype=wide)  # from each position to that start
+    returns = inside + later[:, :, None] * reach
+    return returns.view(rows, -1)[:, :length].to(rewards.dtype)
 
 
 def total_returns(rewards: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:

@@ -42,10 +42,9 @@ class Evaluation:
 
 def boundary_counts(ids: Tensor, out: UNetOutput) -> Tensor:
     """[classes, 2]: drawn positions, and boundaries among them, of each byte class."""
-    kinds = byte_classes(ids[:, :-1])[out.drawn]
-    hits = out.boundaries[out.drawn]
-    total = torch.bincount(kinds, minlength=len(CLASSES))
-    return torch.stack([total, torch.bincount(kinds[hits], minlength=len(CLASSES))], dim=1)
+    each = torch.arange(len(CLASSES), device=ids.device)[:, None, None] == byte_classes(ids[:, :-1])  # [classes, B, N]
+    # sums over masks: selecting by a mask, and bincount, would wait for the device
+    return torch.stack([(each & chosen).sum(dim=(1, 2)) for chosen in (out.drawn, out.drawn & out.boundaries)], dim=1)
 
 
 def _standard_error(values: Tensor) -> float | None:

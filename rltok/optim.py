@@ -22,7 +22,10 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
         {"params": [p for name, p in named if decays(name, p)], "weight_decay": train.weight_decay},
         {"params": [p for name, p in named if not decays(name, p)], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=train.learning_rate, betas=(train.beta1, train.beta2), eps=train.adam_eps)
+    fused = all(parameter.is_cuda for _, parameter in named)  # one kernel instead of a dozen passes over the state
+    return torch.optim.AdamW(
+        groups, lr=train.learning_rate, betas=(train.beta1, train.beta2), eps=train.adam_eps, fused=fused or None
+    )
 
 
 def learning_rate(step: int, num_updates: int, train: TrainConfig) -> float:

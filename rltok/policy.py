@@ -4,7 +4,9 @@
                               --boundary_logits--> boundary_logits --log_prob--> log_prob
 
 A decision depends on the byte state at its position and on the last `lags` decisions. The draw is therefore a scan over
-positions; `plain` walks it, `sweeps` finds the same bits as a fixed point, many positions at a time.
+positions. Three samplers draw the same bits: `plain` walks the positions, `sweeps` finds the decisions as a fixed point, many
+positions at a time, and `triton` (`rltok.kernels.scan`) runs chunks from every possible past and then picks the runs that
+happened.
 """
 
 import torch
@@ -12,7 +14,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from rltok import backends
 from rltok.errors import RltokError
+
+_MOST_LAGS = 10  # of the kernel, which runs each chunk from 2^lags states
 
 
 def earlier_boundaries(boundaries: Bool[Tensor, "B N"], lag: int) -> Bool[Tensor, "B N"]:
@@ -25,12 +30,14 @@ def _scaled_logits(base: Tensor, lagged: list[Tensor], scale: float, bias: float
     raw = base
     for term in lagged:
         raw = raw + term
-    return raw / scale + bias
+    # Times 1 / D, spelt out: dividing by D, torch multiplies so on CUDA but divides on the CPU, and the kernel must round alike.
+    return raw * (1 / scale) + bias
 
 
 def boundary_logits(
-    terms: Float[Tensor, "B N terms"], boundaries: Bool[Tensor, "B N"], *, bias: float, scale: float, softcap: float | None
-) -> Float[Tensor, "B N"]:
+    terms: Float[Tensor, "B N terms"], boundaries: Bool[Tensor, "B N"], *, bias: float, scale: float, softcap: float | None,
+    backend: str = "plain",
+) -> Float[Tensor, "B N"]:  # fmt: skip
     """Logit of each decision given the decisions before it, eqs. (21) to (23).
 
         l_i = softcap((W_0 X_i + sum_{j=1..w} a_{i-j} W_j X_i) / D + bias)
@@ -41,8 +48,13 @@ def boundary_logits(
         bias: logit of the target rate.
         scale: D, greater than 0.
         softcap: c of c * tanh(l / c); None leaves the logits uncapped, as in evaluation.
+        backend: "plain", or "triton" (one kernel instead of a few for each lag; fp32).
     """
-    lagged = [earlier_boundaries(boundaries, lag) * terms[..., lag] for lag in range(1, terms.shape[-1])]
+    if backend == "triton":
+        from rltok.kernels.logits import boundary_logits as kernel  # here, because it imports Triton
+
+        return kernel(terms, boundaries, bias=bias, scale=scale, softcap=softcap)
+    lagged = [torch.where(earlier_boundaries(boundaries, lag), terms[..., lag], 0.0) for lag in range(1, terms.shape[-1])]
     logits = _scaled_logits(terms[..., 0], lagged, scale, bias)
     return logits if softcap is None else softcap * torch.tanh(logits / softcap)
 
@@ -50,8 +62,8 @@ def boundary_logits(
 def _draw_thresholds(uniforms: Tensor, softcap: float | None, dtype: torch.dtype) -> Tensor:
     """The value that an uncapped logit must exceed for a boundary: u < sigmoid(softcap(z)) iff threshold < z.
 
-    Solving for z once leaves only additions, a division and a comparison inside the scan. These round the same way in
-    every layout, so the sequential and the parallel sampler agree to the bit; a sigmoid need not.
+    Solving for z once leaves only additions, one product and a comparison inside the scan. These round the same way in
+    every layout, so the sequential and the parallel samplers agree to the bit; a sigmoid need not.
     """
     logit = torch.logit(uniforms.double())  # -inf at 0: always a boundary
     if softcap is not None:
@@ -65,7 +77,7 @@ def _sample_plain(terms: Tensor, thresholds: Tensor, bias: float, scale: float) 
     boundaries[:, 0] = True  # forced on BOS: the first bytes need a token to read
     for i in range(1, length):
         lagged = [
-            boundaries[:, i - lag] * terms[:, i, lag] if i >= lag else torch.zeros_like(terms[:, i, 0])
+            torch.where(boundaries[:, i - lag], terms[:, i, lag], 0.0) if i >= lag else torch.zeros_like(terms[:, i, 0])
             for lag in range(1, num_terms)
         ]
         boundaries[:, i] = thresholds[:, i] < _scaled_logits(terms[:, i, 0], lagged, scale, bias)
@@ -80,10 +92,36 @@ def _sample_sweeps(terms: Tensor, thresholds: Tensor, bias: float, scale: float)
     for _ in range(terms.shape[1]):
         logits = boundary_logits(terms, boundaries, bias=bias, scale=scale, softcap=None)
         updated = (thresholds < logits) | forced
+        if terms.shape[-1] == 1:  # no memory, nothing to settle, and no device to wait for
+            return updated
         if torch.equal(updated, boundaries):
             break
         boundaries = updated
     return boundaries
+
+
+def _sample_triton(terms: Tensor, thresholds: Tensor, bias: float, scale: float) -> Tensor:
+    from rltok.kernels.scan import scan_boundaries  # here, because it imports Triton
+
+    return scan_boundaries(terms, thresholds, bias, 1 / scale)
+
+
+def _problem_of_triton(terms: Tensor) -> str | None:
+    """Why the kernel cannot draw from these terms, or None."""
+    if terms.dtype != torch.float32:
+        return f"works in torch.float32; these terms are {terms.dtype}"
+    if terms.shape[-1] - 1 > _MOST_LAGS:
+        return f"keeps one state for each string of the last decisions, at most {_MOST_LAGS} lags; got {terms.shape[-1] - 1}"
+    if terms.device.type != "cuda" and not backends.interpreted():
+        return f"needs a CUDA card; these tensors are on {terms.device}"
+    problem = backends.problem(terms.device)
+    return None if problem is None else f"cannot run here: {problem}"
+
+
+def _chosen(terms: Tensor) -> str:
+    """The sampler of "auto": the kernel for a policy with memory on a CUDA card, unless plain operations were asked for."""
+    fits = terms.device.type == "cuda" and terms.shape[-1] > 1 and not backends.interpreted()
+    return "triton" if fits and backends.asked() != "plain" and _problem_of_triton(terms) is None else "sweeps"
 
 
 @torch.no_grad()
@@ -102,14 +140,21 @@ def sample_boundaries(
         terms: as in `boundary_logits`.
         uniforms: numbers in [0, 1); they alone decide the draw.
         bias, scale, softcap: as in `boundary_logits`.
-        backend: "plain" (a loop over positions), "sweeps" (fixed point, the same bits), or "auto" (sweeps).
+        backend: "plain" (a loop over positions), "sweeps" (fixed point, the same bits), "triton" (a kernel, the same bits,
+            fp32 and at most 10 lags), or "auto" (triton on a CUDA card where it can run and `rltok.backends` does not ask for
+            plain; else sweeps). Only "sweeps" waits for the device, once a sweep, and not for a policy without memory.
+
+    Raises:
+        RltokError: an unknown backend, or "triton" where it cannot run.
     """
-    thresholds = _draw_thresholds(uniforms, softcap, terms.dtype)
-    if backend == "plain":
-        return _sample_plain(terms, thresholds, bias, scale)
-    if backend in ("auto", "sweeps"):
-        return _sample_sweeps(terms, thresholds, bias, scale)
-    raise RltokError(f"sample_boundaries has backends 'auto', 'plain' and 'sweeps'; got {backend!r}.")
+    samplers = {"plain": _sample_plain, "sweeps": _sample_sweeps, "triton": _sample_triton}
+    name = _chosen(terms) if backend == "auto" else backend
+    if name not in samplers:
+        raise RltokError(f"sample_boundaries has backends 'auto', 'plain', 'sweeps' and 'triton'; got {backend!r}.")
+    problem = _problem_of_triton(terms) if backend == "triton" else None
+    if problem is not None:
+        raise RltokError(f"backend='triton' {problem}. backend='auto' draws the same boundaries.")
+    return samplers[name](terms, _draw_thresholds(uniforms, softcap, terms.dtype), bias, scale)
 
 
 def log_prob(boundary_logits: Float[Tensor, "B N"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:

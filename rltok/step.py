@@ -1,6 +1,8 @@
 """One update, which spells the paper: forward, rewards, returns, advantages, losses, clip, step."""
 
 import contextlib
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -46,12 +48,14 @@ def losses_of(out: UNetOutput, advantages: Tensor, target_rate: float) -> Losses
 
 
 def train_step(
-    model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config, step: int
-) -> StepMetrics:
+    model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config, step: int,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> StepMetrics:  # fmt: skip
     """One update: accumulate the gradient of eq. (27) over micro-batches, clip, step.
 
     Advantages are centred inside each micro-batch; losses are weighted by scored bytes, so that the update is the mean
     over all bytes of the update. A loss or gradient that is not finite raises `RltokError` before anything changes.
+    `meanwhile` is called after each micro-batch, when a card, which works on its own, still has its backward pass before it.
     """
     objective, metrics = config.objective, StepMetrics(step)
     weights = {name: getattr(objective, name) for name in ("lambda_auto", "lambda_policy", "lambda_target", "lambda_early")}
@@ -64,9 +68,10 @@ def train_step(
         losses = losses_of(out, advantages, config.model.rule.target_rate)
         (losses.total(**weights) * (out.scored.sum() / scored)).backward()  # eq. (27)
         metrics.add(ids, out, losses, advantages)
+        meanwhile()
     metrics.grad_norm_rule = gradient_norm(list(model.rule.parameters()))
     metrics.grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
-    metrics.check_finite()
+    metrics.check_finite()  # waits for the device
     for group in optimizer.param_groups:
         group["lr"] = metrics.learning_rate = learning_rate(step - 1, config.num_updates, config.train)
     optimizer.step()
@@ -87,16 +92,46 @@ def autocast(config: Config, device: torch.device) -> contextlib.AbstractContext
 
 def micro_batches(corpus: Corpus, config: Config, step: int, device: torch.device) -> list[MicroBatch]:
     """Rows and uniforms of update `step` (from 1): pure functions of seed, step and global row number."""
+    return [_micro_batch(corpus, config, step, number, device) for number in range(config.micro_batches_per_update)]
+
+
+def _micro_batch(corpus: Corpus, config: Config, step: int, number: int, device: torch.device) -> MicroBatch:
     train = config.train
-    numbers = range((step - 1) * train.sequences_per_update, step * train.sequences_per_update)
-    indices = row_indices(train.seed, step - 1, train.sequences_per_update, len(corpus.train))
-    made = []
-    for start in range(0, train.sequences_per_update, train.micro_batch):
-        part = slice(start, start + train.micro_batch)
-        ids = corpus.train.ids(indices[part])
-        uniforms = row_uniforms(train.seed, step, numbers[part], ids.shape[1] - 1)
-        made.append((ids.to(device, non_blocking=True), uniforms.to(device, non_blocking=True)))
-    return made
+    part = slice(number * train.micro_batch, (number + 1) * train.micro_batch)
+    rows = range((step - 1) * train.sequences_per_update, step * train.sequences_per_update)[part]
+    ids = corpus.train.ids(row_indices(train.seed, step - 1, train.sequences_per_update, len(corpus.train))[part])
+    return _moved(ids, device), _moved(row_uniforms(train.seed, step, rows, ids.shape[1] - 1), device)
+
+
+def _moved(x: Tensor, device: torch.device) -> Tensor:
+    """On the device; to a card without waiting for it, which takes pinned memory."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+
+
+class Ahead:
+    """Micro-batches of update after update, the next update's made one by one while a card is busy with this one's.
+
+    Args:
+        corpus, config, device: as of `micro_batches`.
+        last: number of the last update that will be asked for.
+    """
+
+    def __init__(self, corpus: Corpus, config: Config, device: torch.device, last: int) -> None:
+        self._make = partial(_micro_batch, corpus, config, device=device)
+        self._count = config.micro_batches_per_update
+        self._last = last if device.type == "cuda" else 0  # a CPU gains nothing
+        self._step, self._ready = 0, list[MicroBatch]()
+
+    def __call__(self, step: int) -> list[MicroBatch]:
+        """Those of update `step`."""
+        ready = self._ready if self._step + 1 == step else []
+        self._step, self._ready = step, []
+        return ready + [self._make(step=step, number=number) for number in range(len(ready), self._count)]
+
+    def prepare(self) -> None:
+        """Make one more of the next update's: `train_step` calls it when the device has enough to do."""
+        if self._step < self._last and len(self._ready) < self._count:
+            self._ready.append(self._make(step=self._step + 1, number=len(self._ready)))
 
 
 def resolve_device(name: str) -> torch.device:

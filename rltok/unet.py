@@ -14,10 +14,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from rltok import backends, fused
 from rltok.attention import row_causal_attention, window_attention
 from rltok.config import ModelConfig
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
+from rltok.fused_unet import fused_given, fused_pass
 from rltok.layers import Block, RMSNorm, initialise, rotary_table
 from rltok.losses import next_byte_nll
 from rltok.resample import Packed
@@ -43,12 +45,11 @@ class UNetOutput:
 
 @dataclass(frozen=True)
 class _Pass:
-    """States on the way through the network."""
+    """States on the way through the network, all [B, N, ...]."""
 
-    byte_states: Tensor  # [B, N, d], X
+    byte_states: Tensor  # X
     decided: Boundaries
-    decoded: Tensor  # [B, N, d]
-    scored: Tensor  # [B, N]
+    decoded: Tensor
 
 
 class AutoregressiveUNet(nn.Module):
@@ -89,10 +90,13 @@ class AutoregressiveUNet(nn.Module):
             self.early_head.weight.copy_(self.output_head.weight)
 
     def _byte_layers(self, blocks: nn.ModuleList, states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
+        window, softcap = self.config.window, self.config.attention_softcap
+        if backends.fused(states):
+            return fused.blocks(blocks, states, fused.window_attend(window, softcap, self.config.rope_theta))[0]
         rotary = self.rotary(torch.arange(states.shape[1], device=states.device), states.dtype)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return window_attention(q, k, v, window=self.config.window, softcap=self.config.attention_softcap)
+            return window_attention(q, k, v, window=window, softcap=softcap)
 
         for block in blocks:
             states = block(states, rotary, attend)
@@ -115,13 +119,16 @@ class AutoregressiveUNet(nn.Module):
             rotary = self.rotary(index - packed.offsets[rows], packed.states.dtype)
         else:
             rotary = self.rotary(packed.positions, packed.states.dtype)
+        states, softcap = packed.states, self.config.attention_softcap
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return row_causal_attention(q, k, v, packed.offsets, softcap=self.config.attention_softcap)
+            return row_causal_attention(q, k, v, packed.offsets, softcap=softcap)
 
-        states = packed.states
-        for block in self.mid_blocks:
-            states = block(states, rotary, attend)
+        if backends.fused(states):
+            states = fused.blocks(self.mid_blocks, states, fused.row_causal_attend(packed.offsets, rotary, softcap))[0]
+        else:
+            for block in self.mid_blocks:
+                states = block(states, rotary, attend)
         return states - packed.states if self.config.upsample == "deviation" else states
 
     def decode(self, upsampled: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
@@ -145,18 +152,21 @@ class AutoregressiveUNet(nn.Module):
     def decide(
         self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N_plus_1"], *,
         uniforms: Float[Tensor, "B N"] | None = None, boundaries: Bool[Tensor, "B N"] | None = None,
+        terms: Float[Tensor, "B N terms"] | None = None,
     ) -> Boundaries:  # fmt: skip
         """Boundaries drawn with the uniforms, or those given, eq. (2); none where the next byte is not scored.
+
+        terms: `LearnedRule.terms` of these byte states, where they are known already.
 
         Raises:
             RltokError: the rule's answer has a wrong type, dtype or shape, or (on the CPU) no boundary at position 0.
         """
-        counts = (ids[:, 1:] != PAD) | first_position(ids[:, :-1])
+        counts, known = (ids[:, 1:] != PAD) | first_position(ids[:, :-1]), {} if terms is None else {"terms": terms}
         if boundaries is None:
             inputs = torch.where(counts, ids[:, :-1], PAD)
-            decided = self.rule.decide(byte_states, inputs, uniforms)
+            decided = self.rule.decide(byte_states, inputs, uniforms, **known)
         else:
-            decided = self.rule.prescribed(byte_states, boundaries)
+            decided = self.rule.prescribed(byte_states, boundaries, **known)
         method = "decide" if boundaries is None else "prescribed"
         check_decided(decided, f"{type(self.rule).__name__}.{method}", byte_states)
         return replace(decided, boundaries=decided.boundaries & counts)
@@ -166,14 +176,10 @@ class AutoregressiveUNet(nn.Module):
         token_states = self.mid(self.rule.downsample(byte_states, decided))
         return self.decode(self.rule.upsample(token_states, byte_states, decided))
 
-    def _run(self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None, generator: torch.Generator | None) -> _Pass:
-        check_ids(ids)
-        _check_given(ids, uniforms, boundaries)
-        if uniforms is None and boundaries is None:
-            uniforms = _default_uniforms(ids, generator)
+    def _run(self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None) -> _Pass:
         byte_states = self.encode(ids[:, :-1])
         decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries)
-        return _Pass(byte_states, decided, self.after_boundaries(byte_states, decided), ids[:, 1:] != PAD)
+        return _Pass(byte_states, decided, self.after_boundaries(byte_states, decided))
 
     def forward(
         self, ids: Int[Tensor, "B N_plus_1"], *, uniforms: Float[Tensor, "B N"] | None = None,
@@ -191,27 +197,49 @@ class AutoregressiveUNet(nn.Module):
         Raises:
             RltokError: (a ValueError) ids of a wrong shape or value, boundaries without one at position 0.
         """
-        run = self._run(ids, uniforms, boundaries, generator)
-        targets = ids[:, 1:]
-        aux_loss = run.decided.aux_loss
+        uniforms, targets = _checked(ids, uniforms, boundaries, generator), ids[:, 1:]
+        if backends.fused(self.embedding.weight):
+            nll, early_nll, decided = fused_pass(self, ids, uniforms, boundaries)
+        else:
+            run = self._run(ids, uniforms, boundaries)
+            nll, decided = next_byte_nll(self.output_logits(run.decoded), targets), run.decided
+            early_nll = next_byte_nll(self.early_logits(run.byte_states), targets)
+        scored = targets != PAD
         return UNetOutput(
-            nll=next_byte_nll(self.output_logits(run.decoded), targets),
-            early_nll=next_byte_nll(self.early_logits(run.byte_states), targets),
-            boundaries=run.decided.boundaries,
-            boundary_logits=run.decided.logits,
-            scored=run.scored,
-            drawn=run.scored & ~first_position(run.scored),
-            aux_loss=run.decoded.new_zeros(()) if aux_loss is None else aux_loss,
-            soft=run.decided.soft,
+            nll=nll,
+            early_nll=early_nll,
+            boundaries=decided.boundaries,
+            boundary_logits=decided.logits,
+            scored=scored,
+            drawn=scored & ~first_position(scored),
+            aux_loss=nll.new_zeros(()) if decided.aux_loss is None else decided.aux_loss,
+            soft=decided.soft,
         )
+
+    def given_nll(self, ids: Int[Tensor, "B N_plus_1"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        """`forward(ids, boundaries=...).nll` and nothing else: neither early head nor policy run. Of rules without soft gates."""
+        _checked(ids, None, boundaries, None)
+        if backends.fused(self.embedding.weight):
+            return fused_given(self, ids, boundaries)
+        decoded = self.after_boundaries(self.encode(ids[:, :-1]), Boundaries(boundaries))
+        return next_byte_nll(self.output_logits(decoded), ids[:, 1:])
 
     def log_probs(
         self, ids: Int[Tensor, "B N_plus_1"], *, uniforms: Float[Tensor, "B N"] | None = None,
         boundaries: Bool[Tensor, "B N"] | None = None, generator: torch.Generator | None = None,
     ) -> Float[Tensor, "B N ids"]:  # fmt: skip
         """Predictive log-probabilities log p(. | ids[:, : i + 1], a_{<= i}) at each position; arguments as in `forward`."""
-        run = self._run(ids, uniforms, boundaries, generator)
+        run = self._run(ids, _checked(ids, uniforms, boundaries, generator), boundaries)
         return self.output_logits(run.decoded).log_softmax(dim=-1)
+
+
+def _checked(
+    ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None, generator: torch.Generator | None
+) -> Tensor | None:  # fmt: skip
+    """The uniforms to draw with, None where boundaries are prescribed."""
+    check_ids(ids)
+    _check_given(ids, uniforms, boundaries)
+    return _default_uniforms(ids, generator) if uniforms is None and boundaries is None else uniforms
 
 
 def _default_uniforms(ids: Tensor, generator: torch.Generator | None) -> Tensor:

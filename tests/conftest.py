@@ -1,8 +1,16 @@
 """Settings of every test run. Nothing of rltok is imported here: that would come before its shape checks are hooked in."""
 
+import os
+
 import jaxtyping
 import pytest
+import torch
 from hypothesis import settings
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# Without a card Triton's interpreter runs the kernels; it reads this when the first of them is imported.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # The same examples every time, and no limit on how long one takes: a busy machine must not turn a test red.
 settings.register_profile("rltok", deadline=None, derandomize=True)
@@ -27,3 +35,18 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     rltok.train(small_config(), write_text(folder), folder / "run", note="for tests")
     return folder / "run"
+
+
+class _NothingRead(TorchDispatchMode):
+    WAITING = ("aten._local_scalar_dense", "aten.equal", "aten.nonzero", "aten.masked_select")
+
+    def __torch_dispatch__(self, operation, types, arguments=(), settings=None):
+        assert not str(operation).startswith(self.WAITING), f"{operation} waits for the device"
+        return operation(*arguments, **(settings or {}))
+
+
+@pytest.fixture
+def nothing_read():
+    """Fails when an operation needs a number or a size from the device, for which a CUDA card would have to be waited for."""
+    with _NothingRead():
+        yield

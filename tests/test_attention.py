@@ -56,6 +56,19 @@ def test_packed_rows_equal_a_loop_over_each_row_alone(offsets, softcap):
 
 
 @pytest.mark.parametrize("softcap", [None, 1.0])
+@pytest.mark.parametrize(("length", "window"), [(1, 4), (13, 4), (200, 64)])  # blocks of its mask have 128 positions
+def test_flex_attention_equals_the_references_in_windows_and_in_packed_rows(length, window, softcap):
+    q, k, v = random_qkv(2, length, 2, 4, seed=length)
+    found, expected = (window_attention(q, k, v, window=window, softcap=softcap, backend=name) for name in ("flex", "reference"))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    offsets = torch.tensor(sorted({0, length // 3, length - 1, length}))
+    found, expected = (
+        row_causal_attention(q[0], k[0], v[0], offsets, softcap=softcap, backend=name) for name in ("flex", "reference")
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("softcap", [None, 1.0])
 def test_gradients_of_the_fast_forms_equal_those_of_the_references(softcap):
     offsets, weights = torch.tensor([0, 4, 5, 13]), random_qkv(13, 2, 4, seed=9)[0]
 
@@ -111,7 +124,7 @@ def test_bf16_stays_bf16_and_close_to_float64(softcap):
 def test_unknown_backends_are_errors():
     q, k, v = random_qkv(1, 4, 1, 2)
     for name, softcap in (("flash", None), ("sdpa", 50.0)):
-        with pytest.raises(RltokError, match=f"got '{name}' .*{softcap}"):
+        with pytest.raises(RltokError, match=f"'banded', 'flex' and.* got '{name}' .*{softcap}"):
             window_attention(q, k, v, window=2, softcap=softcap, backend=name)
-    with pytest.raises(RltokError, match="got 'flash'"):
+    with pytest.raises(RltokError, match="'padded' and 'flex'; got 'flash'"):
         row_causal_attention(q[0], k[0], v[0], torch.tensor([0, 4]), softcap=None, backend="flash")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from kernel_help import waits
 
 from rltok.config import with_settings
 from rltok.draws import row_uniforms
@@ -58,3 +59,17 @@ def test_a_cuda_training_step_lowers_the_loss_on_its_own_batch(precision):
     losses = [train_step(model, optimizer, batch, config, step=1).to_dict()["nll"] for _ in range(20)]
     assert losses[-1] < losses[0] - 0.5
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_step_waits_for_the_card_once_a_micro_batch_and_twice_an_update(precision):
+    config = with_settings(preset("tiny"), TINY | {"train.precision": precision})
+    device = torch.device("cuda")
+    model = new_model(config, device)
+    optimizer = make_optimizer(model, config.train)
+    batch = (ragged_ids(6, 200).cuda(), row_uniforms(0, 1, range(6), 200).cuda())
+    train_step(model, optimizer, [batch], config, step=1)
+    for count in (1, 2, 3):
+        with waits() as found:
+            train_step(model, optimizer, [batch] * count, config, step=1)
+        assert len(found) == 2 + count * (1 if precision == "bf16" else 1 + config.model.mid_layers)  # plain attention waits, too

@@ -17,8 +17,8 @@ from rltok.estimator import (
     total_returns,
 )
 
-GAMMAS = [0.0, 0.5, 0.99, 1.0]
-LENGTHS = [1, 2, 255, 256, 257, 700]
+GAMMAS = [0.0, 0.5, 0.9, 0.99, 0.9999, 1.0]
+LENGTHS = [1, 2, 255, 256, 257, 512, 1100]
 
 
 def random(*shape, seed=0):
@@ -53,10 +53,25 @@ def test_returns_equal_the_double_sum_of_eq_16(gamma, length):
     expected = np.zeros((3, length))
     for i in range(length):
         expected[:, i] = rewards[:, i:].numpy() @ gamma ** np.arange(length - i, dtype=np.float64)
-    for form in (discounted_returns, discounted_returns_plain):  # float64, 700 terms of size 1
+    for form in (discounted_returns, discounted_returns_plain):  # float64, 1,100 terms of size 1
         np.testing.assert_allclose(form(rewards, gamma), expected, rtol=0, atol=1e-11)
-        # fp32: errors of single terms (6e-8) add up like a random walk, at most over 700 terms
-        np.testing.assert_allclose(form(rewards.float(), gamma), expected, rtol=0, atol=1e-4)
+        # fp32: errors of single terms (6e-8) add up like a random walk; gamma itself is rounded too, and the error of its
+        # power grows with the exponent, to 1,100 times 6e-8 on each of as many terms
+        np.testing.assert_allclose(form(rewards.float(), gamma), expected, rtol=0, atol=1e-3 if gamma == 0.9999 else 1e-4)
+        assert form(rewards.float(), gamma).dtype == torch.float32
+
+
+def test_a_reward_in_each_of_five_blocks_reaches_every_earlier_position_with_its_power_of_gamma():
+    gamma, places = 0.995, [3, 300, 700, 1000, 1100]
+    for place in places:
+        rewards = torch.zeros(1, 1101, dtype=torch.float64)
+        rewards[0, place] = 1.0
+        expected = np.where(np.arange(1101) <= place, gamma ** (place - np.arange(1101.0)), 0.0)
+        np.testing.assert_allclose(discounted_returns(rewards, gamma)[0], expected, rtol=1e-12, atol=0)
+
+
+def test_returns_do_not_wait_for_the_device(nothing_read):
+    discounted_returns(random(2, 600), 0.99)
 
 
 def test_returns_leave_their_input_alone_and_no_byte_is_paid_for_what_came_before_it():

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 import torch
 from helpers import random_boundaries, random_uniforms, sigmoid
+from kernel_help import waits
+from torch._subclasses.fake_tensor import FakeTensorMode
 
+from rltok import backends, policy
 from rltok.errors import RltokError
 from rltok.policy import boundary_logits, earlier_boundaries, entropy, log_prob, sample_boundaries
 from rltok.rules import LearnedRule
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on the CPU Triton's interpreter runs the kernel
 SETTINGS = {"bias": math.log(0.2 / 0.8), "scale": 16.0, "softcap": 6.0}
 
 
@@ -160,8 +164,123 @@ def test_boundaries_come_as_often_as_their_probabilities_say(lags, softcap):
 def test_drawing_is_outside_the_gradient_and_an_unknown_backend_is_an_error():
     terms = random_terms(1, 5, 1).requires_grad_()
     assert not sample_boundaries(terms, random_uniforms(1, 5), **SETTINGS).requires_grad
-    with pytest.raises(RltokError, match="'auto', 'plain' and 'sweeps'; got 'fast'"):
+    with pytest.raises(RltokError, match="'auto', 'plain', 'sweeps' and 'triton'; got 'fast'"):
         sample_boundaries(terms, random_uniforms(1, 5), **SETTINGS, backend="fast")
+
+
+def test_a_policy_without_memory_is_drawn_without_waiting_for_the_device(nothing_read):
+    sample_boundaries(random_terms(2, 90, 0), random_uniforms(2, 90), **SETTINGS)
+
+
+def test_dividing_by_d_is_a_product_with_its_reciprocal_wherever_it_is_computed():
+    terms = random_terms(2, 500, 0, std=30, dtype=torch.float32)
+    logits = boundary_logits(terms, random_boundaries(2, 500), bias=0.0, scale=7.0, softcap=None)
+    assert np.array_equal(logits, terms.numpy()[..., 0] * np.float32(1 / 7))  # about one in five differs from terms / 7
+
+
+# The kernel
+
+
+def extreme_uniforms(rows, length, seed):
+    """A third each: anywhere, near 0 or exactly 0, near 1 or the last number before it."""
+    generator = np.random.default_rng(seed)
+    kind, size = generator.integers(0, 3, (rows, length)), generator.integers(0, 25, (rows, length))
+    low, high = np.where(size == 24, 0.0, 2.0 ** -(size + 1.0)), 1 - 2.0 ** -np.minimum(size + 1.0, 24)
+    values = np.select([kind == 0, kind == 1], [generator.random((rows, length)), low], high)
+    return torch.from_numpy(values.astype(np.float32))
+
+
+def on_device(terms, uniforms, backend, **settings):
+    return sample_boundaries(terms.to(DEVICE), uniforms.to(DEVICE), **settings, backend=backend).tolist()
+
+
+# (lags, length, rows): lengths around a chunk of 64 and over several; more on a card, where a draw takes no time
+SIZES = [(0, 70, 1), (1, 1, 2), (1, 130, 2), (2, 2, 5), (2, 257, 1), (4, 64, 2), (7, 63, 3), (8, 65, 2), (10, 65, 1)]
+SIZES += [(lags, n, 5) for lags in (1, 2, 7, 8, 10) for n in (1, 2, 63, 64, 65, 130, 257, 4096)] if DEVICE == "cuda" else []
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize(("lags", "length", "rows"), SIZES, ids=str)
+def test_the_kernel_draws_the_bits_of_the_loop_and_of_the_sweeps(lags, length, rows):
+    for number, std in enumerate((1.0, 5.0, 20.0, 60.0) if DEVICE == "cuda" else [(1.0, 5.0, 20.0, 60.0)[(lags + length) % 4]]):
+        scale = (1.0, 16.0, 7.0)[(lags + length + number) % 3]
+        terms = random_terms(rows, length, lags, std * scale, seed=10 * length + lags, dtype=torch.float32)
+        uniforms, softcap = extreme_uniforms(rows, length, seed=lags), None if length % 2 else 6.0
+        settings = {"bias": -0.8, "scale": scale, "softcap": softcap}
+        plain, sweeps, kernel = (on_device(terms, uniforms, name, **settings) for name in ("plain", "sweeps", "triton"))
+        assert plain == sweeps == kernel
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_the_kernel_follows_chains_across_chunks_and_skips_terms_of_decisions_that_are_0():
+    alternating = torch.tensor([50.0, -100.0]).expand(1, 150, 2)  # a boundary exactly where there was none before
+    half = torch.full((1, 150), 0.5)
+    settings = {"bias": 0.0, "scale": 1.0, "softcap": None}
+    assert on_device(alternating, half, "triton", **settings) == [[True, False] * 75]
+    # a boundary exactly three positions after one: positions 64 to 66 look into the chunk before them
+    echo = torch.tensor([-50.0, 0.0, 0.0, 100.0]).expand(1, 150, 4)
+    assert on_device(echo, half, "triton", **settings) == [[i % 3 == 0 for i in range(150)]]
+    terms = random_terms(2, 70, 2, 3.0, dtype=torch.float32)
+    terms[0, 5, 0] = terms[0, 0, 1] = terms[0, 1, 2] = terms[:, 20:60:2, 1] = float("nan")
+    found = [on_device(terms, random_uniforms(2, 70), name, **settings) for name in ("plain", "sweeps", "triton")]
+    assert found[0] == found[1] == found[2] and not found[2][0][5]
+
+
+def test_a_uniform_equal_to_its_probability_draws_nothing():
+    terms, half = torch.tensor([0.0, 0.0]).expand(1, 70, 2), torch.full((1, 70), 0.5)
+    for backend in ("plain", "sweeps", "triton"):  # u < p is false where both are exactly 1/2
+        drawn = on_device(terms, half, backend, bias=0.0, scale=1.0, softcap=None)
+        assert drawn == [[True] + [False] * 69]
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA card")
+def test_the_kernel_does_not_make_the_processor_wait_for_the_card():
+    terms, uniforms = random_terms(3, 200, 8, dtype=torch.float32).to(DEVICE), random_uniforms(3, 200).to(DEVICE)
+    sample_boundaries(terms, uniforms, **SETTINGS, backend="triton")  # compiles
+    with waits() as found:
+        sample_boundaries(terms, uniforms, **SETTINGS)
+    assert not found
+
+
+def test_the_kernel_says_what_it_cannot_draw(monkeypatch):
+    def draw(lags, dtype=torch.float32):
+        sample_boundaries(random_terms(1, 5, lags, dtype=dtype), random_uniforms(1, 5), **SETTINGS, backend="triton")
+
+    with pytest.raises(RltokError, match=r"at most 10 lags; got 11\. backend='auto' draws the same boundaries"):
+        draw(11)
+    with pytest.raises(RltokError, match=r"works in torch\.float32; these terms are torch\.float64"):
+        draw(2, torch.float64)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(RltokError, match=r"'triton' needs a CUDA card; these tensors are on cpu\. backend='auto' draws the same"):
+        draw(2)
+
+
+def test_auto_takes_the_kernel_on_a_card_only_and_not_where_plain_is_asked_for(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(backends, "problem", lambda device: None)
+
+    def pretend(name, thresholds):
+        taken.append(name)
+        return torch.zeros(thresholds.shape, dtype=torch.bool)
+
+    for name in ("sweeps", "triton"):
+        monkeypatch.setattr(policy, f"_sample_{name}", lambda terms, thresholds, *rest, name=name: pretend(name, thresholds))
+
+    def draw(lags, device="cuda:0", dtype=torch.float32):
+        with FakeTensorMode():  # tensors without numbers, on a card that need not be there
+            terms, uniforms = torch.empty(2, 9, lags + 1, dtype=dtype, device=device), torch.empty(2, 9, device=device)
+            sample_boundaries(terms, uniforms, **SETTINGS)
+
+    taken = []
+    for lags in (1, 10, 0, 11):
+        draw(lags)
+    draw(8, device="cpu")
+    draw(8, dtype=torch.float64)
+    with backends.use("plain"):
+        draw(8)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    draw(8)
+    assert taken == ["triton", "triton"] + ["sweeps"] * 6
 
 
 # Probabilities

@@ -15,7 +15,7 @@ from rltok.data.documents import Document
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
 from rltok.optim import learning_rate, make_optimizer
-from rltok.step import advantages_of, micro_batches, new_model, resolve_device, train_step, uses_bf16
+from rltok.step import Ahead, advantages_of, micro_batches, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import UNetOutput
 
 WEIGHTS = {"lambda_auto": 0.9, "lambda_policy": 0.4, "lambda_target": 0.2, "lambda_early": 0.3}
@@ -266,3 +266,25 @@ def test_cuda_without_a_card_says_so_and_auto_falls_to_the_cpu(monkeypatch):
 def test_forward_passes_are_fp32_on_the_cpu_unless_bf16_is_asked_for():
     cpu = torch.device("cpu")
     assert [uses_bf16(small_config(train__precision=name), cpu) for name in ("auto", "fp32", "bf16")] == [False, False, True]
+
+
+@pytest.mark.parametrize("prepared", [0, 1, 2, 5])
+def test_micro_batches_made_ahead_are_those_of_their_update(prepared):
+    config, corpus, cpu = small_rows(), corpus_of(), torch.device("cpu")
+    ahead = Ahead(corpus, config, cpu, last=3)
+    ahead._last = 3  # as on a card
+    for step in (1, 2, 3):
+        found, expected = ahead(step), micro_batches(corpus, config, step, cpu)
+        assert len(found) == 2
+        assert all(torch.equal(x, y) for a, b in zip(found, expected, strict=True) for x, y in zip(a, b, strict=True))
+        for _ in range(prepared):
+            ahead.prepare()
+    assert ahead._ready == []  # nothing is made for an update after the last
+    assert torch.equal(ahead(2)[0][0], micro_batches(corpus, config, 2, cpu)[0][0])  # out of order, as after a resume
+
+
+def test_a_step_asks_for_the_next_rows_after_each_micro_batch():
+    config, calls = config_for(), []
+    model = new_model(config, torch.device("cpu"))
+    train_step(model, make_optimizer(model, config.train), batches_of(), config, 1, lambda: calls.append(1))
+    assert len(calls) == len(LENGTHS)

@@ -34,7 +34,7 @@ def hold_out(rows: Rows, fraction: float) -> tuple[Rows, Rows]:
     """
     if len(rows) < 2:
         shorter = max(8, rows.total_bytes // 8)
-        remedy = f"Add text, or --set data.sequence_length={shorter}" + (" data.cut=windows" if rows.cut == "documents" else "")
+        remedy = f"Add text, or --set data.sequence_length={shorter}" + ("" if rows.cut == "windows" else " data.cut=windows")
         raise RltokError(
             f"{rows.name!r} gives {len(rows)} row of data.sequence_length={rows.sequence_length} from {rows.total_bytes} bytes;"
             f" training and validation need one each. {remedy}"

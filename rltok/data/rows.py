@@ -19,7 +19,7 @@ from rltok import vocab
 from rltok.data.documents import Document
 from rltok.errors import RltokError
 
-Cut = Literal["documents", "windows"]
+Cut = Literal["documents", "windows", "full_windows"]
 MIN_TAIL = 16  # bytes: a shorter rest of a document is not worth a row
 
 
@@ -74,8 +74,9 @@ class Rows:
         position = np.arange(self.sequence_length)
         ids = np.full((len(indices), self.sequence_length + 1), vocab.BOS, dtype=np.int64)
         ids[:, 1:] = self.bytes_[indices]
-        ids[:, 1:][position >= lengths] = vocab.PAD
-        ids[:, 1:][(position == lengths) & self.ends_document[indices, None]] = vocab.EOS
+        if (lengths < self.sequence_length).any():  # most batches have full rows only, and masks take time
+            ids[:, 1:][position >= lengths] = vocab.PAD
+            ids[:, 1:][(position == lengths) & self.ends_document[indices, None]] = vocab.EOS
         return torch.from_numpy(ids)
 
     def subset(self, indices: slice | np.ndarray) -> "Rows":
@@ -128,6 +129,14 @@ def windows(size: int, sequence_length: int) -> list[tuple[int, int]]:
     return [(s, min(s + sequence_length, size)) for s in starts if size - s >= min(MIN_TAIL, sequence_length)]
 
 
+def full_windows(size: int, sequence_length: int) -> list[tuple[int, int]]:
+    """Cut "full_windows": consecutive (start, stop) of N bytes, the rest dropped."""
+    return [(s, s + sequence_length) for s in range(0, size - sequence_length + 1, sequence_length)]
+
+
+PIECES = {"documents": first_bytes, "windows": windows, "full_windows": full_windows}
+
+
 def _until_full(documents: Iterable[Document], cutter: _Cutter, smallest: int) -> Iterator[Document]:
     """Documents until the room left is less than the smallest row: a stream is not read further than needed."""
     for document in documents:
@@ -143,7 +152,8 @@ def cut_documents(
 
     Args:
         cut: "documents" keeps the first N bytes of each document of at least N bytes (the paper's rule) and skips the
-            others; "windows" keeps consecutive windows of N bytes and a shorter row for a rest of at least 16.
+            others; "windows" keeps consecutive windows of N bytes and a shorter row for a rest of at least 16;
+            "full_windows" keeps the windows of N bytes alone.
         name: what the rows are called in records.
         max_bytes: reading stops when so many bytes are kept; never more are.
 
@@ -156,10 +166,9 @@ def cut_documents(
             " Raise the first or lower the second."
         )
     cutter = _Cutter(sequence_length, max_bytes)
-    pieces = first_bytes if cut == "documents" else windows
-    smallest = sequence_length if cut == "documents" else min(MIN_TAIL, sequence_length)
+    smallest = min(MIN_TAIL, sequence_length) if cut == "windows" else sequence_length
     for document in _until_full(documents, cutter, smallest):
-        cutter.add(document.text, pieces(min(len(document.text), cutter.room()), sequence_length))
+        cutter.add(document.text, PIECES[cut](min(len(document.text), cutter.room()), sequence_length))
     if not cutter.lengths:
         raise RltokError(_no_rows(cutter, name, cut, smallest))
     return Rows(
@@ -175,7 +184,7 @@ def cut_documents(
 
 def _no_rows(cutter: _Cutter, name: str, cut: Cut, smallest: int) -> str:
     """Message for text that is too short for a single row."""
-    remedy = "Set data.cut=windows, or a smaller data.sequence_length" if cut == "documents" else "Give more text"
+    remedy = "Set data.cut=windows, or a smaller data.sequence_length" if cut != "windows" else "Give more text"
     return (
         f"{name!r} has no document of at least {smallest} bytes, which data.cut={cut} needs for a row;"
         f" the longest of {cutter.num_documents} has {cutter.longest}. {remedy}."

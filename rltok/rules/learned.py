@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from rltok import backends
 from rltok.layers import RMSNorm
 from rltok.policy import boundary_logits, sample_boundaries
 from rltok.rules.base import Boundaries, Rule
@@ -44,14 +45,21 @@ class LearnedRule(Rule):
 
     def logits(self, terms: Float[Tensor, "B N terms"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """Logits of given decisions from `terms`, eqs. (21) to (23)."""
-        return boundary_logits(terms, boundaries, **self._settings())
+        backend = "triton" if backends.fused(terms) and terms.dtype == torch.float32 else "plain"
+        return boundary_logits(terms, boundaries, **self._settings(), backend=backend)
 
-    def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
-        """Draw from left to right; the logits are those of the drawn string."""
-        terms = self.terms(byte_states)
+    def decide(
+        self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"],
+        terms: Float[Tensor, "B N terms"] | None = None,
+    ) -> Boundaries:  # fmt: skip
+        """Draw from left to right; the logits are those of the drawn string. `terms` of the byte states, if known already."""
+        terms = self.terms(byte_states) if terms is None else terms
         boundaries = sample_boundaries(terms, uniforms, **self._settings())
         return Boundaries(boundaries, self.logits(terms, boundaries))
 
-    def prescribed(self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]) -> Boundaries:
+    def prescribed(
+        self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"],
+        terms: Float[Tensor, "B N terms"] | None = None,
+    ) -> Boundaries:  # fmt: skip
         """Logits that the policy gives to decisions made elsewhere."""
-        return Boundaries(boundaries, self.logits(self.terms(byte_states), boundaries))
+        return Boundaries(boundaries, self.logits(self.terms(byte_states) if terms is None else terms, boundaries))

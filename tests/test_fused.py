@@ -1,0 +1,137 @@
+"""rltok.fused and fused_unet: the fast path computes what the plain path computes, loss and every gradient, for every rule."""
+
+import contextlib
+import copy
+
+import pytest
+import torch
+from helpers import ragged_ids, random_boundaries, random_uniforms, tiny_model
+from kernel_help import DEVICE, NARROW, poisoned
+
+from rltok import backends
+from rltok.config import ObjectiveConfig
+from rltok.evaluation import evaluation_mode
+from rltok.step import advantages_of, losses_of
+from rltok.vocab import PAD
+
+LENGTHS = [(33, 1, 20), (5, 41), (1,), (2, 1, 1)]  # bytes of each row: one token or many, odd lengths, one row alone
+# a model's own rounding in 16 bits is the yardstick; below this it is too small to be one
+LEAST = {torch.float16: 4e-3, torch.bfloat16: 3e-2}[NARROW]
+
+
+def scrambled(model):
+    """Weights of norms away from 0, where a kernel that forgets one would not be seen."""
+    with torch.no_grad():
+        for number, parameter in enumerate(model.parameters()):
+            if parameter.ndim == 1:
+                parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))
+    return model.to(DEVICE)
+
+
+def loss_and_gradients(model, ids, boundaries, backend, dtype):
+    """Everything that a step takes from one pass with prescribed boundaries, and the gradient of every parameter."""
+    model = copy.deepcopy(model).to(dtype)
+    narrow = torch.autocast(DEVICE.type, NARROW) if dtype == torch.float32 else contextlib.nullcontext()
+    with backends.use(backend), poisoned(), narrow:
+        out = model(ids, boundaries=boundaries)
+        losses = losses_of(out, advantages_of(out, ObjectiveConfig(gamma=0.9)), 0.2)
+        losses.total(lambda_auto=1.0, lambda_early=0.3, lambda_policy=0.1, lambda_target=0.1).backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return {"nll": out.nll.detach(), "early_nll": out.early_nll.detach()} | gradients
+
+
+def assert_as_good_as_plain(model, ids, boundaries):
+    exact = loss_and_gradients(model, ids, boundaries, "plain", torch.float64)
+    plain = loss_and_gradients(model, ids, boundaries, "plain", torch.float32)
+    fast = loss_and_gradients(model, ids, boundaries, "triton", torch.float32)
+    assert fast.keys() == plain.keys() == exact.keys()
+    for name, value in exact.items():
+        size = value.norm().clamp(min=1e-6)
+        errors = [float((found[name].double() - value).norm() / size) for found in (fast, plain)]
+        assert errors[0] < max(3 * errors[1], LEAST), (name, errors)
+
+
+def batch(lengths, seed=0):
+    ids = ragged_ids(lengths, seed=seed).to(DEVICE)
+    return ids, (random_boundaries(len(lengths), ids.shape[1] - 1, seed=seed)).to(DEVICE)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_loss_and_gradients_are_as_near_to_float64_as_those_of_the_plain_path(lengths):
+    ids, boundaries = batch(lengths, seed=len(lengths))
+    assert_as_good_as_plain(scrambled(tiny_model(embedding_dim=32, window=16, attention_softcap=50.0)), ids, boundaries)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lags": 0, "attention_softcap": None}, {"lags": 20}, {"head_norm": "none"}, {"token_positions": "index"},
+        {"upsample": "deviation", "window": 1}, {"down_layers": 2, "mid_layers": 3, "up_layers": 2},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_reading_of_the_model_has_its_fast_path(settings):
+    ids, boundaries = batch((17, 2, 9))
+    assert_as_good_as_plain(scrambled(tiny_model(embedding_dim=32, **settings)), ids, boundaries)
+
+
+@pytest.mark.parametrize("rule", ["even", "hnet", "dynamic_pooling"])
+def test_other_rules_pool_in_their_own_way_between_the_same_kernels(rule):
+    ids, boundaries = batch((17, 2, 9))
+    assert_as_good_as_plain(scrambled(tiny_model(rule, embedding_dim=32)), ids, boundaries)
+
+
+def test_all_tokens_or_a_single_one():
+    ids, boundaries = batch((12, 12))
+    model = scrambled(tiny_model(embedding_dim=32))
+    assert_as_good_as_plain(model, ids, torch.ones_like(boundaries))
+    boundaries[:, 1:] = False
+    assert_as_good_as_plain(model, ids, boundaries)
+
+
+def test_drawn_boundaries_are_those_of_the_plain_path_but_for_rounding():
+    ids, _ = batch((70, 60, 7))
+    model, uniforms = scrambled(tiny_model(embedding_dim=32, lags=3)), random_uniforms(3, 70).to(DEVICE)
+    with torch.autocast(DEVICE.type, NARROW), torch.no_grad():
+        outs = []
+        for backend in ("plain", "triton"):
+            with backends.use(backend):
+                outs.append(model(ids, uniforms=uniforms))
+    same = (outs[0].boundaries == outs[1].boundaries)[outs[0].drawn].float().mean()
+    assert same > 0.97 and 0.05 < outs[1].boundaries[outs[1].drawn].float().mean() < 0.95
+    assert (outs[1].nll[ids[:, 1:] == PAD] == 0).all()
+
+
+def test_given_boundaries_alone_cost_neither_head_nor_policy_and_give_the_same_loss():
+    ids, boundaries = batch((17, 2, 9))
+    model = scrambled(tiny_model(embedding_dim=32))
+    for backend in ("plain", "triton"):
+        with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
+            nll = model.given_nll(ids, boundaries)
+            torch.testing.assert_close(nll, model(ids, boundaries=boundaries).nll, rtol=1e-3, atol=1e-3)
+        model.zero_grad()
+        nll.sum().backward()
+        assert model.early_head.weight.grad is None and model.rule.project.weight.grad is None
+
+
+def test_outside_16_bit_autocast_everything_is_plain():
+    ids, boundaries = batch((9, 4))
+    model = scrambled(tiny_model(embedding_dim=32))
+    with backends.use("plain"):
+        expected = model(ids, boundaries=boundaries)
+    with backends.use("triton"), evaluation_mode(model):
+        found = model(ids, boundaries=boundaries)
+    assert torch.equal(found.nll, expected.nll)
+
+
+@pytest.mark.parametrize("place", [0, 20])
+def test_a_byte_changes_no_bit_before_it_on_the_fast_path(place):
+    model, ids = scrambled(tiny_model(embedding_dim=32)), batch((30,))[0]
+    other, uniforms = ids.clone(), random_uniforms(1, 30).to(DEVICE)
+    other[0, place + 1] = (ids[0, place + 1] + 1) % 256
+    with backends.use("triton"), torch.autocast(DEVICE.type, NARROW), torch.no_grad():
+        before, after = (model(x, uniforms=uniforms) for x in (ids, other))
+    assert torch.equal(before.boundaries[:, : place + 1], after.boundaries[:, : place + 1])
+    assert torch.equal(before.nll[:, :place], after.nll[:, :place])
+    assert torch.equal(before.early_nll[:, :place], after.early_nll[:, :place])
+    assert not torch.equal(before.nll, after.nll)
