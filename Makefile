@@ -9,7 +9,7 @@ CONSTRAINTS := $(if $(shell command -v nvidia-smi 2>/dev/null),,-c constraints.t
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 NB ?=
 
-.PHONY: help demo test test-fast mutate notebooks chapter book book-check lab clean
+.PHONY: help demo bench test test-fast mutate notebooks chapter book book-check lab clean
 .NOTPARALLEL:
 
 help:  ## List the targets.
@@ -17,6 +17,9 @@ help:  ## List the targets.
 
 demo: $(VENV)/installed/core  ## Train a tiny model on two CPU cores and watch its boundaries move.
 	$(BIN)/python -m rltok demo
+
+bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a CUDA card, tiny elsewhere.
+	$(BIN)/python -m rltok bench
 
 # Two busy processes on two cores: idle OpenMP threads must not spin, and each pytest worker keeps to one thread.
 test test-fast mutate: export OMP_WAIT_POLICY = PASSIVE
@@ -41,7 +44,7 @@ chapter: $(VENV)/installed/test  ## Start a chapter: make chapter NAME=04_the_bo
 	$(BIN)/python scripts/new_chapter.py "$$NAME" "$$TITLE"
 
 book: $(BOOK)/installed/book  ## Build the book into build/_build/html. It reads without a network.
-	for part in book_config make_register make_paper_against_code make_log make_intro; do $(BOOK)/bin/python scripts/$$part.py || exit 1; done
+	for part in book_config make_register make_paper_against_code make_log make_speed make_intro; do $(BOOK)/bin/python scripts/$$part.py || exit 1; done
 	rm -rf build/_build
 	$(BOOK)/bin/jupyter-book build . --config book/_config.yml --toc book/_toc.yml --path-output build -n -W --keep-going
 

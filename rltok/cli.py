@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-from rltok import commands
+from rltok import backends, commands
 from rltok.errors import RltokError
 from rltok.options import parse
 
@@ -34,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has another stream
         sys.stdout.reconfigure(errors="replace")  # a terminal without the bar's character gets '?' instead of an error
     try:
-        getattr(commands, options.command)(options)
+        with backends.use(options.backend or backends.asked()):
+            getattr(commands, options.command)(options)
         sys.stdout.flush()
         return 0
     except BrokenPipeError:  # the reader of a pipe had enough

@@ -1,7 +1,6 @@
 """What each command of the command line does."""
 
 import argparse
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -9,19 +8,21 @@ from typing import Any
 
 import torch
 
+from rltok import backends
 from rltok import demo as demo_module
+from rltok.bench_command import bench
 from rltok.compare_command import compare
 from rltok.config import Config, from_dict, with_settings
 from rltok.data import load_corpus
 from rltok.data.rows import Rows, cut_documents
 from rltok.data.sources import documents, is_hub, spec_name, text_bytes
+from rltok.doctor_command import doctor
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate as evaluate_rows
 from rltok.lab_command import variance
 from rltok.loading import load, load_config
 from rltok.options import parse_settings, use_colour
 from rltok.presets import fit_to_corpus, preset
-from rltok.results import device_name, versions
 from rltok.run_folder import check_folder
 from rltok.snapshots import boundary_view
 from rltok.step import resolve_device
@@ -34,7 +35,7 @@ LITTLE_TEXT = 1000  # bytes
 MOST_SHOWN = 50_000  # bytes: the attention of a longer row takes gigabytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
 
-__all__ = ["compare", "demo", "doctor", "evaluate", "show", "train", "variance"]
+__all__ = ["bench", "compare", "demo", "doctor", "evaluate", "show", "train", "variance"]
 
 
 def _print_json(values: Any) -> None:
@@ -112,6 +113,12 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
+def _scoring_device(options: argparse.Namespace) -> torch.device:
+    device = resolve_device(options.device)
+    backends.chosen(device, bf16=False)  # scores and pictures are made in fp32; refuses kernels that were asked for
+    return device
+
+
 def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
     if options.data == "sample":
         spec = "sample" if options.split == "all" else f"sample:{options.split or 'validation'}"
@@ -128,7 +135,7 @@ def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
 def evaluate(options: argparse.Namespace) -> None:
     """`rltok evaluate`."""
     config = load_config(options.run)
-    model = load(options.run).to(resolve_device(options.device))
+    model = load(options.run).to(_scoring_device(options))
     found = evaluate_rows(model, _rows_to_score(options, config), seed=options.seed, batch=EVALUATION_BATCH)
     if options.json:
         _print_json(found.to_dict())
@@ -169,7 +176,7 @@ def _text_to_show(options: argparse.Namespace) -> bytes:
 def show(options: argparse.Namespace) -> None:
     """`rltok show`."""
     data = _text_to_show(options)
-    model = load(options.run).to(resolve_device(options.device))
+    model = load(options.run).to(_scoring_device(options))
     view = boundary_view(model, data, options.seed)
     if options.json:
         _print_json({"bytes": list(data), "seed": options.seed, **view})
@@ -184,26 +191,3 @@ def demo(options: argparse.Namespace) -> None:
     result = demo_module.run_demo(options.out, seed=options.seed, device=options.device, smoke=options.smoke, quiet=options.json)
     if options.json:
         _print_json(result)
-
-
-def doctor(options: argparse.Namespace) -> None:
-    """`rltok doctor`."""
-    extras = {
-        "data": "datasets", "bpe": "tokenizers", "board": "tensorboard", "lab": "jupyterlab", "notebook": "nbval",
-        "test": "pytest",
-    }  # fmt: skip
-    device = resolve_device(options.device)
-    report = {
-        "versions": versions(),
-        "device": device_name(device),
-        "bf16": device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False),
-        "extras": {extra: importlib.util.find_spec(module) is not None for extra, module in extras.items()},
-        "sample_bytes": sum(len(document.text) for document in documents("sample")),
-    }
-    if options.json:
-        _print_json(report)
-        return
-    print("versions  " + ", ".join(f"{name} {number}" for name, number in report["versions"].items()))
-    print(f"device    {report['device']}, forward passes in {'bf16' if report['bf16'] else 'fp32'}")
-    print("extras    " + ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in report["extras"].items()))
-    print(f"sample    {report['sample_bytes']} bytes of bundled text")

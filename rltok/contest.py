@@ -7,6 +7,7 @@ A run's folder is an ordinary one, with `score.json` beside the rest: the evalua
 
 import json
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 
+from rltok import backends
 from rltok.checkpoint import checkpoints, read_state
 from rltok.config import Config
 from rltok.data import Corpus, Rows
@@ -28,6 +30,7 @@ from rltok.evaluation import Evaluation, evaluate
 from rltok.files import MISSING, read_file, room, write_json
 from rltok.flops import flops_per_byte, frozen_parameters
 from rltok.loading import load
+from rltok.memory import guarded
 from rltok.optim import make_optimizer
 from rltok.results import thin
 from rltok.snapshots import drawn_texts
@@ -151,8 +154,9 @@ def run_job(job: Job, setting: Setting) -> Result:
 _shared: list[Setting] = []  # of a worker process
 
 
-def _start_worker(setting: Setting, threads: int) -> None:
+def _start_worker(setting: Setting, threads: int, backend: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # control-C ends it without a trace
+    os.environ["RLTOK_BACKEND"] = backend  # a new process knows nothing of `backends.use`
     torch.set_num_threads(threads)
     _shared.append(setting)
 
@@ -168,7 +172,7 @@ def workers(count: int, setting: Setting) -> Iterator[Mapper]:
         yield lambda jobs: (run_job(job, setting) for job in jobs)
         return
     before, context = set(multiprocessing.active_children()), multiprocessing.get_context("spawn")
-    start = (setting, max(1, torch.get_num_threads() // count))
+    start = (setting, max(1, torch.get_num_threads() // count), backends.asked())
     with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=start) as pool:
         try:
             yield lambda jobs: (done.result() for done in as_completed([pool.submit(_run_in_worker, job) for job in jobs]))
@@ -205,7 +209,7 @@ def _update_seconds(config: Config, setting: Setting, threads: int) -> float:
         optimizer = make_optimizer(model, config.train)
         for step in (1, 2):
             start = time.perf_counter()
-            train_step(model, optimizer, micro_batches(setting.corpus, config, step, device)[:1], config, step)
+            guarded(train_step, model, optimizer, micro_batches(setting.corpus, config, step, device)[:1], config, step)
         return (time.perf_counter() - start) * config.train.sequences_per_update / config.train.micro_batch
     finally:
         torch.set_num_threads(before)

@@ -59,3 +59,35 @@ def write_json(path: Path, values: Any) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
     os.replace(temporary, path)
+
+
+def check_record_path(out: str, what: str) -> None:
+    """Raise `RltokError` unless a record whose `what` begins so may be written there: a new file, or an earlier such record."""
+    path = Path(out)
+    if not out.strip():
+        raise RltokError("--out is empty. Name a file, or leave it out.")
+    if not path.resolve().parent.is_dir():
+        raise RltokError(f"--out {out}: there is no folder {path.parent}. Make it first.")
+    if path.is_dir():
+        raise RltokError(f"--out {out} is a folder. Name a file in it, such as {path / 'record.json'}.")
+    if path.exists():
+        require_regular(path)
+        try:
+            is_record = str(json.loads(path.read_bytes()).get("what", "")).startswith(what)
+        except (ValueError, AttributeError):
+            is_record = False
+        if not is_record:
+            raise RltokError(f"--out {out} exists and is no record of this command, so it stays. Name another file.")
+    if not os.access(path.resolve().parent, os.W_OK):
+        raise RltokError(f"--out {out}: nothing can be written into {path.parent}. Name a file in a folder of yours.")
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """In one step. If it fails, the record goes to the terminal, and the error says so."""
+    try:
+        write_json(path, record)
+    except OSError as error:
+        print(json.dumps(record, indent=1, allow_nan=False))
+        raise RltokError(
+            f"cannot write {path} ({error.strerror}); the record stands above. Make room, or keep that text."
+        ) from error

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rltok.config import Config
 from rltok.data import Corpus
+from rltok.memory import guarded
 from rltok.noise import measured_cosines, products_of, reference_error, shared_parameters, with_intervals
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
@@ -40,7 +41,7 @@ def at_stages(
     for stage, share in sorted(stages.items(), key=lambda item: item[1]):
         while done < round(share * config.num_updates):
             done += 1
-            train_step(model, optimizer, micro_batches(corpus, config, done, device), config, done)
+            guarded(train_step, model, optimizer, micro_batches(corpus, config, done, device), config, done)
         model.zero_grad(set_to_none=True)
         yield stage, done, model
 

@@ -2,16 +2,16 @@
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
 
+from rltok import backends
 from rltok.checkpoint import find_checkpoint
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
-from rltok.files import MISSING, read_file, require_regular, write_json
+from rltok.files import MISSING, check_record_path, read_file, write_record
 from rltok.lab import WHAT, measure_ladder, measure_stage, record_of
 from rltok.ladder import estimator
 from rltok.loading import load, load_config
@@ -19,7 +19,7 @@ from rltok.noise import KNOWN
 from rltok.options import parse_settings, say
 from rltok.presets import preset
 from rltok.score import GROUPS
-from rltok.step import resolve_device
+from rltok.step import resolve_device, uses_bf16
 from rltok.variance import Sizes, batches_of, default_names
 
 LEGEND = (
@@ -36,7 +36,7 @@ def variance(options: argparse.Namespace) -> None:
     _check(options, names)
     record = _measure_stages(options, names) if options.run is None else _measure_run(options, names)
     if options.out is not None:
-        _write(Path(options.out), record)
+        write_record(Path(options.out), record)
     if options.json:
         print(json.dumps(record, indent=1, allow_nan=False))
         return
@@ -65,38 +65,7 @@ def _check(options: argparse.Namespace, names: list[str]) -> None:
         if not 0 <= seed < 2**63:
             raise RltokError(f"--seeds must lie between 0 and 2**63 - 1; got {seed}.")
     if options.out is not None:
-        _check_out(options.out)
-
-
-def _check_out(out: str) -> None:
-    path = Path(out)
-    if not out.strip():
-        raise RltokError("--out is empty. Name a file, or leave it out.")
-    if not path.resolve().parent.is_dir():
-        raise RltokError(f"--out {out}: there is no folder {path.parent}. Make it first.")
-    if path.is_dir():
-        raise RltokError(f"--out {out} is a folder. Name a file in it, such as {path / 'variance.json'}.")
-    if path.exists():
-        require_regular(path)
-        try:
-            is_record = str(json.loads(path.read_bytes()).get("what", "")).startswith(WHAT)
-        except (ValueError, AttributeError):
-            is_record = False
-        if not is_record:
-            raise RltokError(f"--out {out} exists and is no record of this command, so it stays. Name another file.")
-    if not os.access(path.resolve().parent, os.W_OK):
-        raise RltokError(f"--out {out}: nothing can be written into {path.parent}. Name a file in a folder of yours.")
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    """In one step. If it fails, the record goes to the terminal."""
-    try:
-        write_json(path, record)
-    except OSError as error:
-        print(json.dumps(record, indent=1, allow_nan=False))
-        raise RltokError(
-            f"cannot write {path} ({error.strerror}); the record stands above. Make room, or keep that text."
-        ) from error
+        check_record_path(options.out, WHAT)
 
 
 def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, Any]:
@@ -108,6 +77,7 @@ def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, 
         return with_settings(preset(options.preset or "tiny"), settings | {"train.seed": seed})
 
     config, device = configs(options.seeds[0]), resolve_device(options.device)
+    backends.chosen(device, uses_bf16(config, device))
     _check_rule(config)
     sizes = _sizes(options, config)  # before the text is read
     corpus = _corpus(options, config)
@@ -139,6 +109,7 @@ def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any
     if len(options.seeds) > 1:
         raise RltokError(f"a trained RUN is one model; got {len(options.seeds)} seeds. Give one, it decides rows and draws.")
     config, device, start = load_config(options.run), resolve_device(options.device), time.perf_counter()
+    backends.chosen(device, bf16=False)  # gradients are measured in fp32
     _check_rule(config)
     sizes, seed = _sizes(options, config), options.seeds[0]
     corpus = _corpus(options, config)

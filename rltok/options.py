@@ -7,6 +7,8 @@ import sys
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from rltok import backends
+from rltok.bench import FULL_UPDATES
 from rltok.contenders import RULES
 from rltok.errors import RltokError
 from rltok.results import versions
@@ -39,6 +41,10 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto (a CUDA card if there is one), cpu or cuda")
+    parser.add_argument(
+        "--backend", choices=backends.CHOICES,
+        help="plain PyTorch, triton kernels, or auto: kernels where they run (default: RLTOK_BACKEND, else auto)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
 
@@ -79,6 +85,33 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--tensorboard", action="store_true", help="also write metrics for TensorBoard")
     train.add_argument("--note", default="", help="a remark for the record")
     _add_common(train)
+
+
+def _add_bench(commands: Any) -> None:
+    bench = commands.add_parser(
+        "bench",
+        help="how fast whole updates are on this machine",
+        description="Time whole updates, optimizer included, at learning rate 0 so that every update does the same work: bytes/s"
+        " against FLOPs, a matrix product and the card's datasheet, memory, where the time goes, and plain PyTorch beside it.",
+    )
+    bench.add_argument("--preset", help="what to time (default: 147m on a CUDA card, tiny elsewhere)")
+    _add_settings(bench, "such as train.micro_batch=32")
+    _add_data(bench)
+    bench.add_argument("--updates", type=int, default=FULL_UPDATES, metavar="N", help="updates timed (default: %(default)s)")
+    bench.add_argument(
+        "--plain-updates", type=int, metavar="N",
+        help="updates of plain PyTorch, timed for comparison; 0: none (default: 5, and 0 where everything is plain)",
+    )  # fmt: skip
+    bench.add_argument(
+        "--plain-micro-batch", type=int, metavar="ROWS",
+        help="rows per forward pass of plain PyTorch, whose attention takes more memory (default: as many as fit)",
+    )  # fmt: skip
+    bench.add_argument(
+        "--policy-cost", action="store_true", help="also time learned boundaries against as many given ones, without a policy"
+    )
+    bench.add_argument("--repeats", type=int, default=8, metavar="N", help="of that, pairs timed (default: 8, at least 5)")
+    bench.add_argument("--out", metavar="FILE", help="also write the record as JSON")
+    _add_common(bench)
 
 
 def _add_compare(commands: Any) -> None:
@@ -201,8 +234,12 @@ def build_parser() -> argparse.ArgumentParser:
 
     _add_compare(commands)
 
+    _add_bench(commands)
+
     doctor = commands.add_parser(
-        "doctor", help="what this installation can do", description="Report versions, device and extras."
+        "doctor",
+        help="what this machine can run",
+        description="Report versions, device, backend and extras, and which presets common cards can train, how fast.",
     )
     _add_common(doctor)
     return parser

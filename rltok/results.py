@@ -1,5 +1,6 @@
 """Run records: one JSON file that says what was run, on what, and what came out."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -40,6 +41,7 @@ class RunRecord:
     evaluation: dict[str, Any]
     fitted: dict[str, float] = field(default_factory=dict)  # what the rule says of what it was fitted to
     full: bool = True  # False marks a smoke run
+    backend: str = "plain"  # "triton" where kernels took the place of plain operations
     note: str = ""
     schema: int = field(default=SCHEMA)
 
@@ -69,13 +71,15 @@ def repository_commit() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions that numbers depend on."""
+    """Versions that numbers depend on; Triton's where it is installed."""
     found = {"python": platform.python_version(), "torch": torch.__version__}
     for package in ("rltok", "numpy"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:  # run from a folder, not installed
             found[package] = "not installed"
+    with contextlib.suppress(PackageNotFoundError):
+        found["triton"] = version("triton")
     return found
 
 

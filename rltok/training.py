@@ -5,11 +5,13 @@ import sys
 import time
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from rltok import backends
 from rltok.checkpoint import restore, save_checkpoint
 from rltok.config import Config
 from rltok.data import Corpus, load_corpus
@@ -17,6 +19,7 @@ from rltok.errors import RltokError
 from rltok.evaluation import evaluate
 from rltok.files import room
 from rltok.flops import flops_per_byte, parameter_counts
+from rltok.memory import guarded
 from rltok.metrics import not_finite
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
@@ -24,7 +27,7 @@ from rltok.progress import Progress
 from rltok.results import RunRecord, device_name, repository_commit, thin, versions
 from rltok.run_folder import RESTORE, Entry, RunFolder
 from rltok.snapshots import snapshot, snapshot_steps
-from rltok.step import autocast, micro_batches, new_model, resolve_device, train_step, uses_bf16
+from rltok.step import Ahead, autocast, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import AutoregressiveUNet
 
 CURVE_POINTS = 200
@@ -40,6 +43,7 @@ class Run:
     model: AutoregressiveUNet
     optimizer: torch.optim.Optimizer
     device: torch.device
+    batches: Ahead
     step: int = 0  # finished updates
     bytes: int = 0  # scored in them
     seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
@@ -61,8 +65,9 @@ class Run:
     def update(self) -> dict[str, Any]:
         """One update; its line for metrics.jsonl."""
         start = time.perf_counter()
-        batches = micro_batches(self.corpus, self.config, self.step + 1, self.device)
-        metrics = train_step(self.model, self.optimizer, batches, self.config, self.step + 1)
+        batches = self.batches(self.step + 1)
+        step = partial(train_step, meanwhile=self.batches.prepare)
+        metrics = guarded(step, self.model, self.optimizer, batches, self.config, self.step + 1)
         seconds = time.perf_counter() - start
         self.step, self.seconds, self.bytes = self.step + 1, self.seconds + seconds, self.bytes + metrics.scored_bytes
         times = {"seconds": round(self.seconds, 3), "bytes_per_second": round(metrics.scored_bytes / seconds)}
@@ -157,6 +162,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         commit=repository_commit(),
         device=device_name(run.device),
         precision="bf16 autocast" if uses_bf16(config, run.device) else "fp32",
+        backend=backends.chosen(run.device, uses_bf16(config, run.device))[0],
         versions=versions(),
         seed=config.train.seed,
         updates=run.step,
@@ -187,15 +193,17 @@ def train(
         out: folder of the run; must be new or empty unless `resume`.
         resume: go on from the newest checkpoint, or from the start if there is none yet. The metrics then equal those
             of a run that was never interrupted, line by line, but for the fields of time.
-        device: "auto", "cpu" or "cuda".
-        progress: show bytes/s and time left on stderr, as a bar in a terminal and as ten lines elsewhere.
+        device: "auto", "cpu" or "cuda". Kernels or plain PyTorch: `rltok.backends`.
+        progress: show backend, bytes/s and time left on stderr, as a bar in a terminal and as ten lines elsewhere.
         tensorboard: also write the metrics for TensorBoard.
         note, full: go into the record; full=False marks a smoke run.
 
     Raises:
-        RltokError: bad settings, data, folder or checkpoint, or a loss that is not finite (the last checkpoint stays).
+        RltokError: bad settings, data, folder or checkpoint, a backend that cannot run here, too little memory, or a loss
+            that is not finite (the last checkpoint stays).
     """
     chosen = resolve_device(device)
+    backend, why = backends.chosen(chosen, uses_bf16(config, chosen))
     summary_writer = _summary_writer() if tensorboard else None
     corpus = data if isinstance(data, Corpus) else load_corpus(data, config.data)
     if corpus.train.sequence_length != config.data.sequence_length:
@@ -208,12 +216,15 @@ def train(
     try:
         with folder.tentative():
             model = new_model(config, chosen)
-        run = Run(config, corpus, folder, model, make_optimizer(model, config.train), chosen)
+        ahead = Ahead(corpus, config, chosen, config.num_updates)
+        run = Run(config, corpus, folder, model, make_optimizer(model, config.train), chosen, ahead)
         run.resume()
         if resume and progress:
             print(f"going on after update {run.step}" if run.step else "no checkpoint yet: starting over", file=sys.stderr)
         for name, value in model.rule.facts().items() if progress else ():
             print(f"the rule {config.model.rule.name} was fitted: {name} {value:.6g}", file=sys.stderr)
+        if progress:
+            print(f"backend {backend}: {why}", file=sys.stderr)
         first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
         board = summary_writer(str(folder.path / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
         total = config.num_updates * config.bytes_per_update

@@ -31,7 +31,7 @@ def refused(capsys):
         out, err = capsys.readouterr()
         assert out == ""
         *progress, message = err.splitlines(keepends=True)
-        assert all("kB/s" in line for line in progress)
+        assert all("kB/s" in line or line.startswith("backend ") for line in progress)
         assert message.startswith("rltok: ") and message.endswith("\n")
         return message
 
@@ -216,11 +216,11 @@ def test_a_checkpoint_of_another_configuration_in_the_folder_is_refused(run, tex
 def test_a_nan_loss_ends_the_command_with_the_number_of_the_update(text, refused, tmp_path, monkeypatch):
     original = training.train_step
 
-    def poisoned(model, optimizer, batches, config, step):
+    def poisoned(model, optimizer, batches, config, step, **more):
         if step == 5:
             with torch.no_grad():
                 model.embedding.weight.fill_(float("nan"))
-        return original(model, optimizer, batches, config, step)
+        return original(model, optimizer, batches, config, step, **more)
 
     monkeypatch.setattr(training, "train_step", poisoned)
     message = refused("train", *PRESET, "--data", text, "--out", tmp_path / "run")

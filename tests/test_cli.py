@@ -31,6 +31,7 @@ OPTIONS = {
     "show": "run text --file --bytes --color --seed",
     "demo": "--smoke --out --seed",
     "compare": "--rules --budget --preset --set --data --max-bytes --any-bytes --force --split --seeds --jobs --out --resume",
+    "bench": "--preset --set --data --updates --plain-updates --plain-micro-batch --policy-cost --repeats --out",
     "doctor": "",
 }
 SMALL = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})
@@ -53,7 +54,7 @@ def test_every_command_explains_itself_and_its_options(command, capsys):
         main([command, "--help"])
     told = capsys.readouterr().out
     assert ended.value.code == 0
-    assert [name for name in f"{OPTIONS[command]} --device --json --debug".split() if name not in told] == []
+    assert [name for name in f"{OPTIONS[command]} --device --backend --json --debug".split() if name not in told] == []
 
 
 def test_the_first_help_lists_the_commands(capsys):

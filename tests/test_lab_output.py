@@ -11,7 +11,7 @@ from runs import TEXT
 from rltok.cli import main
 from rltok.errors import RltokError
 from rltok.exact import enumerate_boundaries, enumerate_row, exact_gradient, expected_loss, influence, joint_moments
-from rltok.lab_command import _write
+from rltok.files import write_record
 from rltok.score import share
 from rltok.variance import Sizes, measure_gradients
 from rltok.vocab import BOS, PAD
@@ -50,9 +50,9 @@ def test_a_write_that_fails_leaves_the_earlier_record_and_shows_the_new_one(tmp_
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rltok.lab_command.os.replace", full)
+    monkeypatch.setattr("rltok.files.os.replace", full)
     with pytest.raises(RltokError, match="cannot write .*No space left.*the record stands above"):
-        _write(path, {"what": "variance ladder: new"})
+        write_record(path, {"what": "variance ladder: new"})
     assert json.loads(path.read_text())["what"] == "variance ladder: earlier"
     assert json.loads(capsys.readouterr().out)["what"] == "variance ladder: new"
 

@@ -36,7 +36,8 @@ def test_a_record_has_every_field_and_repeats_what_was_asked_for(record):
     assert (record["schema"], record["name"], record["note"], record["full"], record["seed"]) == (1, "tiny", "for tests", True, 0)
     assert record["precision"] == "fp32"
     assert record["peak_memory_bytes"] is None  # measured on CUDA only
-    assert record["versions"].keys() == {"python", "torch", "rltok", "numpy"}
+    assert record["backend"] == "plain"
+    assert record["versions"].keys() - {"triton"} == {"python", "torch", "rltok", "numpy"}  # Triton's where it is installed
 
 
 def test_a_record_counts_what_was_trained(record, finished):
@@ -74,6 +75,11 @@ def test_a_curve_is_thinned_to_200_points_that_keep_both_ends_and_the_order(poin
     if points:
         assert (thinned[0], thinned[-1]) == (0, points - 1)
     assert not thinned[1:] or max(b - a for a, b in zip(thinned, thinned[1:], strict=False)) <= math.ceil(points / 199)
+
+
+def test_a_record_from_before_there_were_backends_still_reads(record):
+    old = {key: value for key, value in record.items() if key != "backend"}
+    assert RunRecord(**old).backend == "plain"
 
 
 def test_saving_refuses_nan_and_leaves_the_old_record(record, tmp_path):

@@ -120,11 +120,11 @@ def poison_update(monkeypatch, number):
     """Before update `number`, one weight becomes NaN."""
     original = training.train_step
 
-    def poisoned(model, optimizer, batches, config, step):
+    def poisoned(model, optimizer, batches, config, step, **more):
         if step == number:
             with torch.no_grad():
                 model.mid_blocks[0].out.weight[0, 0] = math.nan
-        return original(model, optimizer, batches, config, step)
+        return original(model, optimizer, batches, config, step, **more)
 
     monkeypatch.setattr(training, "train_step", poisoned)
 
@@ -145,8 +145,8 @@ def test_a_nan_loss_stops_the_run_names_the_step_and_keeps_the_last_good_checkpo
 def test_weights_that_an_update_made_nan_reach_neither_the_metrics_nor_a_checkpoint(update, said, text, tmp_path, monkeypatch):
     original = training.train_step
 
-    def ruinous(model, optimizer, batches, config, step):
-        metrics = original(model, optimizer, batches, config, step)
+    def ruinous(model, optimizer, batches, config, step, **more):
+        metrics = original(model, optimizer, batches, config, step, **more)
         if step == update:
             with torch.no_grad():
                 model.output_head.weight.fill_(math.nan)

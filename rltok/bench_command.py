@@ -1,0 +1,103 @@
+"""`rltok bench`: options to a measurement, a measurement to lines."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rltok import backends
+from rltok.bench import WHAT, Plan
+from rltok.bench import bench as measure
+from rltok.config import Config, with_settings
+from rltok.data import load_corpus
+from rltok.data.sources import is_hub
+from rltok.files import check_record_path, write_record
+from rltok.options import parse_settings, say
+from rltok.presets import preset
+from rltok.step import resolve_device, uses_bf16
+
+HUB_UPDATES = 4  # of a dataset on the hub so many updates are read, then rows repeat
+
+
+def bench(options: argparse.Namespace) -> None:
+    """`rltok bench`."""
+    plan = Plan(
+        options.updates, options.plain_updates, options.plain_micro_batch, options.repeats if options.policy_cost else None
+    )
+    if options.out is not None:
+        check_record_path(options.out, WHAT)
+    device = resolve_device(options.device)
+    config = with_settings(
+        preset(options.preset or ("147m" if device.type == "cuda" else "tiny")),
+        {"data.cut": "full_windows"} | parse_settings(options.set),
+    )
+    plan.check(config)
+    backends.chosen(device, uses_bf16(config, device))
+    corpus = load_corpus(
+        options.data, config.data, max_bytes=_most_bytes(options, config), allow_binary=options.allow_binary, force=options.force
+    )
+    record = measure(config, corpus, device, plan, lambda line: say(options, line))
+    if options.out is not None:
+        write_record(Path(options.out), record)
+    if options.json:
+        print(json.dumps(record, indent=1, allow_nan=False))
+        return
+    print("\n".join(lines(record)))
+    if options.out is not None:
+        print(f"record: {options.out}")
+
+
+def _most_bytes(options: argparse.Namespace, config: Config) -> int | None:
+    if options.max_bytes is not None or not is_hub(options.data):
+        return options.max_bytes
+    return round(HUB_UPDATES * config.bytes_per_update / (1 - config.data.held_out_fraction))
+
+
+def lines(record: dict[str, Any]) -> list[str]:
+    """What a person reads of a record."""
+    arm, product, train = record["arm"], record["product"], record["config"]["train"]
+    told = [
+        f"{record['preset']} on {record['device']}, {record['precision']}, {train['sequences_per_update']} rows an update"
+        + ("" if record["full"] else "; too few updates for a full record"),
+        *_arm_lines(arm),
+        f"tokens per byte     {arm['tokens_per_byte']:.4f}",
+        f"FLOPs per byte      {_pair(arm['flops_per_byte'], 1e6)} M",
+        f"FLOP/s              {_pair(arm['flops_per_second'], 1e12)} T",
+        f"share of a product  {_percent(arm['share_of_product'])} of {product['rate'] / 1e12:.3g} T,"
+        f" {product['size']}^3 in {product['dtype']}, measured just now",
+    ]
+    if arm["share_of_datasheet"] is not None:
+        told.append(f"share of datasheet  {_percent(arm['share_of_datasheet'])}")
+    told.append(f"compiled after the warm-up: {arm['compilations_after_warm_up']}")
+    told += ["one update, profiled:", *_split_lines(arm["time_split"])]
+    if record["plain"] is not None:
+        told += [*_arm_lines(record["plain"]), f"{arm['backend']} / plain       {record['ratio']:.2f} times"]
+    if record["policy_cost"] is not None:
+        cost = record["policy_cost"]
+        told.append(
+            f"cost of the policy  {cost['cost']:+.2%} of an update ({cost['interval'][0]:+.2%} to {cost['interval'][1]:+.2%},"
+            f" {len(cost['repeats'])} pairs, confidence {cost['confidence']:.0%})"
+        )
+    return told
+
+
+def _arm_lines(arm: dict[str, Any]) -> list[str]:
+    low, high = arm["quartiles"]
+    peak = "" if arm["peak_memory_bytes"] is None else f", peak memory {arm['peak_memory_bytes'] / 1e9:.1f} GB"
+    return [
+        f"{arm['backend']:8s}{arm['bytes_per_second'] / 1e6:>10.4f} MB/s, quartiles {low / 1e6:.4f} to {high / 1e6:.4f},"
+        f" {arm['updates']} updates of {arm['micro_batch']} rows a pass{peak}; first update {arm['cold_start_seconds']:.1f} s"
+    ]
+
+
+def _split_lines(split: dict[str, Any]) -> list[str]:
+    told = [f"  {group:24s}{split['shares'][group]:>7.1%}  {spent:.4f} s" for group, spent in split["seconds"].items()]
+    return told + [f"    other: {name}, {spent:.4f} s" for name, spent in list(split["other"].items())[:8]]
+
+
+def _pair(values: dict[str, float], unit: float) -> str:
+    return f"{values['without_attention'] / unit:.4g} without attention, {values['with_attention'] / unit:.4g} with"
+
+
+def _percent(values: dict[str, float]) -> str:
+    return f"{values['without_attention']:.1%} without attention, {values['with_attention']:.1%} with"

@@ -1,0 +1,120 @@
+"""An update that does not fit into memory: which micro-batch would, found by trying, never by silently splitting.
+
+A smaller micro-batch changes the mean of eq. (17), hence the estimator; so the choice stays with the user.
+"""
+
+import gc
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rltok.config import Config
+from rltok.errors import RltokError
+from rltok.metrics import StepMetrics
+from rltok.step import MicroBatch, advantages_of, autocast, losses_of
+from rltok.unet import AutoregressiveUNet
+
+Step = Callable[[AutoregressiveUNet, torch.optim.Optimizer, list[MicroBatch], Config, int], StepMetrics]
+
+
+def guarded(
+    train_step: Step, model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config,
+    step: int,
+) -> StepMetrics:  # fmt: skip
+    """`train_step`, with advice in place of torch's error when memory runs out.
+
+    Raises:
+        RltokError: out of memory; it names the largest micro-batch that fits. Weights, optimizer and random state are
+            those from before, the gradients are gone.
+    """
+    try:
+        return train_step(model, optimizer, batches, config, step)
+    except torch.OutOfMemoryError:
+        pass  # leaving the block lets go of the traceback, which would keep the activations alive
+    device = batches[0][0].device
+    used = _in_use(device)
+    found = largest_fitting(model, optimizer, batches[0], config, smaller_sizes(config))
+    raise _advice(config, found, used)
+
+
+def smaller_sizes(config: Config) -> list[int]:
+    """Micro-batches below the one asked for that divide an update, largest first; at least 2 rows where eq. (17) centres."""
+    least = 2 if _centres(config) else 1
+    asked, whole = config.train.micro_batch, config.train.sequences_per_update
+    return [rows for rows in range(asked - 1, least - 1, -1) if whole % rows == 0]
+
+
+def largest_fitting(
+    model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batch: MicroBatch, config: Config, sizes: list[int]
+) -> int | None:
+    """The first of the sizes at which rows of the batch go forward and backward, or None; leaves no gradients.
+
+    Twice, because from the second micro-batch on there are gradients to add to, and beside room for the state that AdamW
+    makes at its first step.
+    """
+    for rows in sizes:
+        _free(optimizer)
+        if _fits(model, optimizer, (batch[0][:rows], batch[1][:rows]), config):
+            _free(optimizer)
+            return rows
+    _free(optimizer)
+    return None
+
+
+def _fits(model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batch: MicroBatch, config: Config) -> bool:
+    device = batch[0].device
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            reserved = _room_for_state(optimizer)
+            for _ in range(2):
+                with autocast(config, device):
+                    out = model(batch[0], uniforms=batch[1])
+                losses = losses_of(out, advantages_of(out, config.objective), config.model.rule.target_rate)
+                (losses.auto + losses.early + losses.policy + losses.target + losses.aux).backward()
+            del reserved
+    except torch.OutOfMemoryError:
+        return False
+    return True
+
+
+def _room_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Two tensors a parameter, as AdamW keeps; none where it has them already."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    return [] if optimizer.state else [torch.empty_like(p) for p in parameters for _ in range(2)]
+
+
+def _free(optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def _centres(config: Config) -> bool:
+    return config.objective.centring != "none" and config.model.rule.name == "learned"
+
+
+def _in_use(device: torch.device) -> str:
+    if device.type != "cuda":
+        return ""
+    free, total = torch.cuda.mem_get_info(device)
+    return f" (card of {total / 1e9:.0f} GB, {(total - free) / 1e9:.0f} GB in use)"
+
+
+def _advice(config: Config, found: int | None, used: str) -> RltokError:
+    told = f"out of memory at train.micro_batch={config.train.micro_batch}{used}"
+    if found is None:
+        tried = smaller_sizes(config)
+        smaller = f"neither fits a smaller one ({', '.join(map(str, tried))} tried)" if tried else "there is no smaller one"
+        return RltokError(
+            f"{told}, and {smaller}. Lower data.sequence_length={config.data.sequence_length}, or the size of the model:"
+            f" model.embedding_dim={config.model.embedding_dim}, model.mid_layers={config.model.mid_layers}."
+        )
+    effect = (
+        "it changes the mean of eq. (17), so compare only runs of one size"
+        if _centres(config)
+        else "the update stays the same mean over all its bytes"
+    )
+    rows = "1 row fits" if found == 1 else f"{found} rows fit"
+    return RltokError(f"{told}; {rows}, as tried. Set train.micro_batch={found}; {effect}.")

@@ -1,0 +1,23 @@
+"""Seconds of something that may run on a card, which must be waited for."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+def stopwatch(work: Callable[[], T], device: torch.device) -> tuple[float, T]:
+    """Seconds of a call and what it returns; the card has nothing to do before, and is done after."""
+    _wait(device)
+    start = time.perf_counter()
+    made = work()
+    _wait(device)
+    return time.perf_counter() - start, made
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,39 @@
+"""Write rltok/measured_speeds.json, which `rltok doctor` reads, from the stored records of `rltok bench`.
+
+python scripts/make_speeds.py          # reads notebooks/results/bench*.json; a test fails while the file is out of date
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "notebooks" / "results"
+STORED = ROOT / "rltok" / "measured_speeds.json"
+
+
+def rows_of(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """A row for each arm of a record: what was timed, where, and what came out."""
+    if not record["full"] or not re.fullmatch(r"[0-9a-f]{40}", record["commit"] or ""):
+        raise SystemExit(f"{name} is no full record of a clean tree: measure again, with 50 updates or more.")
+    shared = {key: record[key] for key in ("preset", "device", "precision", "commit")} | {"record": name}
+    numbers = ("backend", "micro_batch", "bytes_per_second", "tokens_per_byte", "peak_memory_bytes", "updates")
+    return [shared | {key: arm[key] for key in numbers} for arm in (record["arm"], record["plain"]) if arm is not None]
+
+
+def made(folder: Path) -> str:
+    """The file's text from the records in a folder."""
+    rows = [row for path in sorted(folder.glob("bench*.json")) for row in rows_of(json.loads(path.read_text()), path.name)]
+    return json.dumps({"made_by": "scripts/make_speeds.py", "speeds": rows}, indent=1, allow_nan=False) + "\n"
+
+
+def main() -> int:
+    """Rewrite the file."""
+    STORED.write_text(made(RESULTS))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""rltok.backends: who runs where, why, and what is said when the kernels that were asked for cannot run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from runs import SETTINGS, as_options, json_lines, small_config, write_text
+
+import rltok
+from rltok import backends
+from rltok.cli import main
+from rltok.errors import RltokError
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+OLD = "Tesla T4 has compute capability 7.5, and bf16 needs 8.0"
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(monkeypatch):
+    monkeypatch.delenv("RLTOK_BACKEND", raising=False)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """Pretend that Triton is installed and say what is wrong with the card."""
+
+    def put(problem=None):
+        monkeypatch.setattr(backends, "_installed", lambda: True)
+        monkeypatch.setattr(backends, "_card_problem", lambda index: problem)
+
+    return put
+
+
+def test_a_card_with_bf16_takes_the_kernels(card):
+    card()
+    assert backends.chosen(CUDA, bf16=True) == ("triton", "bf16 on a CUDA card")
+
+
+def test_without_bf16_a_card_or_triton_everything_is_plain_and_the_reason_is_told(card, monkeypatch):
+    card()
+    assert backends.chosen(CUDA, bf16=False) == ("plain", "forward passes are not in bf16")
+    assert backends.chosen(CPU, bf16=True) == ("plain", "device cpu is no CUDA card")
+    card(OLD)
+    assert backends.chosen(CUDA, bf16=False) == ("plain", OLD)
+    monkeypatch.setattr(backends, "_installed", lambda: False)
+    assert backends.chosen(CUDA, bf16=True) == ("plain", "Triton is not installed")
+
+
+def test_plain_can_be_asked_for_on_any_card(card):
+    card()
+    with backends.use("plain"):
+        assert backends.chosen(CUDA, bf16=True) == ("plain", "asked for")
+    assert backends.chosen(CUDA, bf16=True)[0] == "triton"
+
+
+@pytest.mark.parametrize("problem", [OLD, None])
+def test_kernels_that_cannot_run_are_refused_with_the_reason_and_the_way_out(problem, card):
+    card(problem)
+    with backends.use("triton"), pytest.raises(RltokError) as error:
+        backends.chosen(CUDA, bf16=False)
+    why = problem or "forward passes are not in bf16"
+    assert str(error.value) == f"backend 'triton' cannot run here: {why}. Take 'auto' or 'plain'; the numbers are the same."
+
+
+def test_the_innermost_use_counts_and_ends_with_its_block_whatever_happens(monkeypatch):
+    monkeypatch.setenv("RLTOK_BACKEND", "plain")
+    with pytest.raises(KeyError), backends.use("auto"), backends.use("triton"):
+        assert backends.asked() == "triton"
+        raise KeyError
+    assert backends.asked() == "plain"
+
+
+def test_an_unknown_name_is_named_with_its_source(monkeypatch):
+    with pytest.raises(RltokError, match="backend must be one of auto, plain, triton; got 'cuda'"), backends.use("cuda"):
+        pass
+    monkeypatch.setenv("RLTOK_BACKEND", "fast")
+    with pytest.raises(RltokError, match="RLTOK_BACKEND must be one of auto, plain, triton; got 'fast'"):
+        backends.asked()
+
+
+def commands(tmp_path, finished):
+    """Every command that runs a model, small."""
+    text = write_text(tmp_path)
+    small = [*as_options(SETTINGS), "--data", text]
+    return {
+        "train": ["train", "--preset", "tiny", *small, "--out", str(tmp_path / "run")],
+        "compare": ["compare", "--rules", "even", "--preset", "tiny", *small, "--out", str(tmp_path / "compared")],
+        "evaluate": ["evaluate", str(finished), "--data", text],
+        "show": ["show", str(finished), "gulls"],
+        "variance": ["variance", *small],
+        "variance of a run": ["variance", str(finished), "--data", text],
+        "demo": ["demo", "--smoke", "--out", str(tmp_path / "demo")],
+        "bench": ["bench", "--preset", "tiny", *small, "--updates", "1"],
+        "doctor": ["doctor"],
+    }
+
+
+COMMANDS = ("train", "compare", "evaluate", "show", "variance", "variance of a run", "demo", "bench", "doctor")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_refuses_kernels_it_cannot_have_in_one_line(name, tmp_path, finished, capsys):
+    assert main([*commands(tmp_path, finished)[name], "--device", "cpu", "--backend", "triton"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert line.startswith("rltok: backend 'triton' cannot run here: device cpu is no CUDA card. Take 'auto' or 'plain'")
+    assert not (tmp_path / "run").exists() and not (tmp_path / "compared").exists() and not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_wrong_environment_variable_is_one_line(name, tmp_path, finished, capsys, monkeypatch):
+    monkeypatch.setenv("RLTOK_BACKEND", "fast")
+    assert main(commands(tmp_path, finished)[name]) == 2
+    assert capsys.readouterr().err == "rltok: RLTOK_BACKEND must be one of auto, plain, triton; got 'fast'.\n"
+
+
+def test_an_option_that_is_no_backend_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--backend", "fast"])
+    assert ended.value.code == 2 and "invalid choice: 'fast'" in capsys.readouterr().err
+
+
+def test_the_option_wins_over_the_environment_and_ends_with_the_command(tmp_path, finished, capsys, monkeypatch):
+    monkeypatch.setenv("RLTOK_BACKEND", "triton")
+    assert main([*commands(tmp_path, finished)["show"], "--device", "cpu", "--backend", "plain"]) == 0
+    assert backends.asked() == "triton"
+
+
+def test_training_says_once_which_backend_runs_and_why_and_records_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(backends, "_installed", lambda: False)
+    record = rltok.train(small_config(), write_text(tmp_path), tmp_path / "run", device="cpu", progress=True)
+    told = [line for line in capsys.readouterr().err.splitlines() if "backend" in line]
+    assert told == ["backend plain: Triton is not installed"]
+    assert record.backend == "plain"
+
+
+def test_forced_plain_trains_to_the_same_digits(tmp_path, finished):
+    with backends.use("plain"):
+        rltok.train(small_config(), write_text(tmp_path), tmp_path / "run", device="cpu")
+    assert json_lines(tmp_path / "run/metrics.jsonl") == json_lines(finished / "metrics.jsonl")
+
+
+def test_worker_processes_inherit_the_choice(tmp_path):
+    script = tmp_path / "workers.py"
+    script.write_text(
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from rltok import backends, contest\n"
+        "class Pool(ProcessPoolExecutor):\n"
+        "    def submit(self, work, job):\n"
+        "        return super().submit(backends.asked)\n"
+        "contest.ProcessPoolExecutor = Pool\n"
+        "if __name__ == '__main__':\n"
+        "    with backends.use('plain'), contest.workers(2, None) as run:\n"
+        "        print(*run([1, 2]))\n"
+    )
+    root = Path(rltok.__file__).parents[1]
+    done = subprocess.run([sys.executable, script], cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True)
+    assert done.stdout.split() == ["plain", "plain"], done.stderr
+
+
+def test_doctor_reports_the_backend_that_is_asked_for(capsys):
+    assert main(["doctor", "--device", "cpu", "--backend", "plain", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["backend"], found["why_backend"]) == ("plain", "asked for")

@@ -1,0 +1,155 @@
+"""`rltok doctor`: this machine, and what other cards could do, with measured and estimated kept apart."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rltok import backends, doctor_command, speeds
+from rltok.cards import CARDS, card_of
+from rltok.cli import main
+from rltok.flops import parameter_counts
+from rltok.presets import preset
+from rltok.speeds import STATE_BYTES, fitting_rows, measured_speeds, outlook, outlooks, ratio, table
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+import make_speeds  # noqa: E402
+
+CARD = {card.name: card for card in CARDS}
+H100, T4, L4, A100 = CARD["H100"], CARD["T4"], CARD["L4"], CARD["A100 40GB"]
+MEASURED = {
+    "preset": "147m", "device": "NVIDIA H100 80GB HBM3", "precision": "bf16 autocast", "commit": "a" * 40, "record": "bench.json",
+    "backend": "triton", "micro_batch": 16, "bytes_per_second": 1_200_000.0, "peak_memory_bytes": 40e9, "updates": 50,
+    "tokens_per_byte": 0.2,
+}  # fmt: skip
+PLAIN = MEASURED | {"backend": "plain", "bytes_per_second": 300_000.0, "peak_memory_bytes": 70e9, "micro_batch": 8}
+
+
+def told(capsys, *more):
+    assert main(["doctor", "--device", "cpu", *more]) == 0
+    return capsys.readouterr().out
+
+
+def test_it_tells_device_memory_precision_backend_and_compilers_in_words_and_json(capsys):
+    found = json.loads(told(capsys, "--json"))
+    assert found["device"].startswith("cpu") and found["memory_bytes"] > 1e9 and found["bf16"] is False
+    assert found["backend"] == "plain" and found["why_backend"]
+    assert (found["triton"] is not None) == (importlib.util.find_spec("triton") is not None)
+    assert isinstance(found["torch_compile"], bool) and found["known_card"] is None
+    words = told(capsys)
+    assert (
+        f"backend   plain: {found['why_backend']}" in words and "torch.compile" in words and "A T4 was never available" in words
+    )
+
+
+@pytest.mark.parametrize(
+    ("installed", "problem", "why"),
+    [(False, None, "Triton is not installed"), (True, "too old", "device cpu is no CUDA card")],
+)
+def test_it_says_why_everything_is_plain(installed, problem, why, capsys, monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.delenv("RLTOK_BACKEND", raising=False)
+    monkeypatch.setattr(backends, "_installed", lambda: installed)
+    monkeypatch.setattr(backends, "_card_problem", lambda index: problem)
+    assert f"backend   plain: {why}" in told(capsys)
+
+
+def test_without_a_measurement_nothing_is_estimated(capsys, monkeypatch):
+    monkeypatch.setattr(doctor_command, "measured_speeds", lambda: [])
+    found = json.loads(told(capsys, "--json"))
+    assert {each["basis"] for each in found["outlooks"]} == {"not measured"}
+    assert {each["bytes_per_second"] for each in found["outlooks"]} == {each["hours"] for each in found["outlooks"]} == {None}
+    words = told(capsys)
+    assert "nothing to estimate from" in words
+    assert len([line for line in words.splitlines() if line.endswith("not measured")]) == len(CARDS) * len(speeds.SHOWN)
+
+
+def test_measured_rows_say_so_and_the_others_say_from_what_they_are_estimated(capsys, monkeypatch):
+    monkeypatch.setattr(doctor_command, "measured_speeds", lambda: [MEASURED, PLAIN])
+    words = told(capsys)
+    basis = {tuple(line[:19].split()): line.rsplit("  ", 1)[1].strip() for line in words.splitlines() if " rows  " in line}
+    assert basis["H100", "147m"] == "measured at 0.20 tokens a byte"
+    assert basis["L4", "147m"] == "estimated from H100, measured at 0.20 tokens a byte"
+    assert "measured: 147m on NVIDIA H100 80GB HBM3, triton; 147m on NVIDIA H100 80GB HBM3, plain." in words
+    assert "estimated: measured bytes/s, scaled by the smaller of the ratios" in words
+
+
+def test_an_estimate_is_the_measured_speed_times_the_smaller_ratio_of_the_datasheets():
+    assert ratio(L4, H100) == min(121e12 / 989.5e12, 300e9 / 3350e9)
+    found = outlook(L4, "147m", [MEASURED])
+    assert found.bytes_per_second == 1_200_000 * ratio(L4, H100)
+    assert found.hours == pytest.approx(preset("147m").train.training_bytes / found.bytes_per_second / 3600)
+    assert outlook(L4, "90m", [MEASURED]).basis == "not measured"  # another preset is no basis
+
+
+def test_a_measurement_on_the_card_itself_wins_and_else_the_nearest_card_is_the_basis():
+    other = MEASURED | {"device": "NVIDIA A100-SXM4-80GB", "bytes_per_second": 500_000.0}
+    assert outlook(CARD["A100 80GB"], "147m", [MEASURED, other]).bytes_per_second == 500_000.0
+    assert outlook(A100, "147m", [MEASURED, other]).basis.startswith("estimated from A100 80GB, ")
+    assert outlook(H100, "147m", [MEASURED, other]).bytes_per_second == 1_200_000.0
+    unknown = MEASURED | {"device": "cpu x86_64, 2 threads"}
+    assert outlook(H100, "147m", [unknown]).basis == "not measured"
+
+
+def test_a_card_without_bf16_runs_plain_fp32_and_is_estimated_from_a_plain_measurement():
+    assert outlook(T4, "147m", [MEASURED]).basis == "not measured"
+    found = outlook(T4, "147m", [MEASURED, PLAIN | {"peak_memory_bytes": 10e9}])
+    assert (found.precision, found.backend, found.basis[:20]) == ("fp32", "plain", "estimated from H100,")
+    assert found.bytes_per_second == pytest.approx(300_000 * 8.1 / 989.5)
+
+
+def test_what_fits_is_the_largest_divisor_whose_activations_have_room_and_no_speed_is_told_of_what_does_not():
+    fixed = STATE_BYTES * sum(parameter_counts(preset("147m").model).values())
+    for rows in (16, 8, 4, 2):
+        a_row = (speeds.USABLE * A100.memory_bytes - fixed) / rows
+        assert fitting_rows(A100, preset("147m"), MEASURED | {"peak_memory_bytes": fixed + 16 * a_row * 0.999}) == rows
+    found = outlook(T4, "147m", [PLAIN | {"peak_memory_bytes": 79e9}])
+    assert (found.micro_batch, found.bytes_per_second, found.hours) == (0, None, None)
+    assert " no " in table([found])[1]
+
+
+def test_cards_are_found_by_the_names_that_cuda_gives_them_and_each_names_its_source():
+    names = [name for card in CARDS for name in card.device_names]
+    assert len(set(names)) == len(names)
+    assert card_of("Tesla T4") is T4 and card_of("NVIDIA H100 PCIe") is None  # another variant has other numbers
+    assert T4.bf16_rate is None and T4.rate == T4.fp32_rate and H100.rate == H100.bf16_rate
+    assert all("NVIDIA" in card.source for card in CARDS)
+
+
+def test_the_stored_speeds_are_those_of_the_stored_records_and_come_with_the_package():
+    assert make_speeds.made(make_speeds.RESULTS) == speeds.STORED.read_text(), "run: python scripts/make_speeds.py"
+    assert measured_speeds() == json.loads(speeds.STORED.read_text())["speeds"]
+    assert '"rltok" = ["measured_speeds.json"]' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_a_record_gives_a_row_for_each_arm_and_must_be_full_and_from_a_clean_tree(tmp_path):
+    numbers = ("backend", "micro_batch", "bytes_per_second", "tokens_per_byte", "peak_memory_bytes", "updates")
+    arm = {key: MEASURED[key] for key in numbers}
+    record = {key: MEASURED[key] for key in ("preset", "device", "precision", "commit")} | {
+        "full": True,
+        "arm": arm,
+        "plain": None,
+    }
+    (tmp_path / "bench.json").write_text(json.dumps(record))
+    assert json.loads(make_speeds.made(tmp_path))["speeds"] == [MEASURED]
+    record["plain"] = arm | {"backend": "plain"}
+    (tmp_path / "bench.json").write_text(json.dumps(record))
+    rows = json.loads(make_speeds.made(tmp_path))["speeds"]
+    assert [row["backend"] for row in rows] == ["triton", "plain"]
+    assert [each.card for each in outlooks(rows) if each.basis.startswith("measured")] == ["H100"]
+    for spoiled in ({"full": False}, {"commit": None}, {"commit": "a" * 40 + "+changes"}):
+        (tmp_path / "bench.json").write_text(json.dumps(record | spoiled))
+        with pytest.raises(SystemExit, match="no full record of a clean tree"):
+            make_speeds.made(tmp_path)
+
+
+def test_memory_of_a_card_is_asked_of_the_card(monkeypatch):
+    class Properties:
+        total_memory = 79
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Properties)
+    assert doctor_command._memory(torch.device("cuda", 0)) == 79

@@ -1,0 +1,60 @@
+"""scripts/make_speed.py: tables from records, and plain words where there is none."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+import make_speed  # noqa: E402
+
+ARM = {
+    "bytes_per_second": 1.5e6, "micro_batch": 32, "tokens_per_byte": 0.21, "share_of_product": {"with_attention": 0.404},
+    "peak_memory_bytes": 42e9, "cold_start_seconds": 9.4,
+}  # fmt: skip
+BENCH = {
+    "preset": "147m", "device": "H100", "arm": ARM, "plain": ARM | {"micro_batch": 16}, "ratio": 5.53,
+    "policy_cost": {"cost": 0.0112, "interval": [0.002, 0.0149]}, "commit": "abcdef0123",
+}  # fmt: skip
+
+
+def cells(text, line):
+    return [cell.strip() for cell in text.splitlines()[line].strip("|").split("|")]
+
+
+def test_a_bench_is_one_line_with_its_commit():
+    found = dict(zip(cells(make_speed.benches([BENCH]), 0), cells(make_speed.benches([BENCH]), 2), strict=True))
+    assert (found["MB/s"], found["GB"], found["commit"]) == ("1.500", "42", "`abcdef0`")
+    assert found["times as fast as plain"] == "5.5 (at 16 rows)" and found["of a matrix product's rate"] == "40%"
+    assert found["cost of the policy"] == "+1.1% (+0.2% to +1.5%)"
+    bare = make_speed.benches([BENCH | {"plain": None, "policy_cost": None}])
+    assert cells(bare, 2)[8:10] == ["-", "-"]
+
+
+def test_an_operation_that_failed_says_so():
+    record = {
+        "device": "H100", "commit": "abcdef0123",
+        "operations": [
+            {"operation": "a", "way": "triton", "milliseconds": [0.25, 0.5], "floor_milliseconds": [0.1, 0.2]},
+            {"operation": "a", "way": "flex", "failed": "RuntimeError: no"},
+            {"operation": "b", "way": "c", "milliseconds": [1.0]},
+        ],
+    }  # fmt: skip
+    text = make_speed.kernels(record)
+    assert cells(text, 2) == ["a", "triton", "0.25 and 0.5", "0.1 and 0.2"]
+    assert cells(text, 3)[2] == "RuntimeError: no" and cells(text, 4)[2:] == ["1", "-"]
+
+
+def test_both_paths_are_told_apart_by_their_distance_from_float64_and_their_losses():
+    one = {"nll": 1e-3, "early_nll": 2e-3, "gradient": 6e-3, "worst": 1e-2}
+    record = {
+        "distances": {"32m": {"plain": one, "triton": one | {"worst": 2e-2}}}, "updates": 200, "last": 50,
+        "config": {"name": "32m"}, "means": {"plain": 1.75, "triton": 1.74}, "seed_deviation": 0.004, "device": "H100",
+        "commit": "abcdef0123",
+    }  # fmt: skip
+    text = make_speed.paths(record)
+    assert cells(text, 3) == ["32m", "triton", "1.00e-03", "2.00e-03", "6.00e-03", "2.00e-02"]
+    assert "plain 1.7500, fast 1.7400, apart by -0.0100; one seed differs from another by 0.0040" in text
+
+
+def test_without_records_the_page_says_that_nothing_is_stored():
+    for text in (make_speed.benches([]), make_speed.kernels(None), make_speed.paths(None)):
+        assert text.startswith("No record of ") and text.endswith("stored yet.\n")
