@@ -1,0 +1,111 @@
+"""Write what the book tells in numbers about the fast path: the notes of its making, and tables of stored records.
+
+python scripts/make_speed.py     # rewrites book/_generated/speed_*.md; a test fails while they are out of date
+
+Notes come from book/speed_notes.yml, tables from notebooks/results: bench*.json of `rltok bench`, kernels.json and fast_path.json
+of the measuring scripts. What was not measured yet is said to be so.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "notebooks" / "results"
+NOTES = ROOT / "book" / "speed_notes.yml"
+GENERATED = ROOT / "book" / "_generated"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Markdown."""
+    cells = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", r"\|") for cell in row) + " |" for row in cells) + "\n"
+
+
+def notes(content: dict[str, Any]) -> str:
+    """Prediction, change, outcome, in order."""
+    rows = [[str(number), note["change"], note["predicted"], note["outcome"]] for number, note in enumerate(content["notes"], 1)]
+    said = f"On one {content['card']}, where {content['ceilings']}.\n"
+    return table(["", "change", "predicted", "outcome"], rows) + "\n" + said
+
+
+def benches(found: list[dict[str, Any]]) -> str:
+    """One line for each stored bench."""
+    if not found:
+        return "No record of `rltok bench` is stored yet.\n"
+    rows = []
+    for record in found:
+        arm, plain, cost = record["arm"], record["plain"], record["policy_cost"]
+        rows.append([
+            record["preset"], record["device"], f"{arm['bytes_per_second'] / 1e6:.3f}", f"{arm['micro_batch']}",
+            f"{arm['tokens_per_byte']:.3f}", f"{arm['share_of_product']['with_attention']:.0%}",
+            f"{arm['peak_memory_bytes'] / 1e9:.0f}", f"{arm['cold_start_seconds']:.0f}",
+            "-" if plain is None else f"{record['ratio']:.1f} (at {plain['micro_batch']} rows)",
+            "-" if cost is None else f"{cost['cost']:+.1%} ({cost['interval'][0]:+.1%} to {cost['interval'][1]:+.1%})",
+            f"`{record['commit'][:7]}`",
+        ])  # fmt: skip
+    head = [
+        "preset", "card", "MB/s", "rows a pass", "tokens per byte", "of a matrix product's rate", "GB", "first update, s",
+        "times as fast as plain", "cost of the policy", "commit",
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def kernels(record: dict[str, Any] | None) -> str:
+    """Milliseconds of every operation in every way."""
+    if record is None:
+        return "No record of single operations is stored yet.\n"
+    rows = []
+    for one in record["operations"]:
+        spent = one["failed"] if "failed" in one else " and ".join(f"{value:.3g}" for value in one["milliseconds"])
+        floor = " and ".join(f"{value:.2g}" for value in one.get("floor_milliseconds", [])) or "-"
+        rows.append([one["operation"], one["way"], spent, floor])
+    said = f"{record['device']}, commit `{record['commit'][:7]}`; forward and backward, medians.\n"
+    return table(["operation", "way", "ms", "ms if only bytes moved"], rows) + "\n" + said
+
+
+def paths(record: dict[str, Any] | None) -> str:
+    """Distances from float64, and losses after training, of both paths."""
+    if record is None:
+        return "No record of both paths side by side is stored yet.\n"
+    rows = [
+        [name, path, *(f"{found[path][key]:.2e}" for key in ("nll", "early_nll", "gradient", "worst"))]
+        for name, found in record["distances"].items()
+        for path in ("plain", "triton")
+    ]
+    apart = record["means"]["triton"] - record["means"]["plain"]
+    said = (
+        f"After {record['updates']} updates of {record['config']['name']}, mean loss of the last {record['last']}, nats per byte:"
+        f" plain {record['means']['plain']:.4f}, fast {record['means']['triton']:.4f}, apart by {apart:+.4f};"
+        f" one seed differs from another by {record['seed_deviation']:.4f} (standard deviation on the plain path)."
+        f" {record['device']}, commit `{record['commit'][:7]}`.\n"
+    )
+    return table(["preset", "path", "loss", "early head", "gradient", "worst parameter"], rows) + "\n" + said
+
+
+def _record(name: str) -> dict[str, Any] | None:
+    path = RESULTS / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def pages() -> dict[Path, str]:
+    """Every generated part."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("bench*.json"))]
+    return {
+        GENERATED / "speed_notes.md": notes(yaml.safe_load(NOTES.read_text(encoding="utf-8"))),
+        GENERATED / "speed_bench.md": benches(found),
+        GENERATED / "speed_kernels.md": kernels(_record("kernels.json")),
+        GENERATED / "speed_paths.md": paths(_record("fast_path.json")),
+    }
+
+
+def main() -> None:
+    """Rewrite them."""
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
