@@ -17,6 +17,7 @@ from torch import Tensor
 from rltok.errors import RltokError
 
 CHOICES = ("auto", "plain", "triton")
+OLDEST_TORCH = (2, 8)  # the first that multiplies 16-bit matrices into fp32 ones; its Triton is 3.4
 _NO_CARD = "device {} is no CUDA card"
 _stack: list[str] = []
 
@@ -47,6 +48,10 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
+def _torch_release() -> tuple[int, ...]:
+    return tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+
+
 @functools.cache
 def _installed() -> bool:
     return importlib.util.find_spec("triton") is not None
@@ -64,6 +69,8 @@ def problem(device: torch.device) -> str | None:
     """Why the kernels cannot run on a device, or None."""
     if not _installed():
         return "Triton is not installed"
+    if _torch_release() < OLDEST_TORCH:
+        return f"torch {torch.__version__} is older than {'.'.join(map(str, OLDEST_TORCH))}"
     if interpreted():
         return None
     if device.type != "cuda":

@@ -47,6 +47,8 @@ def test_without_bf16_a_card_or_triton_everything_is_plain_and_the_reason_is_tol
     assert backends.chosen(CPU, bf16=True) == ("plain", "device cpu is no CUDA card")
     card(OLD)
     assert backends.chosen(CUDA, bf16=False) == ("plain", OLD)
+    monkeypatch.setattr(torch, "__version__", "2.7.1+cu126")
+    assert backends.chosen(CUDA, bf16=True) == ("plain", "torch 2.7.1+cu126 is older than 2.8")
     monkeypatch.setattr(backends, "_installed", lambda: False)
     assert backends.chosen(CUDA, bf16=True) == ("plain", "Triton is not installed")
 

@@ -168,13 +168,13 @@ class _ResidualNorm(torch.autograd.Function):
         programs = _programs(rows, shape)
         dsum = dsum.contiguous()
         dx, dh = torch.empty_like(dsum), torch.empty_like(h)
-        dpost = h.new_empty(programs, width, dtype=torch.float32)
-        dpre = dpost if pre is None else torch.empty_like(dpost)
+        partial = h.new_empty(1 if pre is None else 2, programs, width, dtype=torch.float32)  # of post, then of pre
         _norm_residual_backward[(programs,)](
             h if pre is None else added, h, post, post if pre is None else pre, dsum, h if pre is None else dy.contiguous(),
-            dx, dh, dpost, dpre, rows, width, ctx.eps, PRE=pre is not None, **shape,
+            dx, dh, partial[0], partial[-1], rows, width, ctx.eps, PRE=pre is not None, **shape,
         )  # fmt: skip
-        return dx, dh, dpost.sum(0), None if pre is None else dpre.sum(0), None, None
+        sums = partial.sum(1)
+        return dx, dh, sums[0], None if pre is None else sums[1], None, None
 
 
 def norm(x: Tensor, weight: Tensor, eps: float, kind: torch.dtype) -> Tensor:
