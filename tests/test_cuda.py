@@ -4,8 +4,10 @@ import pytest
 import torch
 from kernel_help import waits
 
+from rltok import train, training
 from rltok.config import with_settings
 from rltok.draws import row_uniforms
+from rltok.kernel_times import compilations
 from rltok.optim import make_optimizer
 from rltok.policy import sample_boundaries
 from rltok.presets import preset
@@ -73,3 +75,37 @@ def test_a_step_waits_for_the_card_once_a_micro_batch_and_twice_an_update(precis
         with waits() as found:
             train_step(model, optimizer, [batch] * count, config, step=1)
         assert len(found) == 2 + count * (1 if precision == "bf16" else 1 + config.model.mid_layers)  # plain attention waits, too
+
+
+def test_a_new_variant_of_a_kernel_is_counted_as_a_compilation():
+    def draw(lags):
+        terms = torch.zeros(1, 5, lags + 1, device="cuda")
+        sample_boundaries(terms, torch.full((1, 5), 0.5, device="cuda"), bias=0.0, scale=1.0, softcap=None, backend="triton")
+
+    draw(4)
+    before = compilations()
+    draw(4)
+    assert compilations() == before
+    draw(6)
+    assert compilations() > before
+
+
+def test_training_goes_on_from_a_checkpoint_on_a_card(tmp_path, monkeypatch):
+    settings = {"train.checkpoint_every": 2, "train.evaluate_every": 2, "train.log_every": 1, "data.sequence_length": 64}
+    config = with_settings(preset("tiny"), TINY | settings | {"train.training_bytes": 6 * 16 * 64})
+    once = train(config, "sample", tmp_path / "once", device="cuda")
+    assert once.updates == 6 and once.backend == "triton"
+    original = training.train_step
+
+    def interrupted(*arguments, **more):
+        if arguments[4] == 4:
+            raise KeyboardInterrupt
+        return original(*arguments, **more)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training, "train_step", interrupted)
+        train(config, "sample", tmp_path / "twice", device="cuda")
+    twice = train(config, "sample", tmp_path / "twice", resume=True, device="cuda")
+    assert [point["step"] for point in twice.curve] == [1, 2, 3, 4, 5, 6]
+    losses = [[point["nll"] for point in record.curve] for record in (once, twice)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)  # a card adds up in another order from run to run
