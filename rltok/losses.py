@@ -36,6 +36,19 @@ def target_rate_loss(
     return mean_over(boundary_logits, chosen) * gap.detach()
 
 
+def probability_rate_loss(
+    boundary_logits: Float[Tensor, "B N"], target_rate: float, mask: Bool[Tensor, "B N"] | None = None
+) -> Float[Tensor, ""]:
+    """Eq. (24) with probabilities in place of logits, which the paper has not: mean(p) * detach(mean(p) - target).
+
+    Its gradient is that of (mean(p) - target)^2 / 2. By the chain rule a logit gets the gap times p (1 - p), so the pressure
+    is gone where a decision is certain, however far the rate is from its target; arguments as in `target_rate_loss`.
+    """
+    chosen = torch.ones_like(boundary_logits, dtype=torch.bool) if mask is None else mask
+    rate = mean_over(torch.sigmoid(boundary_logits), chosen)
+    return rate * (rate - target_rate).detach()
+
+
 @dataclass(frozen=True)
 class Losses:
     """The four parts of eq. (27) and what a rule adds of its own; scalars."""

@@ -9,6 +9,8 @@ positions at a time, and `triton` (`rltok.kernels.scan`) runs chunks from every 
 happened.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -166,3 +168,37 @@ def entropy(boundary_logits: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
     """Entropy of each decision in nats, H(p) = log(1 + e^-|l|) + |l| sigmoid(-|l|); log 2 at most."""
     size = boundary_logits.abs()  # H is even in l; on this side nothing cancels
     return F.softplus(-size) + torch.sigmoid(-size) * size
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 < rate < 1:
+        raise RltokError(
+            f"a rate whose logit is taken must lie strictly between 0 and 1; got {rate!r}. Give boundaries per byte."
+        )
+
+
+def capped_rate(rate: float, softcap: float) -> float:
+    """What eq. (23) makes of a probability: sigmoid(c tanh(logit(rate) / c)). At 0.2 and c = 6 that is 0.204.
+
+    A policy without weights starts there in training: its logit is the bias of eq. (22), and nothing but the cap acts on it.
+    """
+    _check_rate(rate)
+    return 1 / (1 + math.exp(-softcap * math.tanh(math.log(rate / (1 - rate)) / softcap)))
+
+
+def uncapped_rate(rate: float, softcap: float) -> float:
+    """What becomes of a probability drawn under the cap when evaluation drops it; the inverse of `capped_rate`.
+
+    Its logit is also the bias with which a fresh policy draws at exactly this rate in training.
+
+    Raises:
+        RltokError: a rate that the cap cannot let through: sigmoid(c) or more, sigmoid(-c) or less.
+    """
+    _check_rate(rate)
+    logit = math.log(rate / (1 - rate))
+    if abs(logit) >= softcap:
+        raise RltokError(
+            f"under softcap={softcap:g} no probability is {rate:g}: its logit is {logit:.2f}, and eq. (23) keeps logits inside"
+            f" ±{softcap:g}. Raise softcap above {abs(logit):.1f}, or take a rate nearer to 1/2."
+        )
+    return 1 / (1 + math.exp(-softcap * math.atanh(logit / softcap)))

@@ -21,6 +21,7 @@ from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
 MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, N]
+RateLoss = Callable[[Tensor, float, Tensor], Tensor]  # of logits, target rate and mask, as `target_rate_loss`
 
 
 def advantages_of(out: UNetOutput, objective: ObjectiveConfig) -> Tensor:
@@ -28,11 +29,13 @@ def advantages_of(out: UNetOutput, objective: ObjectiveConfig) -> Tensor:
     return advantages(out.nll, out.early_nll, out.scored, objective)
 
 
-def losses_of(out: UNetOutput, advantages: Tensor, target_rate: float) -> Losses:
+def losses_of(
+    out: UNetOutput, advantages: Tensor, target_rate: float, rate_loss: RateLoss = target_rate_loss
+) -> Losses:  # fmt: skip
     """The parts of eq. (27); policy and target are 0 for a rule without a policy, whose own loss is `aux`.
 
     Every rule keeps the early head and its loss, so that all train under equal terms; the authors gave it to their own
-    rule alone.
+    rule alone. `rate_loss` stands in for eq. (24).
     """
     zero = out.nll.new_zeros(())
     logits = out.boundary_logits
@@ -42,20 +45,21 @@ def losses_of(out: UNetOutput, advantages: Tensor, target_rate: float) -> Losses
         policy=zero
         if logits is None
         else policy_loss(logits, out.boundaries, advantages, out.drawn, out.scored.sum()),  # eq. (18)
-        target=zero if logits is None else target_rate_loss(logits, target_rate, out.drawn),  # eq. (24)
+        target=zero if logits is None else rate_loss(logits, target_rate, out.drawn),  # eq. (24)
         aux=out.aux_loss,
     )
 
 
 def train_step(
     model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config, step: int,
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] = lambda: None, rate_loss: RateLoss = target_rate_loss,
 ) -> StepMetrics:  # fmt: skip
     """One update: accumulate the gradient of eq. (27) over micro-batches, clip, step.
 
     Advantages are centred inside each micro-batch; losses are weighted by scored bytes, so that the update is the mean
     over all bytes of the update. A loss or gradient that is not finite raises `RltokError` before anything changes.
     `meanwhile` is called after each micro-batch, when a card, which works on its own, still has its backward pass before it.
+    `rate_loss` stands in for eq. (24); records know none but that.
     """
     objective, metrics = config.objective, StepMetrics(step)
     weights = {name: getattr(objective, name) for name in ("lambda_auto", "lambda_policy", "lambda_target", "lambda_early")}
@@ -65,7 +69,7 @@ def train_step(
         with autocast(config, ids.device):
             out = model(ids, uniforms=uniforms)  # eqs. (1) to (6), (14), (19) to (23)
         advantages = advantages_of(out, objective)  # eqs. (15) to (17)
-        losses = losses_of(out, advantages, config.model.rule.target_rate)
+        losses = losses_of(out, advantages, config.model.rule.target_rate, rate_loss)
         (losses.total(**weights) * (out.scored.sum() / scored)).backward()  # eq. (27)
         metrics.add(ids, out, losses, advantages)
         meanwhile()

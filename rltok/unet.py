@@ -10,7 +10,6 @@ stands at or before i, and is visible when ids[:, i + 1] is predicted.
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -135,11 +134,11 @@ class AutoregressiveUNet(nn.Module):
         """Byte layers after the token level, eq. (6) up to the output head."""
         return self._byte_layers(self.up_blocks, upsampled)
 
-    def _logits(self, states: Tensor, norm: nn.Module, head: nn.Linear) -> Tensor:
+    def _logits(self, states: Tensor, norm: nn.Module, head: nn.Module) -> Tensor:
         """Logits over ids in fp32 or wider, even under autocast; -inf for ids that are never predicted."""
         wide = states.to(torch.promote_types(states.dtype, torch.float32))
         with torch.autocast(wide.device.type, enabled=False):
-            return F.linear(norm(wide), head.weight) + self.never_predicted
+            return head(norm(wide)) + self.never_predicted
 
     def output_logits(self, decoded: Float[Tensor, "B N d"]) -> Float[Tensor, "B N ids"]:
         """Logits of the next byte from decoded states, eq. (6)."""

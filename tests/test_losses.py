@@ -6,7 +6,7 @@ import torch
 from helpers import ragged_ids, random_uniforms, sigmoid, tiny_model
 
 from rltok.config import ObjectiveConfig
-from rltok.losses import Losses, mean_over, next_byte_nll, target_rate_loss
+from rltok.losses import Losses, mean_over, next_byte_nll, probability_rate_loss, target_rate_loss
 from rltok.step import advantages_of, losses_of
 from rltok.vocab import PAD
 
@@ -64,6 +64,37 @@ def test_the_target_loss_pushes_logits_down_above_the_target_and_up_below_it():
         logits = torch.full((2, 3), level, requires_grad=True)
         target_rate_loss(logits, 0.2).backward()
         assert (logits.grad.sign() == sign).all()
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_on_probabilities_the_pressure_is_that_of_half_the_squared_gap_and_p_times_1_minus_p_on_each_logit(masked):
+    logits = (3 * random(3, 5)).requires_grad_()
+    mask = torch.from_numpy(np.random.default_rng(1).random((3, 5)) < 0.6) if masked else None
+    chosen = mask.numpy() if masked else np.ones((3, 5), dtype=bool)
+    p = sigmoid(logits.detach())
+    gap = p[chosen].mean() - 0.2
+    loss = probability_rate_loss(logits, 0.2, mask)
+    loss.backward()
+    assert loss.item() == pytest.approx(p[chosen].mean() * gap, abs=1e-14)
+    np.testing.assert_allclose(logits.grad, np.where(chosen, gap * p * (1 - p) / chosen.sum(), 0), rtol=0, atol=1e-15)
+    square, x, step = np.zeros_like(p), logits.detach().numpy(), 1e-6
+    for place in zip(*np.nonzero(chosen), strict=True):  # central differences of (mean(p) - target)^2 / 2
+        there = [x.copy(), x.copy()]
+        there[0][place], there[1][place] = x[place] + step, x[place] - step
+        up, down = ((sigmoid(values)[chosen].mean() - 0.2) ** 2 / 2 for values in there)
+        square[place] = (up - down) / (2 * step)
+    np.testing.assert_allclose(logits.grad, square, rtol=0, atol=1e-10)
+
+
+def test_where_decisions_are_certain_the_pressure_on_probabilities_is_gone_and_that_on_logits_is_not():
+    for level in (12.0, -12.0):
+        pressures = []
+        for loss in (target_rate_loss, probability_rate_loss):
+            logits = torch.full((2, 3), level, dtype=torch.float64, requires_grad=True)
+            loss(logits, 0.2).backward()
+            pressures.append(logits.grad.sum().item())
+        assert abs(pressures[0]) > 0.19
+        assert pressures[1] == pytest.approx(pressures[0] * sigmoid(12.0) * sigmoid(-12.0), rel=1e-6)
 
 
 def test_the_total_weighs_each_part_and_takes_a_rules_own_loss_as_it_is():

@@ -11,7 +11,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rltok import backends, policy
 from rltok.errors import RltokError
-from rltok.policy import boundary_logits, earlier_boundaries, entropy, log_prob, sample_boundaries
+from rltok.policy import (
+    boundary_logits,
+    capped_rate,
+    earlier_boundaries,
+    entropy,
+    log_prob,
+    sample_boundaries,
+    uncapped_rate,
+)
 from rltok.rules import LearnedRule
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on the CPU Triton's interpreter runs the kernel
@@ -322,3 +330,46 @@ def test_the_gradient_of_log_pi_reaches_weights_and_states_as_derived_by_hand(la
         dx[b, i] += draw[b, i] * seen * w[k]
     np.testing.assert_allclose(rule.project.weight.grad, dw, rtol=0, atol=1e-11)
     np.testing.assert_allclose(states.grad, dx, rtol=0, atol=1e-11)
+
+
+# The cap and the rate
+
+
+def test_200_becomes_204_thousandths_by_the_cap_alone():
+    logit = math.log(0.2 / 0.8)  # the bias of eq. (22); 6 tanh(-1.3863 / 6) = -1.3621, a little nearer to 0
+    assert capped_rate(0.2, 6.0) == pytest.approx(1 / (1 + math.exp(6 * math.tanh(-logit / 6))), rel=1e-14)
+    assert capped_rate(0.2, 6.0) == pytest.approx(0.20389, abs=5e-6)
+    assert capped_rate(0.5, 6.0) == 0.5 and capped_rate(0.2, 1e6) == pytest.approx(0.2, rel=1e-9)
+
+
+@pytest.mark.parametrize("softcap", [6.0, 2.0])
+def test_dropping_the_cap_undoes_it_away_from_one_half(softcap):
+    for rate in (0.15, 0.204, 0.5, 0.7):
+        free = uncapped_rate(rate, softcap)
+        assert capped_rate(free, softcap) == pytest.approx(rate, rel=1e-12)
+        assert abs(free - 0.5) >= abs(rate - 0.5)
+    assert uncapped_rate(capped_rate(0.2, 6.0), 6.0) == pytest.approx(0.2, rel=1e-12)
+
+
+def test_a_fresh_policy_draws_204_thousandths_in_training_and_200_in_evaluation():
+    """The size 147m's D = 16 and bias: random weights of variance 1 / 3d move logits by a few hundredths, rates by less."""
+    rule = LearnedRule(64, target_rate=0.2, lags=8, scale=16.0, softcap=6.0, norm_eps=1e-6)
+    torch.nn.init.normal_(rule.project.weight, std=1 / math.sqrt(3 * 64), generator=torch.Generator().manual_seed(0))
+    rows, length = 200, 500
+    states = torch.randn(rows, length, 64, generator=torch.Generator().manual_seed(1))
+    deviation = math.sqrt(0.2 * 0.8 / (rows * length))
+    for training, rate in ((True, capped_rate(0.2, 6.0)), (False, 0.2)):
+        found = rule.train(training).decide(states, torch.zeros(rows, length, dtype=torch.long), random_uniforms(rows, length))
+        assert abs(found.boundaries[:, 1:].float().mean().item() - rate) < 4 * deviation
+        # the mean of p, without the noise of the draw: beyond the cap only curvature is left, p (1 - p) (1 - 2p) s^2 / 2
+        spread = found.logits[:, 1:].var().item()
+        expected = rate + rate * (1 - rate) * (1 - 2 * rate) * spread / 2
+        assert abs(found.logits[:, 1:].sigmoid().mean().item() - expected) < 2e-4
+
+
+def test_rates_without_a_logit_and_beyond_the_cap_are_named():
+    for function in (capped_rate, uncapped_rate):
+        with pytest.raises(RltokError, match="strictly between 0 and 1; got 1"):
+            function(1, 6.0)
+    with pytest.raises(RltokError, match=r"under softcap=2 no probability is 0\.1: its logit is -2\.20, .* above 2\.2"):
+        uncapped_rate(0.1, 2.0)

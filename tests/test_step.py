@@ -1,6 +1,7 @@
 """rltok.step: one update against a gradient written out by hand, accumulation, clipping, draws, devices."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from rltok.data.corpus import Corpus
 from rltok.data.documents import Document
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
+from rltok.losses import target_rate_loss
 from rltok.optim import learning_rate, make_optimizer
 from rltok.step import Ahead, advantages_of, micro_batches, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import UNetOutput
@@ -116,6 +118,23 @@ def test_metrics_are_means_over_the_whole_update_not_over_its_last_micro_batch()
         "advantage_rms": math.sqrt(squares / drawn),
     }
     assert {key: found[key] for key in wanted} == pytest.approx(wanted, rel=1e-4)
+
+
+def test_another_rate_loss_takes_the_place_of_eq_24_with_its_weight_and_its_mask():
+    def gradients(config, **given):
+        model = tiny_model(dtype=torch.float64)
+        train_step(model, make_optimizer(model, config.train), batches_of(), config, 1, **given)
+        return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
+
+    def doubled(logits, target_rate, mask):
+        seen.append((target_rate, int(mask.sum())))
+        return 2 * target_rate_loss(logits, target_rate, mask)
+
+    config, seen = config_for(), []
+    twice = replace(config, objective=replace(config.objective, lambda_target=2 * WEIGHTS["lambda_target"]))
+    torch.testing.assert_close(gradients(config, rate_loss=doubled), gradients(twice), rtol=0, atol=1e-12)
+    assert seen == [(0.3, 17), (0.3, 10), (0.3, 11)]  # 19, 12 and 13 scored bytes, 2 of each forced
+    assert (gradients(config) - gradients(twice)).abs().max() > 1e-6
 
 
 def test_a_rule_without_a_policy_has_no_entropy_and_no_gradient_of_its_own():

@@ -1,0 +1,135 @@
+"""What a low-rank early head (eq. 14) costs in bits per byte: the preset tiny with a full one and with shorter ones.
+
+    python scripts/measure_low_rank.py --seeds 0 1 2 --out notebooks/results/low_rank_head.json
+
+Half of tiny's updates on the bundled sample, pairs of runs that differ in the early head alone: same seed, rows and draws. At
+147M a rank of 47 meets the claim of 0.1 % (`rltok.efficiency`); the same share of the width of tiny, 64, is a rank of 4. At this
+size no rank meets the claim itself: policy and heads weigh more in a small network. Runs that the file holds already, of the
+same settings and text, stay in it and are not made again. `--updates` for shorter runs.
+"""
+
+import argparse
+import itertools
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from record_files import at_least, run, stored_record
+from small_runs import config_of, facts, scored, stored_runs, trained
+
+from rltok.config import Config
+from rltok.data import Corpus, load_corpus
+from rltok.efficiency import CLAIM, extra, largest_rank
+from rltok.files import write_json
+from rltok.low_rank import shorten_early_head
+from rltok.presets import preset
+from rltok.results import versions
+from rltok.standings import error_of_mean
+from rltok.unet import AutoregressiveUNet
+
+WHAT = "held-out scores with early heads of low rank, the preset tiny on the bundled sample"
+UPDATES = 150
+LARGE = "147m"  # whose rank is scaled down
+FULL = 0  # stands for a full early head, where a rank is asked for
+
+
+def scaled_rank(shared: Config) -> int:
+    """The rank that meets the claim at the large size, by the share of the width that it has there."""
+    large = preset(LARGE).model
+    rank = largest_rank(large, large.rule.target_rate, CLAIM)
+    return round(rank * shared.model.embedding_dim / large.embedding_dim)
+
+
+def one_run(rank: int, config: Config, corpus: Corpus) -> dict[str, Any]:
+    """What the record says of one run."""
+
+    def shorten(model: AutoregressiveUNet) -> None:
+        if rank != FULL:
+            shorten_early_head(model, rank)
+
+    model, curve, seconds = trained(config, corpus, shorten)
+    costs = extra(config.model, config.model.rule.target_rate, rank or None)
+    found = {"rank": rank, "early_head_share": costs.early_head / costs.guided}
+    return found | facts(config, curve, scored(model, corpus, config), seconds)
+
+
+def gaps(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each rank, bits per byte minus those of the full head of the same seed: mean, and standard error over seeds."""
+    full = {found["seed"]: found for found in runs if found["rank"] == FULL}
+    lines = []
+    for rank in sorted({found["rank"] for found in runs} - {FULL}):
+        line: dict[str, Any] = {"rank": rank}
+        pairs = [(found, full[found["seed"]]) for found in runs if found["rank"] == rank and found["seed"] in full]
+        for key in ("bits_per_byte", "early_bits_per_byte") if pairs else ():
+            differences = [low[key] - whole[key] for low, whole in pairs]
+            line[key] = statistics.fmean(differences)
+            line[f"{key}_standard_error"] = error_of_mean(differences)
+        lines.append(line)
+    return lines
+
+
+def verdict(lines: list[dict[str, Any]]) -> str:
+    """Difference in bits per byte of each rank, with its standard error over seeds."""
+    told = []
+    for line in lines:
+        if "bits_per_byte" in line:
+            error = line["bits_per_byte_standard_error"]
+            told.append(f"rank {line['rank']} {line['bits_per_byte']:+.4f}" + ("" if error is None else f" ± {error:.4f}"))
+    return f"bits per byte minus those with a full early head: {', '.join(told) or 'not measured yet'}"
+
+
+def record_of(runs: list[dict[str, Any]], shared: Config, corpus: Corpus, full: bool) -> dict[str, Any]:
+    """The runs in order, with everything that names the measurement."""
+    runs = sorted(runs, key=lambda found: (found["rank"], found["seed"]))
+    return {
+        "schema": 1,
+        "what": WHAT,
+        "full": full,
+        "verdict": verdict(gaps(runs)),
+        "gaps": gaps(runs),
+        "config": shared.to_dict(),  # of all runs, but for the seed
+        "config_hash": shared.digest(),
+        "data": corpus.description,
+        "versions": versions(),
+        "runs": runs,
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """All runs; the record is written after each of them, so that an interruption loses only what is under way."""
+    shared = config_of(0, options.updates)
+    corpus, full = load_corpus("sample", shared.data), options.updates >= UPDATES
+    runs = stored_runs(options.out, WHAT, corpus.description, lambda found: config_of(found["seed"], options.updates))
+    have = {(found["rank"], found["seed"]) for found in runs}
+    ranks = dict.fromkeys([FULL, *(options.ranks or [scaled_rank(shared)])])
+    jobs = [job for job in itertools.product(ranks, options.seeds) if job not in have]
+    for number, (rank, seed) in enumerate(jobs, start=1):
+        found = one_run(rank, config_of(seed, options.updates), corpus)
+        runs.append(found)
+        write_json(options.out, record_of(runs, shared, corpus, full))
+        told = f"rank {rank or 'full'}, seed {seed}: {found['bits_per_byte']:.4f} bits per byte"
+        print(f"{number}/{len(jobs)}  {told}, early head {found['early_bits_per_byte']:.4f}", file=sys.stderr, flush=True)
+    return record_of(runs, shared, corpus, full)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", required=True)
+    parser.add_argument(
+        "--ranks", type=int, nargs="+", help="beside the full head; default: that of 147M by its share of the width"
+    )
+    parser.add_argument("--updates", type=int, default=UPDATES, help=f"fewer than {UPDATES} are marked as not full")
+    options = parser.parse_args()
+    at_least(1, updates=options.updates, ranks=min(options.ranks or [1]))
+    options.seeds = list(dict.fromkeys(options.seeds))
+    stored_record(options.out, WHAT)  # before anything is run
+    record = measure(options)
+    write_json(options.out, record)
+    print(record["verdict"])
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,139 @@
+"""What holds the rate: no rate loss, that of eq. (24) on logits, and the same pressure on probabilities.
+
+    python scripts/measure_rate_loss.py --seeds 0 1 2 --out notebooks/results/rate_loss.json
+
+The preset tiny for half its updates on the bundled sample, target 1/5, once as it starts and twice from far away: the policy's
+bias (22), which is not trained, is shifted so that the fresh policy draws at that rate under the cap. The rate reached is the
+mean over the last fifth of the updates, each of which is logged. Runs that the file holds already, of the same settings and
+text, stay in it and are not made again. `--updates` for shorter runs.
+"""
+
+import argparse
+import itertools
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from record_files import at_least, run, stored_record
+from small_runs import config_of, facts, scored, stored_runs, trained
+from torch import Tensor
+
+from rltok.config import Config
+from rltok.data import Corpus, load_corpus
+from rltok.draws import row_uniforms
+from rltok.files import write_json
+from rltok.losses import probability_rate_loss, target_rate_loss
+from rltok.policy import uncapped_rate
+from rltok.results import versions
+from rltok.step import RateLoss
+from rltok.unet import AutoregressiveUNet
+
+WHAT = "rates and held-out scores with three rate losses, the preset tiny on the bundled sample"
+
+
+def no_rate_loss(logits: Tensor, target_rate: float, mask: Tensor) -> Tensor:
+    """0, as with lambda_target = 0."""
+    return torch.zeros(())
+
+
+LOSSES: dict[str, RateLoss] = {"none": no_rate_loss, "logits": target_rate_loss, "probabilities": probability_rate_loss}
+STARTS = (0.2, 0.01, 0.8)  # rate of the fresh policy, but for what its random weights do; 0.2 is the target, and no shift
+UPDATES = 150
+
+
+def start_at(model: AutoregressiveUNet, rate: float) -> None:
+    """Give the policy the bias with which the cap lets this rate through; at the target rate it keeps that of eq. (22)."""
+    if rate == model.config.rule.target_rate:
+        return
+    free = uncapped_rate(rate, model.config.rule.softcap)
+    model.rule.bias = math.log(free / (1 - free))
+
+
+@torch.no_grad()
+def rate_under_the_cap(model: AutoregressiveUNet, corpus: Corpus, config: Config) -> float:
+    """The rate on the rows that `scored` takes, from the same uniforms, with the cap that only training has."""
+    drawn, hits, numbers = 0, 0, range(min(len(corpus.validation), config.train.evaluate_rows))
+    model.train()
+    for start in range(0, len(numbers), config.train.micro_batch):
+        part = numbers[start : start + config.train.micro_batch]
+        ids = corpus.validation.ids(list(part))
+        out = model(ids, uniforms=row_uniforms(config.train.seed, 0, part, ids.shape[1] - 1))
+        drawn, hits = drawn + int(out.drawn.sum()), hits + int((out.drawn & out.boundaries).sum())
+    return hits / drawn
+
+
+def one_run(loss: str, start: float, config: Config, corpus: Corpus) -> dict[str, Any]:
+    """What the record says of one run; its held-out rate stands there twice, without the cap and with it."""
+    model, curve, seconds = trained(config, corpus, lambda model: start_at(model, start), LOSSES[loss])
+    score, capped = scored(model, corpus, config), rate_under_the_cap(model, corpus, config)
+    return {"loss": loss, "start": start, "held_out_rate_capped": capped, **facts(config, curve, score, seconds)}
+
+
+def verdict(runs: list[dict[str, Any]]) -> str:
+    """Lowest and highest rate that each loss reached, over seeds, from the target's start and from the others."""
+    told = []
+    for loss, far in itertools.product(LOSSES, (False, True)):
+        rates = [found["rate"] for found in runs if found["loss"] == loss and (found["start"] != STARTS[0]) == far]
+        if rates:
+            told.append(f"{loss} {'far from the target' if far else 'at the target'} {min(rates):.3f} to {max(rates):.3f}")
+    return f"rates reached, by loss and start: {', '.join(told)}"
+
+
+def record_of(runs: list[dict[str, Any]], shared: Config, corpus: Corpus, full: bool) -> dict[str, Any]:
+    """The runs in order, with everything that names the measurement."""
+    runs = sorted(runs, key=lambda found: (STARTS.index(found["start"]), list(LOSSES).index(found["loss"]), found["seed"]))
+    return {
+        "schema": 1,
+        "what": WHAT,
+        "full": full,
+        "verdict": verdict(runs),
+        "target": shared.model.rule.target_rate,
+        "config": shared.to_dict(),  # of all runs, but for the seed
+        "config_hash": shared.digest(),
+        "data": corpus.description,
+        "versions": versions(),
+        "runs": runs,
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """All runs; the record is written after each of them, so that an interruption loses only what is under way."""
+    shared = config_of(0, options.updates)
+    corpus, full = load_corpus("sample", shared.data), options.updates >= UPDATES
+    runs = stored_runs(options.out, WHAT, corpus.description, lambda found: config_of(found["seed"], options.updates))
+    have = {(found["loss"], found["start"], found["seed"]) for found in runs}
+    jobs = itertools.product(options.starts, options.losses, options.seeds)
+    jobs = [(start, loss, seed) for start, loss, seed in jobs if (loss, start, seed) not in have]
+    for number, (start, loss, seed) in enumerate(jobs, start=1):
+        found = one_run(loss, start, config_of(seed, options.updates), corpus)
+        runs.append(found)
+        write_json(options.out, record_of(runs, shared, corpus, full))
+        told = f"{loss} from {found['start_rate']:.3f}, seed {seed}: rate {found['rate']:.4f}, {found['bits_per_byte']:.4f} bits"
+        print(f"{number}/{len(jobs)}  {told} per byte", file=sys.stderr, flush=True)
+    return record_of(runs, shared, corpus, full)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", required=True)
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=tuple(LOSSES))
+    parser.add_argument("--starts", nargs="+", type=float, choices=STARTS, default=STARTS)
+    parser.add_argument("--updates", type=int, default=UPDATES, help=f"fewer than {UPDATES} are marked as not full")
+    options = parser.parse_args()
+    at_least(1, updates=options.updates)
+    options.seeds = list(dict.fromkeys(options.seeds))
+    stored_record(options.out, WHAT)  # before anything is run
+    record = measure(options)
+    write_json(options.out, record)
+    for loss, start in itertools.product(LOSSES, STARTS):
+        rates = [found["rate"] for found in record["runs"] if (found["loss"], found["start"]) == (loss, start)]
+        if rates:
+            print(f"{loss:14s} from {start:<5g} reaches {', '.join(f'{rate:.4f}' for rate in rates)}")
+
+
+if __name__ == "__main__":
+    run(main)
