@@ -72,9 +72,8 @@ def discounted_returns(rewards: Float[Tensor, "B N"], gamma: float) -> Float[Ten
     wide = torch.float64 if rewards.is_cuda else rewards.dtype
     padded = torch.nn.functional.pad(rewards.to(wide), (0, blocks * block - length)).view(rows, blocks, block)
     inside = padded @ _discounts(gamma, block, 0, rewards.device, wide)
-    later = inside[:, :, 0] @ _discounts(
-        gamma**block, blocks, 1, rewards.device, wide
-    )  # all later blocks, seen from the start of the next
+    # all later blocks, seen from the start of the next
+    later = inside[:, :, 0] @ _discounts(gamma**block, blocks, 1, rewards.device, wide)
     reach = gamma ** torch.arange(block, 0, -1, device=rewards.device, dtype=wide)  # from each position to that start
     returns = inside + later[:, :, None] * reach
     return returns.view(rows, -1)[:, :length].to(rewards.dtype)
