@@ -17,6 +17,7 @@ from rltok.ladder import advantages
 from rltok.losses import Losses, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
 from rltok.optim import gradient_norm, learning_rate
+from rltok.rules import Rule
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
@@ -153,12 +154,15 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def new_model(config: Config, device: torch.device) -> AutoregressiveUNet:
-    """A freshly initialised model; the weights depend on the seed alone, and the global random state is left as it was."""
+def new_model(config: Config, device: torch.device, rule: Rule | None = None) -> AutoregressiveUNet:
+    """A freshly initialised model; the weights depend on the seed alone, and the global random state is left as it was.
+
+    A rule that is given stands in for the one that the configuration names.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.train.seed)
         try:
-            return AutoregressiveUNet(config.model).to(device)
+            return AutoregressiveUNet(config.model, rule).to(device)
         except (RuntimeError, MemoryError) as error:  # from torch's allocator, which has no exception of its own on the CPU
             model, rule, beside, remedy = config.model, config.model.rule, "", ""
             if rule.name == "entropy":

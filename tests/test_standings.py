@@ -6,6 +6,7 @@ import sys
 
 import measure_leak
 import measure_rates
+import measure_toy
 import pytest
 import record_files
 
@@ -102,6 +103,7 @@ def test_the_record_of_rates_goes_on_where_it_stopped_and_leaves_other_files_alo
     [
         (measure_rates, "--seeds 0 --targets 1"), (measure_rates, "--seeds 0 --jobs 0"), (measure_rates, "--seeds -1"),
         (measure_leak, "--seeds 0 --rows 1"), (measure_leak, "--seeds 0 --vocabulary 100"), (measure_leak, "--seeds 0 --jobs 0"),
+        (measure_toy, "--seeds 0 --jobs 0"), (measure_toy, "--seeds -1"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_of_the_measuring_scripts_are_told_in_one_line(module, words, tmp_path, monkeypatch, capsys):

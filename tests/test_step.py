@@ -17,6 +17,7 @@ from rltok.draws import row_uniforms
 from rltok.errors import RltokError
 from rltok.losses import target_rate_loss
 from rltok.optim import learning_rate, make_optimizer
+from rltok.rules import WhitespaceRule
 from rltok.step import Ahead, advantages_of, micro_batches, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import UNetOutput
 
@@ -267,6 +268,12 @@ def test_a_new_model_depends_on_the_seed_alone_and_leaves_the_global_generator_a
     other = new_model(small_config(train__seed=4), torch.device("cpu"))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.embedding.weight, other.embedding.weight)
+
+
+def test_a_rule_that_is_given_to_a_new_model_stands_in_for_the_one_that_is_named():
+    rule = WhitespaceRule()
+    model = new_model(small_config(), torch.device("cpu"), rule)
+    assert model.rule is rule and not list(model.rule.parameters())
 
 
 @pytest.mark.parametrize(("name", "said"), [("gpu", "no device 'gpu'"), ("meta", "does not run on 'meta'")])

@@ -51,7 +51,7 @@ def _cut(spec: Spec, config: DataConfig, max_bytes: int | None, allow_binary: bo
     return cut_documents(stream, config.sequence_length, config.cut, name=spec_name(spec), max_bytes=max_bytes)
 
 
-def _describe(rows: Rows | None) -> dict[str, Any] | None:
+def describe(rows: Rows | None) -> dict[str, Any] | None:
     """What a record says about one split."""
     if rows is None:
         return None
@@ -102,8 +102,8 @@ def load_corpus(
         "max_bytes": max_bytes,
         "held_out": held_out,
         "skipped_documents": rows.skipped_documents,
-        "train": _describe(train),
-        "validation": _describe(validation),
-        "test": _describe(test),
+        "train": describe(train),
+        "validation": describe(validation),
+        "test": describe(test),
     }
     return Corpus(train, validation, test, description)
