@@ -94,13 +94,13 @@ def window_attention(
     )
 
 
-def _row_numbers(offsets: Tensor, total: int) -> Tensor:
+def row_numbers(offsets: Int[Tensor, " rows_plus_one"], total: int) -> Int[Tensor, " M"]:
     """Row of each packed entry: [0, 0, 1, 2, 2, 2, ...]."""
     return torch.repeat_interleave(torch.arange(len(offsets) - 1, device=offsets.device), offsets.diff(), output_size=total)
 
 
 def _row_causal_reference(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, softcap: float | None) -> Tensor:
-    rows = _row_numbers(offsets, len(q))
+    rows = row_numbers(offsets, len(q))
     order = torch.arange(len(q), device=q.device)
     mask = (rows[:, None] == rows[None, :]) & (order[None, :] <= order[:, None])
     return masked_attention(*(x.transpose(0, 1) for x in (q, k, v)), mask, softcap).transpose(0, 1)
@@ -108,7 +108,7 @@ def _row_causal_reference(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, soft
 
 def _row_causal_padded(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, softcap: float | None) -> Tensor:
     """Rows padded to the longest and run as one dense batch; padding stands at the end, where causality hides it."""
-    rows = _row_numbers(offsets, len(q))
+    rows = row_numbers(offsets, len(q))
     place = torch.arange(len(q), device=q.device) - offsets[rows]
     shape = (len(offsets) - 1, int(offsets.diff().max()), *q.shape[1:])
     q, k, v = (x.new_zeros(shape).index_put((rows, place), x).transpose(1, 2) for x in (q, k, v))  # [B, H, longest, D]
@@ -131,7 +131,7 @@ def row_causal_attention(
     if backend == "reference":
         return _row_causal_reference(q, k, v, offsets, softcap)
     if backend == "flex":
-        return row_causal_flex(q, k, v, _row_numbers(offsets, len(q)), softcap)
+        return row_causal_flex(q, k, v, row_numbers(offsets, len(q)), softcap)
     if backend in ("auto", "padded"):
         return _row_causal_padded(q, k, v, offsets, softcap)
     raise RltokError(f"row_causal_attention has backends 'auto', 'reference', 'padded' and 'flex'; got {backend!r}.")

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from rltok.attention import row_numbers
 from rltok.layers import RMSNorm
 from rltok.resample import Packed, row_offsets
 
@@ -52,8 +53,7 @@ def row_causal_attend(offsets: Int[Tensor, " rows_plus_one"], rotary: tuple[Tens
     """`attention.row_causal_attention` of packed tokens [M, 3, H, D]."""
     from rltok.kernels.row_causal import row_causal_attention
 
-    total = len(rotary[0])
-    rows = torch.repeat_interleave(torch.arange(len(offsets) - 1, device=offsets.device), offsets.diff(), output_size=total)
+    rows = row_numbers(offsets, len(rotary[0]))
     start, end = offsets[rows].int(), offsets[rows + 1].int()
     return lambda qkv: row_causal_attention(qkv, start, end, rotary, softcap=softcap)
 

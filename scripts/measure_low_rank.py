@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import small_runs
 from record_files import at_least, run, stored_record
 from small_runs import config_of, facts, scored, stored_runs, trained
 
@@ -24,7 +25,6 @@ from rltok.efficiency import CLAIM, extra, largest_rank
 from rltok.files import write_json
 from rltok.low_rank import shorten_early_head
 from rltok.presets import preset
-from rltok.results import versions
 from rltok.standings import error_of_mean
 from rltok.unet import AutoregressiveUNet
 
@@ -82,18 +82,7 @@ def verdict(lines: list[dict[str, Any]]) -> str:
 def record_of(runs: list[dict[str, Any]], shared: Config, corpus: Corpus, full: bool) -> dict[str, Any]:
     """The runs in order, with everything that names the measurement."""
     runs = sorted(runs, key=lambda found: (found["rank"], found["seed"]))
-    return {
-        "schema": 1,
-        "what": WHAT,
-        "full": full,
-        "verdict": verdict(gaps(runs)),
-        "gaps": gaps(runs),
-        "config": shared.to_dict(),  # of all runs, but for the seed
-        "config_hash": shared.digest(),
-        "data": corpus.description,
-        "versions": versions(),
-        "runs": runs,
-    }
+    return small_runs.record_of(WHAT, full, shared, corpus, runs, verdict=verdict(gaps(runs)), gaps=gaps(runs))
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import small_runs
 import torch
 from record_files import at_least, run, stored_record
 from small_runs import config_of, facts, scored, stored_runs, trained
@@ -26,7 +27,6 @@ from rltok.draws import row_uniforms
 from rltok.files import write_json
 from rltok.losses import probability_rate_loss, target_rate_loss
 from rltok.policy import uncapped_rate
-from rltok.results import versions
 from rltok.step import RateLoss
 from rltok.unet import AutoregressiveUNet
 
@@ -84,18 +84,7 @@ def verdict(runs: list[dict[str, Any]]) -> str:
 def record_of(runs: list[dict[str, Any]], shared: Config, corpus: Corpus, full: bool) -> dict[str, Any]:
     """The runs in order, with everything that names the measurement."""
     runs = sorted(runs, key=lambda found: (STARTS.index(found["start"]), list(LOSSES).index(found["loss"]), found["seed"]))
-    return {
-        "schema": 1,
-        "what": WHAT,
-        "full": full,
-        "verdict": verdict(runs),
-        "target": shared.model.rule.target_rate,
-        "config": shared.to_dict(),  # of all runs, but for the seed
-        "config_hash": shared.digest(),
-        "data": corpus.description,
-        "versions": versions(),
-        "runs": runs,
-    }
+    return small_runs.record_of(WHAT, full, shared, corpus, runs, verdict=verdict(runs), target=shared.model.rule.target_rate)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rltok.evaluation import Evaluation, evaluate
 from rltok.losses import target_rate_loss
 from rltok.optim import make_optimizer
 from rltok.presets import preset
-from rltok.results import device_name, repository_commit, thin
+from rltok.results import device_name, repository_commit, thin, versions
 from rltok.step import RateLoss, micro_batches, new_model, train_step
 from rltok.unet import AutoregressiveUNet
 
@@ -88,3 +88,18 @@ def stored_runs(
     if any(config_of(found).digest() != found["config_hash"] for found in record["runs"]):
         raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
     return record["runs"]
+
+
+def record_of(what: str, full: bool, shared: Config, corpus: Corpus, runs: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """The runs with everything that names the measurement; `shared` is the configuration of all of them, but for the seed."""
+    return {
+        "schema": 1,
+        "what": what,
+        "full": full,
+        **more,
+        "config": shared.to_dict(),
+        "config_hash": shared.digest(),
+        "data": corpus.description,
+        "versions": versions(),
+        "runs": runs,
+    }

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# up to this cap e^score fits into the dtype and its sums into fp32, so that no maximum need be subtracted
-FIXED_CAP = {torch.bfloat16: 60.0, torch.float16: 10.0}
+from rltok.kernels import FIXED_CAP
+
 # entries in a program's own block and in a block it meets, as measured best on an H100
 LAUNCH = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
 
@@ -38,7 +38,7 @@ def _rope_turn(from_ptr, to_ptr, cos_ptr, sin_ptr, heads, from_step, to_step, si
 def _row_causal_scores(q, k, i, j, reach, scale, cap, CAP: tl.constexpr):
     """Capped scores in base 2, -inf where a query does not see a key; and tanh of the score over the cap.
 
-    reach: how many entries of its row stand before a query, -1 beyond the end. A later key's distance wraps to a huge number.
+    reach: how many entries of its row stand before a query, -1 beyond the end.
     """
     scores = tl.dot(q, tl.trans(k))
     share = scores

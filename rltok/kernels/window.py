@@ -15,9 +15,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from rltok.kernels import FIXED_CAP
+
 BLOCK = 64
-# up to this cap e^score fits into the dtype and its sums into fp32, so that no maximum need be subtracted
-FIXED_CAP = {torch.bfloat16: 60.0, torch.float16: 10.0}
 LAUNCH = {"num_warps": 4}
 
 
