@@ -4,7 +4,8 @@
 
 For every seed and lexicon ("early": the first letter tells words apart; "late": only the last one does):
 
-* the policy trained by every rung of the ladder, from naive REINFORCE to the full estimator (of "late": naive and full);
+* the policy trained by every rung of the ladder, from naive REINFORCE to the full estimator (of "late": naive and full); naive
+  twice, the second time with a fiftieth of the weight, which brings its advantages to the size of the full estimator's;
 * the oracle, with a boundary at every word end, and boundaries at random places as often, both of the same size and budget;
 * "independent", where no word foretells another: the full estimator, as a control.
 
@@ -31,7 +32,7 @@ from rltok.files import write_json
 from rltok.results import device_name, repository_commit, versions
 from rltok.toy.lexicon import WORDS
 from rltok.toy_measures import ORACLE, RANDOM, Run, key_of, shares
-from rltok.toy_runs import ESTIMATORS, FULL, Arm, run_arm, toy_corpus
+from rltok.toy_runs import ESTIMATORS, FULL, QUIET, Arm, run_arm, toy_corpus
 
 WHAT = "estimators on the toy language, with boundaries at word ends and at random places beside them"
 LOOKS = 40  # of a run
@@ -42,9 +43,9 @@ def arms_of(seeds: Sequence[int]) -> list[Arm]:
     """All runs, seed by seed, those with an oracle beside them first."""
     made = []
     for seed in seeds:
-        made += [Arm(words, "second", name, seed) for name in (FULL, ORACLE, RANDOM, "naive") for words in WORDS]
+        made += [Arm(words, "second", name, seed) for name in (FULL, ORACLE, RANDOM, "naive", QUIET) for words in WORDS]
     for seed in seeds:
-        made += [Arm("early", "second", name, seed) for name in ESTIMATORS if name not in (FULL, "naive")]
+        made += [Arm("early", "second", name, seed) for name in ESTIMATORS if name not in (FULL, "naive", QUIET)]
         made += [Arm("early", "independent", FULL, seed)]
     return made
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from rltok.toy_measures import (
     share_of_gain,
     shares,
 )
-from rltok.toy_runs import FULL, Arm, run_arm
+from rltok.toy_runs import FULL, QUIET, Arm, run_arm
 from rltok.unet import AutoregressiveUNet
 
 SHORT = {
@@ -105,6 +106,8 @@ def test_arms_differ_in_what_their_names_say():
     full, naive, oracle, random = (Arm("early", "second", name, 2).config({}) for name in (FULL, "naive", ORACLE, RANDOM))
     assert full.objective.gamma == 0.9 and full.objective.centring == "batch" and full.train.seed == 2
     assert naive.objective.credit == "total" and not naive.objective.relative_rewards and naive.model == full.model
+    quiet = Arm("early", "second", QUIET, 2).config({})
+    assert quiet.objective == replace(naive.objective, lambda_policy=naive.objective.lambda_policy / 50)
     assert random.model.rule.name == "random_k" and oracle.train == random.train == full.train
     assert {c.model.rule.target_rate for c in (full, naive, oracle, random)} == {0.25}
     assert Arm("early", "independent", FULL, 0).language.table.std() == 0
