@@ -51,7 +51,7 @@ class Plan:
     updates: int
     plain_updates: int | None = None  # None: 5 beside kernels, 0 where the first arm is plain itself
     plain_micro_batch: int | None = None  # None: as many rows as fit
-    policy_repeats: int | None = None  # pairs that time the policy; None: none
+    policy_repeats: int | None = None  # that time the policy; None: none
 
     def check(self, config: Config) -> None:
         """Raise `RltokError` for what cannot be measured, before anything is."""
@@ -96,7 +96,7 @@ def bench(
         plain = plain_arm(still, corpus, device, plain_updates, plan.plain_micro_batch, product)
     cost = None
     if plan.policy_repeats is not None:
-        say(f"cost of the policy: {plan.policy_repeats} pairs")
+        say(f"cost of the policy: {plan.policy_repeats} repeats")
         with backends.use(backend):
             cost = policy_cost(still, corpus, device, plan.policy_repeats)
     return {

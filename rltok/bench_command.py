@@ -76,7 +76,7 @@ def lines(record: dict[str, Any]) -> list[str]:
         cost = record["policy_cost"]
         told.append(
             f"cost of the policy  {cost['cost']:+.2%} of an update ({cost['interval'][0]:+.2%} to {cost['interval'][1]:+.2%},"
-            f" {len(cost['repeats'])} pairs, confidence {cost['confidence']:.0%})"
+            f" {len(cost['repeats'])} repeats, confidence {cost['confidence']:.0%})"
         )
     return told
 

@@ -16,30 +16,50 @@ from rltok.layers import RMSNorm
 from rltok.resample import Packed, row_offsets
 
 Attend = Callable[[Tensor], Tensor]  # qkv [..., 3, H, D], not yet rotated, -> [..., H, D]
-MOST_TERMS = 17  # of the policy, that `read_bytes` takes along: 16 lags
+MOST_TERMS = 17  # of the policy, that `blocks_and_readers` takes along: 16 lags
 
 
 def _kind(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(x.device.type)
 
 
-def blocks(
-    parts: nn.ModuleList, x: Float[Tensor, "*S d"], attend: Attend, following: RMSNorm | None = None
-) -> tuple[Float[Tensor, "*S d"], Float[Tensor, "*S d"] | None]:
-    """`layers.Block` after `layers.Block`; also the norm `following` of the last result, in 16 bits."""
+def _until_the_last_sum(parts: nn.ModuleList, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor, RMSNorm]:
+    """`layers.Block` after `layers.Block`, but for the last of their sums: (x, h, norm of h) whose x + norm(h) is missing."""
     from rltok.kernels.geglu import geglu
     from rltok.kernels.norm import norm, residual_norm
 
     kind, eps = _kind(x), parts[0].pre_attention.eps
     y = norm(x, parts[0].pre_attention.weight, eps, kind)
-    after = [block.pre_attention for block in parts[1:]] + [following]
-    for block, next_norm in zip(parts, after, strict=True):
+    for block, following in zip(parts, [*parts[1:], None], strict=True):
         qkv = block.qkv(y).unflatten(-1, (3, block.num_heads, -1))
         h = block.out(attend(qkv).flatten(-2))
         x, y = residual_norm(x, h, block.post_attention.weight, block.pre_mlp.weight, eps, kind)
         h = block.mlp.down(geglu(block.mlp.gate_up(y)))
-        x, y = residual_norm(x, h, block.post_mlp.weight, None if next_norm is None else next_norm.weight, eps, kind)
-    return x, y
+        if following is not None:
+            x, y = residual_norm(x, h, block.post_mlp.weight, following.pre_attention.weight, eps, kind)
+    return x, h, parts[-1].post_mlp
+
+
+def blocks(
+    parts: nn.ModuleList, x: Float[Tensor, "*S d"], attend: Attend, following: RMSNorm | None = None
+) -> tuple[Float[Tensor, "*S d"], Float[Tensor, "*S d"] | None]:
+    """`layers.Block` after `layers.Block`; also the norm `following` of the last result, in 16 bits."""
+    from rltok.kernels.norm import residual_norm
+
+    x, h, post = _until_the_last_sum(parts, x, attend)
+    return residual_norm(x, h, post.weight, None if following is None else following.weight, post.eps, _kind(x))
+
+
+def blocks_and_readers(
+    parts: nn.ModuleList, x: Float[Tensor, "B N d"], attend: Attend, vectors: Float[Tensor, "terms d"]
+) -> tuple[Float[Tensor, "B N d"], Float[Tensor, "B N d"], Float[Tensor, "B N terms"]]:
+    """`blocks`, and what early head and policy read of the result: its RMS norm without a weight, in 16 bits, and the
+    products of that norm with `vectors`, in fp32 and without gradient until `early_nll_and_terms` has seen them.
+    """
+    from rltok.kernels.norm import residual_readout
+
+    x, h, post = _until_the_last_sum(parts, x, attend)
+    return residual_readout(x, h, post.weight, vectors, post.eps, _kind(x))
 
 
 def window_attend(window: int, softcap: float | None, theta: float) -> Attend:
@@ -58,33 +78,27 @@ def row_causal_attend(offsets: Int[Tensor, " rows_plus_one"], rotary: tuple[Tens
     return lambda qkv: row_causal_attention(qkv, start, end, rotary, softcap=softcap)
 
 
-def read_bytes(
-    byte_states: Float[Tensor, "B N d"], norms: tuple[RMSNorm, RMSNorm], project: Float[Tensor, "terms d"]
-) -> tuple[Float[Tensor, "B N d"], Float[Tensor, "B N d"], Float[Tensor, "B N terms"]]:
-    """(byte states that take the place of those given, what the early head reads before its norm's weight, terms of eq. (21)).
-
-    Args:
-        byte_states: X of eq. (1).
-        norms: of the early head, whose weight is left to `head_nll`, and of the policy.
-        project: W_0, ..., W_w.
-    """
-    from rltok.kernels.readout import readout
-
-    return readout(byte_states, project * (1 + norms[1].weight), norms[0].eps, _kind(byte_states))
-
-
 def head_nll(
-    states: Float[Tensor, "B N d"], head: nn.Linear, never: Float[Tensor, " ids"], targets: Int[Tensor, "B N"], ignored: int,
-    folded: nn.Module | None = None,
-) -> Float[Tensor, "B N"]:  # fmt: skip
-    """`losses.next_byte_nll` of a head's logits, from normed states in 16 bits.
-
-    folded: a norm whose weight the states still lack; it goes into the head's.
-    """
+    states: Float[Tensor, "B N d"], head: nn.Linear, never: Float[Tensor, " ids"], targets: Int[Tensor, "B N"], ignored: int
+) -> Float[Tensor, "B N"]:
+    """`losses.next_byte_nll` of a head's logits, from normed states in 16 bits."""
     from rltok.kernels.nll import head_nll as kernel
 
-    weight = head.weight if folded is None else head.weight * (1 + folded.weight)
-    return kernel(states.to(_kind(states)), weight, never, targets, ignored)
+    return kernel(states.to(_kind(states)), head.weight, never, targets, ignored)
+
+
+def early_nll_and_terms(
+    read: tuple[Float[Tensor, "B N d"], Float[Tensor, "B N terms"]], head: Float[Tensor, "ids d"],
+    vectors: Float[Tensor, "terms d"], never: Float[Tensor, " ids"], targets: Int[Tensor, "B N"], ignored: int,
+) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N terms"]]:  # fmt: skip
+    """(`losses.next_byte_nll` of the early head's logits (14), terms of eq. (21)) from what `blocks_and_readers` read.
+
+    The readers' norms have the eps of the blocks; their weights are folded into `head` and `vectors` by the caller.
+    """
+    from rltok.kernels.nll import head_nll_and_terms
+
+    unit, terms = read
+    return head_nll_and_terms(unit, head, never, targets, ignored, terms, vectors)
 
 
 class Segments:

@@ -5,20 +5,35 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok import fused
+from rltok.layers import RMSNorm
 from rltok.rules import Boundaries, LearnedRule, Rule
 from rltok.vocab import PAD
 
 
-def _byte_readers(model: nn.Module, byte_states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Byte states that take the place of those given, loss of the early head (14), terms of the policy (21) or None."""
-    rule, head, never = model.rule, model.early_head, model.never_predicted
-    if model.config.head_norm == "none":
+def _read_terms(rule: Rule, eps: float) -> bool:
+    """Whether the terms of eq. (21) can be summed where the byte states are normed: same norm, not too many."""
+    fits = isinstance(rule, LearnedRule) and len(rule.project.weight) <= fused.MOST_TERMS
+    return fits and isinstance(rule.norm, RMSNorm) and rule.norm.eps == eps
+
+
+def _encode_and_read(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Byte states (1), loss of the early head (14), terms of the policy (21) or None where the rule makes them itself."""
+    rule, head, never, inputs, targets = model.rule, model.early_head, model.never_predicted, ids[:, :-1], ids[:, 1:]
+    if not isinstance(model.early_norm, RMSNorm):
+        byte_states = model.encode(inputs)
         return byte_states, fused.head_nll(byte_states, head, never, targets, PAD), None
-    learned = isinstance(rule, LearnedRule) and len(rule.project.weight) <= fused.MOST_TERMS
-    project = rule.project.weight if learned else head.weight[:0]
-    norms = (model.early_norm, rule.norm if learned else model.early_norm)
-    byte_states, unit, terms = fused.read_bytes(byte_states, norms, project)
-    return byte_states, fused.head_nll(unit, head, never, targets, PAD, model.early_norm), terms if learned else None
+    read = _read_terms(rule, model.early_norm.eps)
+    vectors = rule.project.weight * (1 + rule.norm.weight) if read else head.weight[:0]
+    embedded, attend = model.embedding(inputs), _window_attend(model)
+    byte_states, *seen = fused.blocks_and_readers(model.down_blocks, embedded, attend, vectors)
+    folded = head.weight * (1 + model.early_norm.weight)
+    early_nll, terms = fused.early_nll_and_terms(tuple(seen), folded, vectors, never, targets, PAD)
+    return byte_states, early_nll, terms if read else None
+
+
+def _window_attend(model: nn.Module) -> fused.Attend:
+    config = model.config
+    return fused.window_attend(config.window, config.attention_softcap, config.rope_theta)
 
 
 def _through_tokens(model: nn.Module, byte_states: Tensor, decided: Boundaries) -> Tensor:
@@ -33,11 +48,9 @@ def _through_tokens(model: nn.Module, byte_states: Tensor, decided: Boundaries) 
 
 def _nll(model: nn.Module, byte_states: Tensor, decided: Boundaries, targets: Tensor) -> Tensor:
     """Eqs. (3) to (6) and the loss of each byte."""
-    config = model.config
     upsampled = _through_tokens(model, byte_states, decided).to(torch.float32)
-    following = None if config.head_norm == "none" else model.output_norm
-    attend = fused.window_attend(config.window, config.attention_softcap, config.rope_theta)
-    decoded, normed = fused.blocks(model.up_blocks, upsampled, attend, following)
+    following = model.output_norm if isinstance(model.output_norm, RMSNorm) else None
+    decoded, normed = fused.blocks(model.up_blocks, upsampled, _window_attend(model), following)
     return fused.head_nll(decoded if normed is None else normed, model.output_head, model.never_predicted, targets, PAD)
 
 
@@ -49,7 +62,7 @@ def fused_pass(
 ) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N"], Boundaries]:
     """nll and early_nll of `UNetOutput`, and what the rule decided; arguments as in `AutoregressiveUNet.forward`."""
     targets = ids[:, 1:]
-    byte_states, early_nll, terms = _byte_readers(model, model.encode(ids[:, :-1]), targets)
+    byte_states, early_nll, terms = _encode_and_read(model, ids)
     decided = model.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries, terms=terms)
     return _nll(model, byte_states, decided, targets), early_nll, decided
 

@@ -109,7 +109,7 @@ def _add_bench(commands: Any) -> None:
     bench.add_argument(
         "--policy-cost", action="store_true", help="also time learned boundaries against as many given ones, without a policy"
     )
-    bench.add_argument("--repeats", type=int, default=8, metavar="N", help="of that, pairs timed (default: 8, at least 5)")
+    bench.add_argument("--repeats", type=int, default=8, metavar="N", help="of that, each of 4 pairs (default: 8, at least 5)")
     bench.add_argument("--out", metavar="FILE", help="also write the record as JSON")
     _add_common(bench)
 

@@ -24,8 +24,8 @@ from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
 LEAST_REPEATS = 5
-UPDATES = 3  # of each arm in a repeat
-WARM_UP = 2  # untimed updates of each arm
+UPDATES = 4  # pairs in a repeat
+WARM_UP = 2  # untimed pairs
 CONFIDENCE = 0.95
 
 
@@ -40,11 +40,14 @@ def check(config: Config, repeats: int) -> None:
 def policy_cost(config: Config, corpus: Corpus, device: torch.device, repeats: int) -> dict[str, Any]:
     """(seconds with learned boundaries) / (seconds with given ones) - 1: median over repeats, with an interval.
 
+    A repeat's figure is the median over its pairs.
+
     Args:
         config: with learning rate 0 at step 1, so that both arms find the same weights throughout; rule "learned".
         corpus: text; both arms of a repeat take the same rows.
         device: where.
-        repeats: pairs, at least 5; whichever arm was second in one is first in the next.
+        repeats: at least 5, of a few pairs each: how long an update takes depends on its rows, so that arms are compared
+            row by row.
 
     Raises:
         RltokError: as `check`.
@@ -54,25 +57,28 @@ def policy_cost(config: Config, corpus: Corpus, device: torch.device, repeats: i
     optimizer = make_optimizer(model, config.train)
     found = []
     for repeat in range(-1, repeats):  # the first warms up
-        count = UPDATES if repeat >= 0 else WARM_UP
         first = 1 + (repeat + 1) * UPDATES
-        updates = [micro_batches(corpus, config, first + number, device) for number in range(count)]
-        given = [_drawn(model, batches, config) for batches in updates]
-        seconds: dict[str, list[float]] = {}
-        for arm in ("learned", "given") if repeat % 2 == 0 else ("given", "learned"):
-            seconds[arm] = [
-                stopwatch(partial(_step, arm, model, optimizer, batches, drawn, config), device)[0]
-                for batches, drawn in zip(updates, given, strict=True)
-            ]
+        pairs = [_pair(model, optimizer, corpus, config, first + n) for n in range(UPDATES if repeat >= 0 else WARM_UP)]
         if repeat >= 0:
-            ratio = statistics.median(seconds["learned"]) / statistics.median(seconds["given"])
-            found.append({"first": next(iter(seconds)), **seconds, "cost": ratio - 1})
-    low, high, confidence = median_interval([pair["cost"] for pair in found])
+            cost = statistics.median(pair["learned"] / pair["given"] for pair in pairs) - 1
+            found.append({"learned": [p["learned"] for p in pairs], "given": [p["given"] for p in pairs], "cost": cost})
+    low, high, confidence = median_interval([repeat["cost"] for repeat in found])
     return {
         "what": "(learned - given) / given of whole updates, optimizer included, data already on the device",
-        "updates_a_repeat": UPDATES, "repeats": found,
-        "cost": statistics.median(pair["cost"] for pair in found), "interval": [low, high], "confidence": confidence,
+        "pairs_a_repeat": UPDATES, "repeats": found,
+        "cost": statistics.median(repeat["cost"] for repeat in found), "interval": [low, high], "confidence": confidence,
     }  # fmt: skip
+
+
+def _pair(
+    model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, corpus: Corpus, config: Config, number: int
+) -> dict[str, float]:
+    """Seconds of update `number` in each arm, one after the other on the same rows; which comes first alternates."""
+    batches = micro_batches(corpus, config, number, next(model.parameters()).device)
+    given = _drawn(model, batches, config)
+    arms = ("learned", "given") if number % 2 else ("given", "learned")
+    step = partial(_step, model=model, optimizer=optimizer, batches=batches, given=given, config=config)
+    return {arm: stopwatch(partial(step, arm), batches[0][0].device)[0] for arm in arms}
 
 
 def _step(

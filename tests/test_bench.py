@@ -167,21 +167,28 @@ def test_plain_attention_takes_the_largest_micro_batch_that_gets_through(corpus,
 def test_the_given_arm_has_as_many_tokens_in_the_same_places_and_one_loss(corpus, monkeypatch):
     config, tokens = small_config(), {"learned": [], "given": []}
     original = AutoregressiveUNet.after_boundaries
-    arm = []
+    arm, order = [], []
 
     def counted(self, states, decided):
         tokens["given" if arm else "learned"].append(decided.boundaries.clone())
         return original(self, states, decided)
 
     monkeypatch.setattr(AutoregressiveUNet, "after_boundaries", counted)
-    monkeypatch.setattr("rltok.policy_cost.train_step", lambda *given: (arm.clear(), train_step(*given))[1])
-    monkeypatch.setattr("rltok.policy_cost.given_step", lambda *given: (arm.append(1), given_step(*given))[1])
+    monkeypatch.setattr(
+        "rltok.policy_cost.train_step", lambda *given: (arm.clear(), order.append("learned"), train_step(*given))[-1]
+    )
+    monkeypatch.setattr(
+        "rltok.policy_cost.given_step", lambda *given: (arm.append(1), order.append("given"), given_step(*given))[-1]
+    )
     still = with_settings(config, {"train.warmup_fraction": 1.0, "train.warmup_start": 0.0})
     found = policy_cost(still, corpus, CPU, 5)
-    assert len(tokens["learned"]) == len(tokens["given"]) == 2 * (2 + 5 * 3)  # two micro-batches; two updates to warm up
+    assert len(tokens["learned"]) == len(tokens["given"]) == 2 * (2 + 5 * 4)  # two micro-batches; two pairs to warm up
     assert all(map(torch.equal, tokens["learned"], tokens["given"]))
-    assert [pair["first"] for pair in found["repeats"]] == ["learned", "given", "learned", "given", "learned"]
-    assert found["cost"] == statistics.median(pair["cost"] for pair in found["repeats"])
+    assert order == ["learned", "given", "given", "learned"] * 11
+    assert found["cost"] == statistics.median(repeat["cost"] for repeat in found["repeats"])
+    for repeat in found["repeats"]:
+        ratios = [learned / given for learned, given in zip(repeat["learned"], repeat["given"], strict=True)]
+        assert len(ratios) == 4 and repeat["cost"] == pytest.approx(statistics.median(ratios) - 1)
 
 
 def test_the_given_step_is_the_mean_loss_with_given_boundaries_and_gives_the_policy_no_gradient(corpus):

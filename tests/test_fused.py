@@ -6,12 +6,14 @@ import copy
 import pytest
 import torch
 from helpers import ragged_ids, random_boundaries, random_uniforms, tiny_model
-from kernel_help import DEVICE, NARROW, poisoned
+from kernel_help import DEVICE, NARROW, ROUNDING, poisoned
 
 from rltok import backends
 from rltok.config import ObjectiveConfig
 from rltok.evaluation import evaluation_mode
+from rltok.rules import LearnedRule
 from rltok.step import advantages_of, losses_of
+from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 
 LENGTHS = [(33, 1, 20), (5, 41), (1,), (2, 1, 1)]  # bytes of each row: one token or many, odd lengths, one row alone
@@ -79,6 +81,21 @@ def test_every_reading_of_the_model_has_its_fast_path(settings):
 def test_other_rules_pool_in_their_own_way_between_the_same_kernels(rule):
     ids, boundaries = batch((17, 2, 9))
     assert_as_good_as_plain(scrambled(tiny_model(rule, embedding_dim=32)), ids, boundaries)
+
+
+@pytest.mark.parametrize("norm_eps", [None, 1.0])
+def test_a_policy_of_the_user_that_norms_in_another_way_makes_its_own_terms(norm_eps):
+    torch.manual_seed(0)
+    rule = LearnedRule(32, target_rate=0.2, lags=2, scale=4.0, softcap=6.0, norm_eps=norm_eps)
+    model = scrambled(AutoregressiveUNet(tiny_model(embedding_dim=32).config, rule))
+    rule.project.weight.data *= 4
+    ids, boundaries = batch((17, 2, 9))
+    logits = []
+    for backend in ("plain", "triton"):
+        with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
+            logits.append(model(ids, boundaries=boundaries).boundary_logits)
+    torch.testing.assert_close(*logits, rtol=0, atol=40 * ROUNDING)
+    assert logits[0].std() > 0.3
 
 
 def test_all_tokens_or_a_single_one():

@@ -8,7 +8,7 @@ from kernel_help import DEVICE, NARROW, ROUNDING, randn, relative_errors
 from rltok import policy
 from rltok.attention import row_causal_attention, window_attention
 from rltok.fused import Segments
-from rltok.kernels import geglu, nll, norm, readout, row_causal, segment, window
+from rltok.kernels import geglu, nll, norm, row_causal, segment, window
 from rltok.layers import apply_rotary, rotary_table
 from rltok.resample import latest_token, row_offsets
 
@@ -101,14 +101,42 @@ def test_bytes_become_tokens_and_tokens_are_added_to_their_bytes(rows, length):
     assert max(relative_errors(kernel, reference, [x, scale])) < 1e-6
 
 
-@pytest.mark.parametrize("terms", [0, 1, 9])
+@pytest.mark.parametrize("terms", [0, 1, 9, 17])
 @pytest.mark.parametrize("shape", WIDTHS, ids=str)
-def test_byte_states_are_read_once_for_head_and_policy(shape, terms):
-    x, vectors = 2 * randn(*shape, seed=1), randn(terms, shape[-1], seed=2)
+def test_head_and_policy_read_byte_states_while_their_last_sum_is_made(shape, terms):
+    x, h = 2 * randn(*shape, seed=1), 4 * randn(*shape, seed=2, dtype=NARROW)
+    post, vectors = randn(shape[-1], seed=3, scale=0.3), randn(terms, shape[-1], seed=4)
+
+    def reference(x, h, post):
+        added = x + rms(h) * (1 + post)
+        return added, rms(added)
+
     errors = relative_errors(
-        lambda x, v: readout.readout(x, v, EPS, NARROW), lambda x, v: (x, rms(x), rms(x) @ v.t()), [x, vectors]
+        lambda x, h, post: norm.residual_readout(x, h, post, vectors, EPS, NARROW)[:2], reference, [x, h, post]
     )
-    assert errors[0] == 0 and errors[2] < 1e-6 and max(errors) < ROUNDING
+    assert errors[0] < 1e-6 and max(errors) < ROUNDING
+    found, expected = norm.residual_readout(x, h, post, vectors, EPS, NARROW)[2], reference(x, h.float(), post)[1] @ vectors.t()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert found.dtype == torch.float32 and found.shape == (*shape[:-1], terms)
+
+
+@pytest.mark.parametrize("terms", [1, 9, 17])
+def test_gradients_of_the_policys_terms_travel_with_those_of_the_early_head(terms):
+    rows, ids, width = (3, 4), 264, 24
+    states, weight = randn(*rows, width, seed=1, dtype=NARROW), randn(ids, width, seed=2)
+    vectors, mask = randn(terms, width, seed=3), torch.zeros(ids, device=DEVICE)
+    targets = torch.randint(0, 256, rows, generator=torch.Generator().manual_seed(4)).to(DEVICE)
+
+    def kernel(states, weight, vectors):
+        given = (states.float() @ vectors.t()).detach()  # as `residual_readout` gives them
+        return nll.head_nll_and_terms(states, weight, mask, targets, 263, given, vectors)
+
+    def reference(states, weight, vectors):
+        loss = F.cross_entropy((states @ weight.t()).flatten(0, 1), targets.flatten(), reduction="none")
+        return loss.view(rows), states @ vectors.t()
+
+    errors = relative_errors(kernel, reference, [states, weight, vectors])
+    assert errors[1] < 1e-6 and max(errors) < 2 * ROUNDING, errors
 
 
 @pytest.mark.parametrize("softcap", [6.0, None])

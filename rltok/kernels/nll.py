@@ -1,7 +1,8 @@
 """Cross-entropy over the few ids of a byte vocabulary: one pass over the logits forward, none backward.
 
 One program handles one position. It has the whole row of logits in registers, so it writes, beside the loss, softmax - onehot:
-the gradient by the logits up to the factor that arrives later.
+the gradient by the logits up to the factor that arrives later. The policy's terms (21) are linear in the states that the early
+head reads; their gradients stand beside those of the logits, so that the same two products carry both backward.
 """
 
 from typing import no_type_check
@@ -32,11 +33,16 @@ def _nll_forward(logits_ptr, mask_ptr, target_ptr, nll_ptr, slope_ptr, ids, igno
 
 @triton.jit
 @no_type_check
-def _nll_scale(slope_ptr, by_ptr, out_ptr, ids, BLOCK: tl.constexpr):
+def _nll_scale(
+    slope_ptr, by_ptr, dterms_ptr, out_ptr, ids, columns, TERMS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Rows of gradients: by the logits, by the terms, zeros."""
     row, column = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
-    inside = column < ids
-    slope = tl.load(slope_ptr + row * ids + column, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out_ptr + row * ids + column, (slope * tl.load(by_ptr + row)).to(out_ptr.dtype.element_ty), mask=inside)
+    slope = tl.load(slope_ptr + row * ids + column, mask=column < ids, other=0.0).to(tl.float32) * tl.load(by_ptr + row)
+    if TERMS:
+        of_term = (column >= ids) & (column < ids + TERMS)
+        slope += tl.load(dterms_ptr + row * TERMS + column - ids, mask=of_term, other=0.0)
+    tl.store(out_ptr + row * columns + column, slope.to(out_ptr.dtype.element_ty), mask=column < columns)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -48,7 +54,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 class _HeadNll(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, states, weight, mask, targets, ignored):
+    def forward(ctx, states, weight, mask, targets, ignored, terms, vectors):
         narrow, ids = weight.to(states.dtype), weight.shape[0]
         flat = states.reshape(-1, states.shape[-1])
         logits = _product(flat, narrow.t())
@@ -56,17 +62,23 @@ class _HeadNll(torch.autograd.Function):
         slope = torch.empty_like(logits, dtype=states.dtype)
         block = triton.next_power_of_2(ids)
         _nll_forward[(len(flat),)](logits, mask, targets.contiguous(), nll, slope, ids, ignored, BLOCK=block, num_warps=2)
-        ctx.save_for_backward(flat, narrow, slope)
-        return nll
+        ctx.save_for_backward(flat, narrow, slope, vectors)
+        return nll, terms.view_as(terms)
 
     @staticmethod
-    def backward(ctx, dnll):
-        flat, narrow, slope = ctx.saved_tensors
-        ids, scaled = slope.shape[1], torch.empty_like(slope)
-        block = triton.next_power_of_2(ids)
-        _nll_scale[(len(slope),)](slope, dnll.reshape(-1).contiguous(), scaled, ids, BLOCK=block, num_warps=2)
-        dstates = (scaled @ narrow).view(*dnll.shape, -1)
-        return dstates, _product(scaled.t(), flat), None, None, None
+    def backward(ctx, dnll, dterms):
+        flat, narrow, slope, vectors = ctx.saved_tensors
+        ids, terms = slope.shape[1], len(vectors)
+        columns = ids + 16 * triton.cdiv(terms, 16)  # products of odd widths are slow
+        slopes = slope.new_empty(len(slope), columns)
+        _nll_scale[(len(slope),)](
+            slope, dnll.reshape(-1).contiguous(), dterms.contiguous(), slopes, ids, columns,
+            TERMS=terms, BLOCK=triton.next_power_of_2(columns), num_warps=2,
+        )  # fmt: skip
+        if terms:
+            narrow = torch.cat([narrow, vectors.to(narrow.dtype), narrow.new_zeros(columns - ids - terms, narrow.shape[1])])
+        dstates, dweights = (slopes @ narrow).view(*dnll.shape, -1), _product(slopes.t(), flat)
+        return dstates, dweights[:ids], None, None, None, None, dweights[ids : ids + terms]
 
 
 def head_nll(states: Tensor, weight: Tensor, mask: Tensor, targets: Tensor, ignored: int) -> Tensor:
@@ -74,4 +86,15 @@ def head_nll(states: Tensor, weight: Tensor, mask: Tensor, targets: Tensor, igno
 
     Logits are sums of 16-bit products in fp32, plus mask [ids] (0 or -inf).
     """
-    return _HeadNll.apply(states, weight, mask, targets, ignored)
+    nothing = mask.new_empty(0)
+    return _HeadNll.apply(states, weight, mask, targets, ignored, nothing, nothing.view(0, states.shape[-1]))[0]
+
+
+def head_nll_and_terms(
+    states: Tensor, weight: Tensor, mask: Tensor, targets: Tensor, ignored: int, terms: Tensor, vectors: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(`head_nll`, terms): terms [B, N, T], computed already, have the gradient of states @ vectors.T, vectors [T, d].
+
+    Gradients of terms are rounded to 16 bits on their way to states and vectors, like those of logits.
+    """
+    return _HeadNll.apply(states, weight, mask, targets, ignored, terms, vectors)

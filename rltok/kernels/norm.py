@@ -1,7 +1,9 @@
 """RMS norms between residual stream and sublayers: x + norm(h) and the next norm in one pass over the row.
 
 One program handles whole rows, which stay in registers between the two norms; in the backward pass it walks many rows, so
-that the gradient of the weights is summed in registers and written once a program.
+that the gradient of the weights is summed in registers and written once a program. After the last byte layer the second norm
+is the one that early head and policy read: it has no weight, which the caller folds into what reads it, and the policy's
+products with it are summed in fp32 while the row is there (TERMS of them). Their gradient is the business of `nll`.
 """
 
 from typing import no_type_check
@@ -65,8 +67,8 @@ def _norm_backward(
 @triton.jit(do_not_specialize=["rows"])
 @no_type_check
 def _norm_residual_forward(
-    x_ptr, h_ptr, post_ptr, pre_ptr, sum_ptr, y_ptr, rows, width, eps, PRE: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    x_ptr, h_ptr, post_ptr, pre_ptr, sum_ptr, y_ptr, vectors_ptr, terms_ptr, rows, width, eps, PRE: tl.constexpr,
+    TERMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
@@ -81,6 +83,9 @@ def _norm_residual_forward(
         pre = 1.0 + tl.load(pre_ptr + column, mask=column < width, other=0.0)
         y = x * _norm_factor(x, width, eps)[:, None] * pre[None, :]
         tl.store(y_ptr + place, y.to(y_ptr.dtype.element_ty), mask=inside)
+        for term in tl.static_range(TERMS):
+            vector = tl.load(vectors_ptr + term * width + column, mask=column < width, other=0.0)
+            tl.store(terms_ptr + row * TERMS + term, tl.sum(y * vector[None, :], axis=1), mask=row < rows)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -115,9 +120,9 @@ def _norm_residual_backward(
         tl.store(dpre_ptr + tl.program_id(0) * width + column, dpre, mask=column < width)
 
 
-def _shape(width: int) -> dict[str, int]:
+def _shape(width: int, warps: int = 2) -> dict[str, int]:
     block = triton.next_power_of_2(width)
-    return {"BLOCK": block, "ROWS": max(1, 2048 // block), "num_warps": 2}
+    return {"BLOCK": block, "ROWS": max(1, 2048 // block), "num_warps": warps}
 
 
 def _programs(rows: int, shape: dict[str, int]) -> int:
@@ -148,22 +153,25 @@ class _Norm(torch.autograd.Function):
 
 class _ResidualNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, h, post, pre, eps, kind):
-        x, h, width = x.contiguous(), h.contiguous(), x.shape[-1]
-        added, shape, rows = torch.empty_like(x), _shape(width), x.numel() // width
+    def forward(ctx, x, h, post, pre, vectors, eps, kind):
+        x, h, vectors, width = x.contiguous(), h.contiguous(), vectors.contiguous(), x.shape[-1]
+        # products with vectors: one warp holds whole rows, so that their sums stay inside it
+        added, shape, rows = torch.empty_like(x), _shape(width, 1 if len(vectors) else 2), x.numel() // width
         y = None if pre is None else torch.empty_like(x, dtype=kind)
+        terms = x.new_empty(*x.shape[:-1], len(vectors), dtype=torch.float32)
         _norm_residual_forward[(triton.cdiv(rows, shape["ROWS"]),)](
-            x, h, post, post if pre is None else pre, added, added if y is None else y, rows, width, eps,
-            PRE=pre is not None, **shape,
+            x, h, post, post if pre is None else pre, added, added if y is None else y, vectors, terms, rows, width, eps,
+            PRE=pre is not None, TERMS=len(vectors), **shape,
         )  # fmt: skip
         ctx.save_for_backward(h, post, *(() if pre is None else (pre, added)))
+        ctx.mark_non_differentiable(terms)
         ctx.eps = eps
-        return added, y
+        return added, y, terms
 
     @staticmethod
-    def backward(ctx, dsum, dy):
+    def backward(ctx, dsum, dy, _):
         h, post, *rest = ctx.saved_tensors
-        pre, added = rest if rest else (None, None)
+        pre, added = rest or (None, None)
         width, shape, rows = h.shape[-1], _shape(h.shape[-1]), h.numel() // h.shape[-1]
         programs = _programs(rows, shape)
         dsum = dsum.contiguous()
@@ -174,7 +182,7 @@ class _ResidualNorm(torch.autograd.Function):
             dx, dh, partial[0], partial[-1], rows, width, ctx.eps, PRE=pre is not None, **shape,
         )  # fmt: skip
         sums = partial.sum(1)
-        return dx, dh, sums[0], None if pre is None else sums[1], None, None
+        return dx, dh, sums[0], None if pre is None else sums[1], None, None, None
 
 
 def norm(x: Tensor, weight: Tensor, eps: float, kind: torch.dtype) -> Tensor:
@@ -186,4 +194,14 @@ def residual_norm(
     x: Tensor, h: Tensor, post: Tensor, pre: Tensor | None, eps: float, kind: torch.dtype
 ) -> tuple[Tensor, Tensor | None]:
     """(x + norm(h; post), norm of that sum; pre): the sum in x's dtype, its norm of dtype `kind`, or None without `pre`."""
-    return _ResidualNorm.apply(x, h, post, pre, eps, kind)
+    return _ResidualNorm.apply(x, h, post, pre, post.new_empty(0, len(post)), eps, kind)[:2]
+
+
+def residual_readout(
+    x: Tensor, h: Tensor, post: Tensor, vectors: Tensor, eps: float, kind: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(s, u, terms): s = x + norm(h; post), u = s / rms(s) of dtype `kind`, terms = its products with `vectors` [terms, d].
+
+    The products take u before it is rounded, and are in fp32. They have no gradient here: `nll.head_nll_and_terms` gives it.
+    """
+    return _ResidualNorm.apply(x, h, post, torch.zeros_like(post), vectors, eps, kind)
