@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._functorch.config
 import torch.nn.functional as F
 from record_files import run, stored_record
 from torch import Tensor
@@ -158,6 +159,7 @@ def main() -> None:
     stored_record(options.out, WHAT)
     if backends.problem(CUDA) is not None or not torch.cuda.is_available():
         raise RltokError(f"kernels cannot be timed here: {backends.problem(CUDA) or 'there is no CUDA card'}.")
+    torch._functorch.config.donated_buffer = False  # or compiled functions refuse a second backward pass through one forward
     source, rows = torch.empty(2**30, dtype=torch.uint8, device=CUDA), of_policy()
     copying = 2 * source.numel() / median(lambda: source.clone()) * 1e3  # bytes a second, read and written
 
