@@ -114,6 +114,28 @@ def _memory(runs: list[dict[str, Any]]) -> str:
     return f"{', '.join(shown)}; at {' and '.join(map(str, tokens))} tokens per byte"
 
 
+def _bench(record: dict[str, Any]) -> str:
+    """Speed, and the cost of the policy where it was timed."""
+    cost, plain = record["policy_cost"], record["ratio"]
+    told = [f"{record['preset']} {record['arm']['bytes_per_second'] / 1e6:.2f} MB/s"]
+    told += [] if plain is None else [f"{plain:.1f} times plain"]
+    if cost is not None:
+        told.append(f"policy {cost['cost']:+.1%} ({cost['interval'][0]:+.1%} to {cost['interval'][1]:+.1%})")
+    return ", ".join(told)
+
+
+def _paths(record: dict[str, Any]) -> str:
+    """Losses of both paths at the end, beside what seeds do."""
+    means, deviation = record["means"], record["seed_deviation"]
+    told = f"nats per byte of the last {record['last']} updates: fast {means['triton']:.4f}, plain {means['plain']:.4f}"
+    return told if deviation is None else f"{told}, standard deviation over seeds {deviation:.4f}"
+
+
+def _toy(shares: list[dict[str, Any]]) -> str:
+    """Share of the oracle's gain that each estimator recovers, mean over seeds."""
+    return "share of the oracle's gain: " + ", ".join(f"{s['words']} {s['name']} {s['mean_share']:.2f}" for s in shares)
+
+
 def verdict(record: dict[str, Any]) -> str:
     """What came out, in the record's own words or from its numbers."""
     if record.get("failed"):
@@ -133,6 +155,12 @@ def verdict(record: dict[str, Any]) -> str:
         return _leak(runs)
     if runs and all("peak_bytes" in run for run in runs):
         return _memory(runs)
+    if "policy_cost" in record:
+        return _bench(record)
+    if record.get("distances"):
+        return _paths(record)
+    if record.get("shares"):
+        return _toy(record["shares"])
     scored = record.get("evaluation") or {}
     if isinstance(scored.get("bits_per_byte"), int | float):
         error = scored.get("standard_error")

@@ -7,6 +7,7 @@ of the measuring scripts. What was not measured yet is said to be so.
 """
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,35 @@ def benches(found: list[dict[str, Any]]) -> str:
         "preset", "card", "MB/s", "rows a pass", "tokens per byte", "of a matrix product's rate", "GB", "first update, s",
         "times as fast as plain", "cost of the policy", "commit",
     ]  # fmt: skip
-    return table(head, rows)
+    return table(head, rows) + "\n" + "\n".join(map(_conditions, found)) + "\n\n" + _splits(found)
+
+
+def _conditions(record: dict[str, Any]) -> str:
+    """What was timed, as an item of a list."""
+    arm, plain, cost = record["arm"], record["plain"], record["policy_cost"]
+    low, high = (f"{value / 1e6:.3f}" for value in arm["quartiles"])
+    counted = f"{arm['updates']} updates" + ("" if plain is None else f" and {plain['updates']} plain ones")
+    pairs = (
+        "" if cost is None else f"; {len(cost['repeats'])} repeats of {cost['pairs_a_repeat']} pairs for the cost of the policy"
+    )
+    sure = "" if cost is None else f", interval at {cost['confidence']:.0%}"
+    return (
+        f"* {record['preset']}: {counted}, quartiles {low} to {high} MB/s{pairs}{sure}; {record['precision']},"
+        f" torch {record['versions']['torch']}; text {record['data']['name']}, {record['data']['cut'].replace('_', ' ')} of"
+        f" {record['data']['sequence_length']} bytes; {arm['compilations_after_warm_up']} kernels compiled after the warm-up."
+    )
+
+
+def _splits(found: list[dict[str, Any]]) -> str:
+    """Which kernels the time of one profiled update goes to, and how fast the matrix products among them are."""
+    groups, rows = list(found[0]["arm"]["time_split"]["shares"]), []
+    for record in found:
+        arm, split = record["arm"], record["arm"]["time_split"]
+        flops = arm["flops_per_byte"]["without_attention"] * statistics.median(arm["bytes"])  # all of them in products
+        rate = flops / split["seconds"]["matrix products"] / record["product"]["rate"]
+        rows.append([record["preset"], *(f"{split['shares'][group]:.1%}" for group in groups), f"{rate:.0%}"])
+    head = ["preset", *groups, "rate of the products, of a large square one's"]
+    return "Where the time of an update goes on the fast path:\n\n" + table(head, rows)
 
 
 def kernels(record: dict[str, Any] | None) -> str:
@@ -62,7 +91,13 @@ def kernels(record: dict[str, Any] | None) -> str:
         spent = one["failed"] if "failed" in one else " and ".join(f"{value:.3g}" for value in one["milliseconds"])
         floor = " and ".join(f"{value:.2g}" for value in one.get("floor_milliseconds", [])) or "-"
         rows.append([one["operation"], one["way"], spent, floor])
-    said = f"{record['device']}, commit `{record['commit'][:7]}`; forward and backward, medians.\n"
+    size = f"{record['rows']} rows of {record['sequence_length']} bytes"
+    said = (
+        f"{record['device']}, commit `{record['commit'][:7]}`, {size}, a boundary at every fifth; forward and backward, medians."
+        " What is bounded by bytes was computed with the bandwidth of a copy,"
+        f" {record['copy_bytes_per_second'] / 1e12:.2f} TB/s. FlexAttention and the plain forms of attention are timed with the"
+        " rotation in plain PyTorch before them, which the kernels do inside.\n"
+    )
     return table(["operation", "way", "ms", "ms if only bytes moved"], rows) + "\n" + said
 
 
@@ -75,12 +110,15 @@ def paths(record: dict[str, Any] | None) -> str:
         for name, found in record["distances"].items()
         for path in ("plain", "triton")
     ]
-    apart = record["means"]["triton"] - record["means"]["plain"]
+    apart, deviation = record["means"]["triton"] - record["means"]["plain"], record["seed_deviation"]
+    spread = (
+        "" if deviation is None else f" one seed differs from another by {deviation:.4f} (standard deviation on the plain path)."
+    )
     said = (
         f"After {record['updates']} updates of {record['config']['name']}, mean loss of the last {record['last']}, nats per byte:"
         f" plain {record['means']['plain']:.4f}, fast {record['means']['triton']:.4f}, apart by {apart:+.4f};"
-        f" one seed differs from another by {record['seed_deviation']:.4f} (standard deviation on the plain path)."
-        f" {record['device']}, commit `{record['commit'][:7]}`.\n"
+        f"{spread}"
+        f" {record['device']}, commit `{record['commit'][:7]}`, text {record['data']['name']}.\n"
     )
     return table(["preset", "path", "loss", "early head", "gradient", "worst parameter"], rows) + "\n" + said
 

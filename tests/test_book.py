@@ -283,3 +283,15 @@ def test_the_log_takes_what_names_a_record_from_its_runs_and_adds_up_their_cost(
     assert make_log.verdict({"runs": found}) == "a 2.0 GiB, b does not fit; at 0.5 tokens per byte"
     leak = [{"unet_gaps": {"causal - shifted as often as causal": {"bits_per_byte": gap}}} for gap in (0.02, 0.01)]
     assert "+0.0100 to +0.0200" in make_log.verdict({"runs": leak})
+
+
+def test_the_log_tells_speeds_paths_and_shares_in_a_line_each():
+    cost = {"cost": 0.0072, "interval": [0.0034, 0.0109]}
+    bench = {"preset": "147m", "arm": {"bytes_per_second": 942331.0}, "ratio": 5.46, "policy_cost": cost}
+    assert make_log.verdict(bench) == "147m 0.94 MB/s, 5.5 times plain, policy +0.7% (+0.3% to +1.1%)"
+    assert make_log.verdict(bench | {"ratio": None, "policy_cost": None}) == "147m 0.94 MB/s"
+    paths = {"distances": {"a": {}}, "means": {"triton": 1.75, "plain": 1.74}, "last": 50, "seed_deviation": None, "runs": [{}]}
+    assert make_log.verdict(paths) == "nats per byte of the last 50 updates: fast 1.7500, plain 1.7400"
+    assert make_log.verdict(paths | {"seed_deviation": 0.01}).endswith("plain 1.7400, standard deviation over seeds 0.0100")
+    shares = [{"words": "early", "name": "naive", "mean_share": 0.914}]
+    assert make_log.verdict({"shares": shares, "runs": [{}]}) == "share of the oracle's gain: early naive 0.91"
