@@ -92,7 +92,7 @@ def chosen(device: torch.device, bf16: bool) -> tuple[str, str]:
     if name == "triton":
         if why or narrow:
             raise RltokError(
-                f"backend 'triton' cannot run here: {why or narrow}. Take 'auto' or 'plain'; the numbers are the same."
+                f"backend 'triton' cannot run here: {why or narrow}. Take 'auto' or 'plain': they compute the same function."
             )
         return "triton", "asked for"
     if device.type != "cuda":  # also where Triton interprets: that is for tests, which ask for it

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from rltok import backends
 from rltok import demo as demo_module
 from rltok.bench_command import bench
 from rltok.compare_command import compare
@@ -21,7 +20,7 @@ from rltok.errors import RltokError
 from rltok.evaluation import evaluate as evaluate_rows
 from rltok.lab_command import variance
 from rltok.loading import load, load_config
-from rltok.options import parse_settings, use_colour
+from rltok.options import parse_settings, refuse_kernels, use_colour
 from rltok.presets import fit_to_corpus, preset
 from rltok.run_folder import check_folder
 from rltok.snapshots import boundary_view
@@ -114,9 +113,8 @@ def _number(value: float | None) -> str:
 
 
 def _scoring_device(options: argparse.Namespace) -> torch.device:
-    device = resolve_device(options.device)
-    backends.chosen(device, bf16=False)  # scores and pictures are made in fp32; refuses kernels that were asked for
-    return device
+    refuse_kernels(options)
+    return resolve_device(options.device)
 
 
 def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:

@@ -13,8 +13,9 @@ import torch
 from rltok import backends
 from rltok.cards import CARDS, card_of
 from rltok.data.sources import documents
+from rltok.errors import RltokError
 from rltok.results import device_name, versions
-from rltok.speeds import RULE, Outlook, measured_speeds, outlooks, table
+from rltok.speeds import LEGEND, RULE, SHOWN, Outlook, measured_speeds, outlooks, table
 from rltok.step import resolve_device
 
 EXTRAS = {
@@ -32,7 +33,10 @@ def doctor(options: argparse.Namespace) -> None:
 def examine(device: torch.device) -> dict[str, Any]:
     """Everything the command tells, as plain values."""
     bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    backend, why = backends.chosen(device, bf16)
+    try:
+        backend, why = backends.chosen(device, bf16)
+    except RltokError as error:  # a diagnosis is wanted most where something does not run
+        backend, why = "none", str(error)
     found = versions()
     card = card_of(device_name(device))
     speeds = measured_speeds()
@@ -73,6 +77,8 @@ def lines(report: dict[str, Any]) -> list[str]:
     """What a person reads."""
     card = "" if report["known_card"] is None else f", {report['known_card']} in the table below"
     measured = [f"{each['preset']} on {each['device']}, {each['backend']}" for each in report["measured"]]
+    missing = [name for name in SHOWN if name not in {each["preset"] for each in report["outlooks"]}]
+    unseen = "" if report["known_card"] else "This machine is not in the table: `rltok bench --updates 5` measures it."
     return [
         "versions  " + ", ".join(f"{name} {number}" for name, number in report["versions"].items()),
         f"device    {report['device']}, {report['memory_bytes'] / 1e9:.0f} GB,"
@@ -85,6 +91,9 @@ def lines(report: dict[str, Any]) -> list[str]:
         *table([Outlook(**each) for each in report["outlooks"]]),
         "",
         "measured: " + ("; ".join(measured) + "." if measured else "nothing yet, so there is nothing to estimate from."),
+        LEGEND,
         report["rule"] + ".",
         report["never_tried"],
+        *([f"{' and '.join(missing)} was not measured on any card yet."] if missing else []),
+        *([unseen] if unseen else []),
     ]

@@ -16,7 +16,7 @@ from rltok.lab import WHAT, measure_ladder, measure_stage, record_of
 from rltok.ladder import estimator
 from rltok.loading import load, load_config
 from rltok.noise import KNOWN
-from rltok.options import parse_settings, say
+from rltok.options import parse_settings, refuse_kernels, say
 from rltok.presets import preset
 from rltok.score import GROUPS
 from rltok.step import resolve_device, uses_bf16
@@ -109,7 +109,7 @@ def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any
     if len(options.seeds) > 1:
         raise RltokError(f"a trained RUN is one model; got {len(options.seeds)} seeds. Give one, it decides rows and draws.")
     config, device, start = load_config(options.run), resolve_device(options.device), time.perf_counter()
-    backends.chosen(device, bf16=False)  # gradients are measured in fp32
+    refuse_kernels(options)
     _check_rule(config)
     sizes, seed = _sizes(options, config), options.seeds[0]
     corpus = _corpus(options, config)

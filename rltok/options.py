@@ -39,6 +39,14 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
+def refuse_kernels(options: argparse.Namespace) -> None:
+    """Raise `RltokError` where --backend asks for kernels of a command that has none; RLTOK_BACKEND may stay set for training."""
+    if options.backend == "triton":
+        raise RltokError(
+            f"rltok {options.command} computes with plain fp32 weights, for which there are no kernels. Leave --backend out."
+        )
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto (a CUDA card if there is one), cpu or cuda")
     parser.add_argument(

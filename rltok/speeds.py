@@ -17,11 +17,15 @@ STORED = Path(__file__).with_name("measured_speeds.json")
 SHOWN = ("32m", "90m", "147m")  # presets
 USABLE = 0.92  # of a card's memory: the rest goes to CUDA itself and to fragments
 STATE_BYTES = 16  # a parameter: weight, gradient and two moments of AdamW, fp32
-FP32_FACTOR = 2  # memory of activations in fp32 against bf16
+FP32_FACTOR = 2  # bytes of a number in fp32 against bf16: memory of activations, and what must be moved
 RULE = (
-    "estimated: measured bytes/s, scaled by the smaller of the ratios of datasheet arithmetic (bf16; fp32 on a card without it)"
-    " and of datasheet memory bandwidth; memory: what was measured, with activations in proportion to the rows of a micro-batch"
-    " and to the width of a number"
+    "estimated: of a measured update, matrix products take as much longer as the datasheets' arithmetic is slower (bf16; fp32 on"
+    " a card without it), all else as the memory bandwidth is, and twice that in fp32. Memory: what was measured, with"
+    " activations in proportion to the rows of a pass and to the width of a number. Kernels were tuned on an H100 only"
+)
+LEGEND = (
+    "rows: of a forward pass, the preset's number or the largest below it that should fit; fewer change the estimator, eq. (17)"
+    " (train with --set train.micro_batch=ROWS). hours: for the preset's training bytes."
 )
 
 Speed = dict[str, Any]
@@ -47,8 +51,9 @@ def measured_speeds() -> list[Speed]:
 
 
 def outlooks(speeds: list[Speed]) -> list[Outlook]:
-    """Every card with every shown preset."""
-    return [outlook(card, name, speeds) for card in CARDS for name in SHOWN]
+    """Every card with every preset of `SHOWN` that was measured somewhere; with all of them if none was."""
+    measured = [name for name in SHOWN if any(speed["preset"] == name for speed in speeds)]
+    return [outlook(card, name, speeds) for card in CARDS for name in measured or SHOWN]
 
 
 def outlook(card: Card, name: str, speeds: list[Speed]) -> Outlook:
@@ -62,27 +67,34 @@ def outlook(card: Card, name: str, speeds: list[Speed]) -> Outlook:
     if same:
         best = max(same, key=lambda speed: speed["bytes_per_second"])
         rate = best["bytes_per_second"]
-        return Outlook(card.name, name, precision, backend, best["micro_batch"], rate, hours / rate, _measured(best))
+        return Outlook(card.name, name, precision, backend, best["micro_batch"], rate, hours / rate, f"measured {_tokens(best)}")
     if not known:
         return Outlook(card.name, name, precision, backend, None, None, None, "not measured")
-    scaled = {ratio(card, other): speed for speed in known if (other := card_of(speed["device"])) is not None}
+    scaled = {
+        ratio(card, other, speed["product_share"]): speed for speed in known if (other := card_of(speed["device"])) is not None
+    }
     nearest = max(scaled, key=lambda found: min(found, 1 / found))
     base = scaled[nearest]
     rows = fitting_rows(card, preset(name), base)
-    basis = f"estimated from {card_of(base['device']).name}, {_measured(base)}"
+    basis = f"estimated from the {card_of(base['device']).name}'s {base['bytes_per_second'] / 1e6:.3g} MB/s {_tokens(base)}"
     if rows == 0:
         return Outlook(card.name, name, precision, backend, 0, None, None, basis)
     rate = base["bytes_per_second"] * nearest
     return Outlook(card.name, name, precision, backend, rows, rate, hours / rate, basis)
 
 
-def _measured(speed: Speed) -> str:
-    return f"measured at {speed['tokens_per_byte']:.2f} tokens a byte"
+def _tokens(speed: Speed) -> str:
+    return f"at {speed['tokens_per_byte']:.2f} tokens a byte"
 
 
-def ratio(card: Card, other: Card) -> float:
-    """Of the binding ceiling: arithmetic or bandwidth, whichever grows less from the other card to this one."""
-    return min(card.rate / other.rate, card.bandwidth / other.bandwidth)
+def ratio(card: Card, other: Card, products: float) -> float:
+    """Speed on a card over that on the other, of whose update matrix products were this share of the time.
+
+    1 / (products * rate' / rate + (1 - products) * width * bandwidth' / bandwidth), primes of the other card; width is 2 where
+    only this one lacks bf16.
+    """
+    width = FP32_FACTOR if card.bf16_rate is None and other.bf16_rate is not None else 1
+    return 1 / (products * other.rate / card.rate + (1 - products) * width * other.bandwidth / card.bandwidth)
 
 
 def fitting_rows(card: Card, config: Config, base: Speed) -> int:
@@ -96,12 +108,12 @@ def fitting_rows(card: Card, config: Config, base: Speed) -> int:
 
 def table(found: list[Outlook]) -> list[str]:
     """Lines for a terminal."""
-    heads = f"{'card':11s}{'preset':8s}{'fits':>10s}  {'precision':11s}{'backend':9s}{'MB/s':>8s}{'hours':>8s}  basis"
+    heads = f"{'card':11s}{'preset':8s}{'rows':>10s}  {'precision':11s}{'backend':9s}{'MB/s':>8s}{'hours':>8s}  basis"
     told = [heads]
     for each in found:
-        fits = "-" if each.micro_batch is None else "no" if each.micro_batch == 0 else f"{each.micro_batch} rows"
+        fits = "-" if each.micro_batch is None else "no" if each.micro_batch == 0 else f"{each.micro_batch}"
         rate = "-" if each.bytes_per_second is None else f"{each.bytes_per_second / 1e6:.3g}"
-        hours = "-" if each.hours is None else f"{each.hours:.1f}"
+        hours = "-" if each.hours is None else f"{each.hours:.2g}"
         what = f"{each.card:11s}{each.preset:8s}{fits:>10s}  {each.precision:11s}{each.backend:9s}"
         told.append(f"{what}{rate:>8s}{hours:>8s}  {each.basis}")
     return told

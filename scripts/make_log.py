@@ -110,7 +110,11 @@ def _leak(runs: list[dict[str, Any]], gap: str = "causal - shifted as often as c
 def _memory(runs: list[dict[str, Any]]) -> str:
     """Peak by preset; the number of tokens on which it depends is that of the runs that fit."""
     tokens = sorted({run["tokens_per_byte"] for run in runs if run["fits"]})
-    shown = [f"{run['preset']} " + (f"{run['peak_bytes'] / 2**30:.1f} GiB" if run["fits"] else "does not fit") for run in runs]
+    shown = [
+        f"{run['preset']} "
+        + (f"{run['peak_bytes'] / 1e9:.1f} GB at {run['micro_batch']} rows" if run["fits"] else "does not fit")
+        for run in runs
+    ]
     return f"{', '.join(shown)}; at {' and '.join(map(str, tokens))} tokens per byte"
 
 

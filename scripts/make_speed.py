@@ -44,7 +44,7 @@ def benches(found: list[dict[str, Any]]) -> str:
             f"{arm['tokens_per_byte']:.3f}", f"{arm['share_of_product']['with_attention']:.0%}",
             f"{arm['peak_memory_bytes'] / 1e9:.0f}", f"{arm['cold_start_seconds']:.0f}",
             "-" if plain is None else f"{record['ratio']:.1f} (at {plain['micro_batch']} rows)",
-            "-" if cost is None else f"{cost['cost']:+.1%} ({cost['interval'][0]:+.1%} to {cost['interval'][1]:+.1%})",
+            "-" if cost is None else _cost(cost),
             f"`{record['commit'][:7]}`",
         ])  # fmt: skip
     head = [
@@ -54,32 +54,44 @@ def benches(found: list[dict[str, Any]]) -> str:
     return table(head, rows) + "\n" + "\n".join(map(_conditions, found)) + "\n\n" + _splits(found)
 
 
+def _cost(cost: dict[str, Any]) -> str:
+    pairs = [one - other for repeat in cost["repeats"] for one, other in zip(repeat["learned"], repeat["given"], strict=True)]
+    share = f"{cost['cost']:+.1%} ({cost['interval'][0]:+.1%} to {cost['interval'][1]:+.1%})"
+    return f"{share}, {1e3 * statistics.median(pairs):.1f} ms"
+
+
 def _conditions(record: dict[str, Any]) -> str:
     """What was timed, as an item of a list."""
-    arm, plain, cost = record["arm"], record["plain"], record["policy_cost"]
+    arm, plain, cost, data = record["arm"], record["plain"], record["policy_cost"], record["data"]
     low, high = (f"{value / 1e6:.3f}" for value in arm["quartiles"])
     counted = f"{arm['updates']} updates" + ("" if plain is None else f" and {plain['updates']} plain ones")
     pairs = (
         "" if cost is None else f"; {len(cost['repeats'])} repeats of {cost['pairs_a_repeat']} pairs for the cost of the policy"
     )
     sure = "" if cost is None else f", interval at {cost['confidence']:.0%}"
+    rows = f"{data['train']['rows']:,} {data['cut'].replace('_', ' ')} of {data['sequence_length']} bytes"
     return (
         f"* {record['preset']}: {counted}, quartiles {low} to {high} MB/s{pairs}{sure}; {record['precision']},"
-        f" torch {record['versions']['torch']}; text {record['data']['name']}, {record['data']['cut'].replace('_', ' ')} of"
-        f" {record['data']['sequence_length']} bytes; {arm['compilations_after_warm_up']} kernels compiled after the warm-up."
+        f" torch {record['versions']['torch']}; text {data['name']}, {rows}, hash {data['train']['hash'][:8]};"
+        f" {arm['compilations_after_warm_up']} kernels compiled after the warm-up."
     )
 
 
 def _splits(found: list[dict[str, Any]]) -> str:
-    """Which kernels the time of one profiled update goes to, and how fast the matrix products among them are."""
-    groups, rows = list(found[0]["arm"]["time_split"]["shares"]), []
+    """What the time of a median update goes to, how long no kernel runs, and how fast the matrix products are."""
+    groups, rows = list(found[0]["arm"]["time_split"]["seconds"]), []
     for record in found:
-        arm, split = record["arm"], record["arm"]["time_split"]
+        arm, spent, product = record["arm"], record["arm"]["time_split"]["seconds"], record["product"]["rate"]
+        whole = statistics.median(arm["seconds"])
         flops = arm["flops_per_byte"]["without_attention"] * statistics.median(arm["bytes"])  # all of them in products
-        rate = flops / split["seconds"]["matrix products"] / record["product"]["rate"]
-        rows.append([record["preset"], *(f"{split['shares'][group]:.1%}" for group in groups), f"{rate:.0%}"])
-    head = ["preset", *groups, "rate of the products, of a large square one's"]
-    return "Where the time of an update goes on the fast path:\n\n" + table(head, rows)
+        rows.append([
+            record["preset"], f"{1e3 * whole:.0f}", *(f"{spent[group] / whole:.1%}" for group in groups),
+            f"{max(0.0, 1 - sum(spent.values()) / whole):.1%}", f"{flops / spent['matrix products'] / 1e12:.0f}",
+            f"{product / 1e12:.0f}",
+        ])  # fmt: skip
+    head = ["preset", "update, ms", *groups, "no kernel", "products, TFLOP/s", "a large square product, TFLOP/s"]
+    said = "Where the time of a median update goes on the fast path; kernel times are those of one profiled update:"
+    return f"{said}\n\n{table(head, rows)}"
 
 
 def kernels(record: dict[str, Any] | None) -> str:
@@ -95,8 +107,9 @@ def kernels(record: dict[str, Any] | None) -> str:
     said = (
         f"{record['device']}, commit `{record['commit'][:7]}`, {size}, a boundary at every fifth; forward and backward, medians."
         " What is bounded by bytes was computed with the bandwidth of a copy,"
-        f" {record['copy_bytes_per_second'] / 1e12:.2f} TB/s. FlexAttention and the plain forms of attention are timed with the"
-        " rotation in plain PyTorch before them, which the kernels do inside.\n"
+        f" {record['copy_bytes_per_second'] / 1e12:.2f} TB/s. FlexAttention and the plain forms of attention are timed with"
+        " the rotation in plain PyTorch before them, which the kernels do inside. The draw and the returns are several small"
+        " operations each, and timed alone they wait for the processor between them, which in an update is ahead of the card.\n"
     )
     return table(["operation", "way", "ms", "ms if only bytes moved"], rows) + "\n" + said
 
@@ -110,17 +123,21 @@ def paths(record: dict[str, Any] | None) -> str:
         for name, found in record["distances"].items()
         for path in ("plain", "triton")
     ]
+    seeds = len({run["seed"] for run in record["runs"]})
     apart, deviation = record["means"]["triton"] - record["means"]["plain"], record["seed_deviation"]
-    spread = (
-        "" if deviation is None else f" one seed differs from another by {deviation:.4f} (standard deviation on the plain path)."
-    )
+    spread = "" if deviation is None else f" standard deviation over seeds {deviation:.4f} (plain path)."
     said = (
-        f"After {record['updates']} updates of {record['config']['name']}, mean loss of the last {record['last']}, nats per byte:"
+        f"After {record['updates']} updates of {record['config']['name']}, {seeds} seeds, mean loss of the last {record['last']},"
+        f" nats per byte:"
         f" plain {record['means']['plain']:.4f}, fast {record['means']['triton']:.4f}, apart by {apart:+.4f};"
         f"{spread}"
         f" {record['device']}, commit `{record['commit'][:7]}`, text {record['data']['name']}.\n"
     )
-    return table(["preset", "path", "loss", "early head", "gradient", "worst parameter"], rows) + "\n" + said
+    what = (
+        "Distance from the plain path in float64, relative to the length of what is compared (losses of all bytes, gradient of"
+        " all parameters, gradient of the worst parameter); fresh weights, prescribed boundaries, both in bf16 autocast:\n"
+    )
+    return what + "\n" + table(["preset", "path", "loss", "early head", "gradient", "worst parameter"], rows) + "\n" + said
 
 
 def _record(name: str) -> dict[str, Any] | None:

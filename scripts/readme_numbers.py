@@ -104,6 +104,25 @@ def comparison(record: dict[str, Any]) -> str:
     return f"{rule_views.comparison_table(record)}\n\n{source}"
 
 
+def speeds() -> str:
+    """What `rltok doctor` knows of the card that was measured, in a sentence."""
+    sys.path.insert(0, str(ROOT))
+    from rltok.presets import preset
+    from rltok.speeds import measured_speeds
+
+    rows = measured_speeds()
+    plain = {row["record"]: row["bytes_per_second"] for row in rows if row["backend"] == "plain"}
+    told = []
+    for row in (row for row in rows if row["backend"] == "triton"):
+        rate, total = row["bytes_per_second"], preset(row["preset"]).train.training_bytes
+        told.append(
+            f"`{row['preset']}` trains at {rate / 1e6:.2f} MB/s, {rate / plain[row['record']]:.1f} times as fast as plain PyTorch"
+            f" ({total / rate / 3600:.1f} hours for its {total / 1e9:g} GB)"
+        )
+    devices = " and ".join(dict.fromkeys(row["device"] for row in rows))
+    return f"On one {devices}, {'; '.join(told)}; what was timed, and how, is in [the tables](book/_generated/speed_bench.md)."
+
+
 def _fill(readme: str, name: str, made: str) -> str:
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, rest = readme.split(begin)
@@ -114,7 +133,7 @@ def render(readme: str, record: dict[str, Any]) -> str:
     """The README with the parts between markers made anew."""
     parts = {
         "measured": table(record), "passage": passages(record), "ladder": ladder(json.loads(LADDER.read_text())),
-        "comparison": comparison(json.loads(COMPARED.read_text())),
+        "comparison": comparison(json.loads(COMPARED.read_text())), "speeds": speeds(),
     }  # fmt: skip
     for name, made in parts.items():
         readme = _fill(readme, name, made)

@@ -66,7 +66,7 @@ def test_kernels_that_cannot_run_are_refused_with_the_reason_and_the_way_out(pro
     with backends.use("triton"), pytest.raises(RltokError) as error:
         backends.chosen(CUDA, bf16=False)
     why = problem or "forward passes are not in bf16"
-    assert str(error.value) == f"backend 'triton' cannot run here: {why}. Take 'auto' or 'plain'; the numbers are the same."
+    assert str(error.value) == f"backend 'triton' cannot run here: {why}. Take 'auto' or 'plain': they compute the same function."
 
 
 def test_the_innermost_use_counts_and_ends_with_its_block_whatever_happens(monkeypatch):
@@ -103,16 +103,35 @@ def commands(tmp_path, finished):
 
 
 COMMANDS = ("train", "compare", "evaluate", "show", "variance", "variance of a run", "demo", "bench", "doctor")
+PLAIN_ALWAYS = ("evaluate", "show", "variance of a run")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "doctor"])
 def test_every_command_refuses_kernels_it_cannot_have_in_one_line(name, tmp_path, finished, capsys):
     assert main([*commands(tmp_path, finished)[name], "--device", "cpu", "--backend", "triton"]) == 2
     told = capsys.readouterr()
     assert told.out == ""
     (line,) = told.err.splitlines()
-    assert line.startswith("rltok: backend 'triton' cannot run here: device cpu is no CUDA card. Take 'auto' or 'plain'")
+    if name in PLAIN_ALWAYS:
+        assert line.endswith("computes with plain fp32 weights, for which there are no kernels. Leave --backend out.")
+    else:
+        assert line.startswith("rltok: backend 'triton' cannot run here: device cpu is no CUDA card. Take 'auto' or 'plain'")
     assert not (tmp_path / "run").exists() and not (tmp_path / "compared").exists() and not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize("name", ["evaluate", "show"])
+def test_a_variable_set_for_training_does_not_keep_from_looking_at_a_run(name, tmp_path, finished, capsys, monkeypatch):
+    assert main(commands(tmp_path, finished)[name]) == 0
+    told = capsys.readouterr().out
+    monkeypatch.setenv("RLTOK_BACKEND", "triton")
+    assert main(commands(tmp_path, finished)[name]) == 0 and capsys.readouterr().out == told
+
+
+def test_doctor_reports_everything_where_the_kernels_that_are_asked_for_cannot_run(capsys, monkeypatch):
+    monkeypatch.setenv("RLTOK_BACKEND", "triton")
+    assert main(["doctor", "--device", "cpu"]) == 0
+    told = capsys.readouterr().out
+    assert "backend   none: backend 'triton' cannot run here: device cpu is no CUDA card" in told and "versions" in told
 
 
 @pytest.mark.parametrize("name", COMMANDS)

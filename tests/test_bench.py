@@ -12,6 +12,7 @@ from runs import SETTINGS, small_config, write_text
 from rltok import bench as bench_module
 from rltok import kernel_times
 from rltok.bench import Plan, bench, measure_arm, speeds
+from rltok.bench_command import _split_lines
 from rltok.cli import main
 from rltok.config import with_settings
 from rltok.data import load_corpus
@@ -225,7 +226,7 @@ def test_the_command_prints_lines_or_json_and_writes_the_record(tmp_path, capsys
     out = tmp_path / "bench.json"
     assert main(command(tmp_path, "--updates", "2", "--policy-cost", "--repeats", "5", "--out", str(out))) == 0
     told = capsys.readouterr()
-    assert "too few updates for a full record" in told.out and "cost of the policy" in told.out and str(out) in told.out
+    assert "; a full record has 50 updates or more" in told.out and "cost of the policy" in told.out and str(out) in told.out
     assert "backend plain: device cpu is no CUDA card" in told.err
     stored = json.loads(out.read_text())
     assert stored["plain"] is None and stored["ratio"] is None  # the arm is plain itself
@@ -256,6 +257,27 @@ def test_nonsense_is_refused_in_one_line_before_anything_is_measured(more, said,
     assert main(command(tmp_path, "--json", *more)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("rltok: ") and said in line
+
+
+def test_a_full_record_does_not_give_way_to_a_smaller_one(tmp_path, capsys, monkeypatch):
+    out = tmp_path / "bench.json"
+    out.write_text(stored := json.dumps({"what": "rltok bench: whole updates", "full": True}))
+    monkeypatch.setattr(bench_module, "measure_arm", lambda *_: pytest.fail("measured"))
+    assert main(command(tmp_path, "--updates", "49", "--out", str(out))) == 2
+    assert "holds a full record, which 49 updates would replace by a smaller one" in capsys.readouterr().err
+    assert out.read_text() == stored
+
+
+def test_lines_of_a_card_tell_how_long_no_kernel_ran_and_leave_out_what_took_no_time():
+    split = {
+        "seconds": {"attention": 0.3, "boundary draw": 0.0, "other": 0.1}, "shares": {"attention": 0.75, "boundary draw": 0.0,
+        "other": 0.25}, "other": {"large": 0.09, "small": 0.001},
+    }  # fmt: skip
+    arm = {"time_split": split, "seconds": [0.5, 0.4, 0.9], "peak_memory_bytes": 1e9}
+    told = _split_lines(arm)
+    assert [line.split()[0] for line in told] == ["attention", "other", "other:", "no"] and "large, 0.0900 s" in told[2]
+    assert told[-1] == "  no kernel runs in 20.0% of a median update"
+    assert len(_split_lines(arm | {"peak_memory_bytes": None})) == 3  # the CPU's operators are not its kernels
 
 
 def test_a_file_that_is_no_record_of_a_bench_stays(tmp_path, capsys):

@@ -277,10 +277,10 @@ def test_the_log_takes_what_names_a_record_from_its_runs_and_adds_up_their_cost(
     (row,) = make_log.render(make_log.records(tmp_path)).splitlines()[2:]
     assert "| `1111111` | `abc`, `def` | cpu, other | 260 s" in row.replace("4 min", "260 s") and "learned 1 of 2 runs" in row
     found = [
-        {"preset": "a", "fits": True, "tokens_per_byte": 0.5, "peak_bytes": 2**31},
+        {"preset": "a", "fits": True, "tokens_per_byte": 0.5, "peak_bytes": 2e9, "micro_batch": 8},
         {"preset": "b", "fits": False, "peak_bytes": 1},
     ]
-    assert make_log.verdict({"runs": found}) == "a 2.0 GiB, b does not fit; at 0.5 tokens per byte"
+    assert make_log.verdict({"runs": found}) == "a 2.0 GB at 8 rows, b does not fit; at 0.5 tokens per byte"
     leak = [{"unet_gaps": {"causal - shifted as often as causal": {"bits_per_byte": gap}}} for gap in (0.02, 0.01)]
     assert "+0.0100 to +0.0200" in make_log.verdict({"runs": leak})
 

@@ -24,7 +24,7 @@ H100, T4, L4, A100 = CARD["H100"], CARD["T4"], CARD["L4"], CARD["A100 40GB"]
 MEASURED = {
     "preset": "147m", "device": "NVIDIA H100 80GB HBM3", "precision": "bf16 autocast", "commit": "a" * 40, "record": "bench.json",
     "backend": "triton", "micro_batch": 16, "bytes_per_second": 1_200_000.0, "peak_memory_bytes": 40e9, "updates": 50,
-    "tokens_per_byte": 0.2,
+    "tokens_per_byte": 0.2, "product_share": 0.5,
 }  # fmt: skip
 PLAIN = MEASURED | {"backend": "plain", "bytes_per_second": 300_000.0, "peak_memory_bytes": 70e9, "micro_batch": 8}
 
@@ -71,17 +71,26 @@ def test_without_a_measurement_nothing_is_estimated(capsys, monkeypatch):
 def test_measured_rows_say_so_and_the_others_say_from_what_they_are_estimated(capsys, monkeypatch):
     monkeypatch.setattr(doctor_command, "measured_speeds", lambda: [MEASURED, PLAIN])
     words = told(capsys)
-    basis = {tuple(line[:19].split()): line.rsplit("  ", 1)[1].strip() for line in words.splitlines() if " rows  " in line}
+    basis = {
+        (line[:11].strip(), line[11:19].strip()): line.rsplit("  ", 1)[1].strip()
+        for line in words.splitlines()
+        if " at 0.20 tokens" in line
+    }
     assert basis["H100", "147m"] == "measured at 0.20 tokens a byte"
-    assert basis["L4", "147m"] == "estimated from H100, measured at 0.20 tokens a byte"
+    assert basis["L4", "147m"] == "estimated from the H100's 1.2 MB/s at 0.20 tokens a byte"
+    assert {preset for _, preset in (key for key in basis)} == {"147m"} and "32m and 90m was not measured" in words
+    assert "This machine is not in the table: `rltok bench --updates 5` measures it." in words
     assert "measured: 147m on NVIDIA H100 80GB HBM3, triton; 147m on NVIDIA H100 80GB HBM3, plain." in words
-    assert "estimated: measured bytes/s, scaled by the smaller of the ratios" in words
+    assert "estimated: of a measured update, matrix products take" in words and "rows: of a forward pass" in words
 
 
-def test_an_estimate_is_the_measured_speed_times_the_smaller_ratio_of_the_datasheets():
-    assert ratio(L4, H100) == min(121e12 / 989.5e12, 300e9 / 3350e9)
+def test_an_estimate_stretches_products_by_arithmetic_and_all_else_by_bandwidth():
+    # 1 s on an H100, 0.4 s of it in products: 0.4 * 989.5 / 121 + 0.6 * 3350 / 300 s on an L4
+    assert 1 / ratio(L4, H100, 0.4) == pytest.approx(0.4 * 989.5 / 121 + 0.6 * 3350 / 300)
+    assert 1 / ratio(T4, H100, 0.4) == pytest.approx(0.4 * 989.5 / 8.1 + 0.6 * 2 * 3350 / 320)  # numbers twice as wide
+    assert ratio(T4, T4, 0.4) == pytest.approx(1) and ratio(H100, H100, 0.9) == pytest.approx(1)
     found = outlook(L4, "147m", [MEASURED])
-    assert found.bytes_per_second == 1_200_000 * ratio(L4, H100)
+    assert found.bytes_per_second == pytest.approx(1_200_000 * ratio(L4, H100, 0.5))
     assert found.hours == pytest.approx(preset("147m").train.training_bytes / found.bytes_per_second / 3600)
     assert outlook(L4, "90m", [MEASURED]).basis == "not measured"  # another preset is no basis
 
@@ -89,7 +98,7 @@ def test_an_estimate_is_the_measured_speed_times_the_smaller_ratio_of_the_datash
 def test_a_measurement_on_the_card_itself_wins_and_else_the_nearest_card_is_the_basis():
     other = MEASURED | {"device": "NVIDIA A100-SXM4-80GB", "bytes_per_second": 500_000.0}
     assert outlook(CARD["A100 80GB"], "147m", [MEASURED, other]).bytes_per_second == 500_000.0
-    assert outlook(A100, "147m", [MEASURED, other]).basis.startswith("estimated from A100 80GB, ")
+    assert outlook(A100, "147m", [MEASURED, other]).basis.startswith("estimated from the A100 80GB's ")
     assert outlook(H100, "147m", [MEASURED, other]).bytes_per_second == 1_200_000.0
     unknown = MEASURED | {"device": "cpu x86_64, 2 threads"}
     assert outlook(H100, "147m", [unknown]).basis == "not measured"
@@ -98,8 +107,8 @@ def test_a_measurement_on_the_card_itself_wins_and_else_the_nearest_card_is_the_
 def test_a_card_without_bf16_runs_plain_fp32_and_is_estimated_from_a_plain_measurement():
     assert outlook(T4, "147m", [MEASURED]).basis == "not measured"
     found = outlook(T4, "147m", [MEASURED, PLAIN | {"peak_memory_bytes": 10e9}])
-    assert (found.precision, found.backend, found.basis[:20]) == ("fp32", "plain", "estimated from H100,")
-    assert found.bytes_per_second == pytest.approx(300_000 * 8.1 / 989.5)
+    assert (found.precision, found.backend, found.basis[:25]) == ("fp32", "plain", "estimated from the H100's")
+    assert found.bytes_per_second == pytest.approx(300_000 * ratio(T4, H100, 0.5))
 
 
 def test_what_fits_is_the_largest_divisor_whose_activations_have_room_and_no_speed_is_told_of_what_does_not():
@@ -128,7 +137,7 @@ def test_the_stored_speeds_are_those_of_the_stored_records_and_come_with_the_pac
 
 def test_a_record_gives_a_row_for_each_arm_and_must_be_full_and_from_a_clean_tree(tmp_path):
     numbers = ("backend", "micro_batch", "bytes_per_second", "tokens_per_byte", "peak_memory_bytes", "updates")
-    arm = {key: MEASURED[key] for key in numbers}
+    arm = {key: MEASURED[key] for key in numbers} | {"time_split": {"shares": {"matrix products": 0.5}}}
     record = {key: MEASURED[key] for key in ("preset", "device", "precision", "commit")} | {
         "full": True,
         "arm": arm,

@@ -10,16 +10,19 @@ ARM = {
     "bytes_per_second": 1.5e6, "micro_batch": 32, "tokens_per_byte": 0.21, "share_of_product": {"with_attention": 0.404},
     "peak_memory_bytes": 42e9, "cold_start_seconds": 9.4, "updates": 50, "quartiles": [1.4e6, 1.6e6],
     "compilations_after_warm_up": 0, "bytes": [1000, 500, 2000],
-    "flops_per_byte": {"without_attention": 30.0},
-    "time_split": {"shares": {"attention": 0.25, "matrix products": 0.75}, "seconds": {"matrix products": 1.5}},
+    "flops_per_byte": {"without_attention": 3e10},
+    "time_split": {"seconds": {"attention": 0.5, "matrix products": 1.5}}, "seconds": [9.0, 4.0, 2.0],
 }  # fmt: skip
 BENCH = {
     "preset": "147m", "device": "H100", "arm": ARM, "plain": ARM | {"micro_batch": 16, "updates": 5}, "ratio": 5.53,
     "policy_cost": {
-        "cost": 0.0112, "interval": [0.002, 0.0149], "repeats": [{}] * 9, "pairs_a_repeat": 4, "confidence": 0.96,
+        "cost": 0.0112, "interval": [0.002, 0.0149], "pairs_a_repeat": 4, "confidence": 0.96,
+        "repeats": [{"learned": [1.25, 1.5], "given": [1.0, 1.0]}] * 9,
     },
-    "commit": "abcdef0123", "product": {"rate": 40_000.0}, "precision": "bf16 autocast", "versions": {"torch": "2.11"},
-    "data": {"name": "a.parquet", "cut": "full_windows", "sequence_length": 4096},
+    "commit": "abcdef0123", "product": {"rate": 40e12}, "precision": "bf16 autocast", "versions": {"torch": "2.11"},
+    "data": {
+        "name": "a.parquet", "cut": "full_windows", "sequence_length": 4096, "train": {"rows": 33170, "hash": "b1f3aef6f2a0"},
+    },
 }  # fmt: skip
 
 
@@ -31,14 +34,14 @@ def test_a_bench_is_one_line_with_its_commit():
     found = dict(zip(cells(make_speed.benches([BENCH]), 0), cells(make_speed.benches([BENCH]), 2), strict=True))
     assert (found["MB/s"], found["GB"], found["commit"]) == ("1.500", "42", "`abcdef0`")
     assert found["times as fast as plain"] == "5.5 (at 16 rows)" and found["of a matrix product's rate"] == "40%"
-    assert found["cost of the policy"] == "+1.1% (+0.2% to +1.5%)"
+    assert found["cost of the policy"] == "+1.1% (+0.2% to +1.5%), 375.0 ms"
     text = make_speed.benches([BENCH, BENCH | {"preset": "32m"}])
     assert (
         "* 147m: 50 updates and 5 plain ones, quartiles 1.400 to 1.600 MB/s; 9 repeats of 4 pairs for the cost of the policy,"
-        " interval at 96%; bf16 autocast, torch 2.11; text a.parquet, full windows of 4096 bytes; 0 kernels compiled"
+        " interval at 96%; bf16 autocast, torch 2.11; text a.parquet, 33,170 full windows of 4096 bytes, hash b1f3aef6; 0"
     ) in text
-    assert cells(text, -1) == ["32m", "25.0%", "75.0%", "50%"]
-    assert cells(text, -4)[:3] == ["preset", "attention", "matrix products"]
+    assert cells(text, -1) == ["32m", "4000", "12.5%", "37.5%", "50.0%", "20", "40"]
+    assert cells(text, -4)[:4] == ["preset", "update, ms", "attention", "matrix products"]
     bare = make_speed.benches([BENCH | {"plain": None, "policy_cost": None}])
     assert cells(bare, 2)[8:10] == ["-", "-"]
 
@@ -62,11 +65,14 @@ def test_both_paths_are_told_apart_by_their_distance_from_float64_and_their_loss
     record = {
         "distances": {"32m": {"plain": one, "triton": one | {"worst": 2e-2}}}, "updates": 200, "last": 50,
         "config": {"name": "32m"}, "means": {"plain": 1.75, "triton": 1.74}, "seed_deviation": 0.004, "device": "H100",
-        "data": {"name": "a.parquet"}, "commit": "abcdef0123",
+        "data": {"name": "a.parquet"}, "runs": [{"seed": 0}, {"seed": 1}], "commit": "abcdef0123",
     }  # fmt: skip
     text = make_speed.paths(record)
-    assert cells(text, 3) == ["32m", "triton", "1.00e-03", "2.00e-03", "6.00e-03", "2.00e-02"]
-    assert "plain 1.7500, fast 1.7400, apart by -0.0100; one seed differs from another by 0.0040" in text
+    assert cells(text, 5) == ["32m", "triton", "1.00e-03", "2.00e-03", "6.00e-03", "2.00e-02"]
+    assert (
+        "2 seeds, mean loss of the last 50, nats per byte: plain 1.7500, fast 1.7400, apart by -0.0100; standard deviation"
+        in text
+    )
 
 
 def test_without_records_the_page_says_that_nothing_is_stored():
