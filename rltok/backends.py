@@ -19,6 +19,7 @@ from rltok.errors import RltokError
 CHOICES = ("auto", "plain", "triton")
 OLDEST_TORCH = (2, 8)  # the first that multiplies 16-bit matrices into fp32 ones; its Triton is 3.4
 _NO_CARD = "device {} is no CUDA card"
+HEAD_DIMS = (16, 32, 64, 128, 256)  # what the tiles of attention can be
 _stack: list[str] = []
 
 
@@ -58,7 +59,10 @@ def _installed() -> bool:
 
 
 @functools.cache
-def _card_problem(index: int) -> str | None:
+def _card_problem(index: int | None) -> str | None:
+    if not torch.cuda.is_available():
+        return "there is no CUDA card"
+    index = torch.cuda.current_device() if index is None else index
     major, minor = torch.cuda.get_device_capability(index)
     if major < 8:
         return f"{torch.cuda.get_device_name(index)} has compute capability {major}.{minor}, and bf16 needs 8.0"
@@ -77,16 +81,19 @@ def problem(device: torch.device) -> str | None:
         return _NO_CARD.format(device.type)
     if torch.version.hip is not None:
         return "they were never tried on AMD cards"
-    return _card_problem(torch.cuda.current_device() if device.index is None else device.index)
+    return _card_problem(device.index)
 
 
-def chosen(device: torch.device, bf16: bool) -> tuple[str, str]:
-    """("plain" or "triton", why) for forward passes on a device.
+def chosen(device: torch.device, bf16: bool, head_dim: int | None = None) -> tuple[str, str]:
+    """("plain" or "triton", why) for forward passes on a device; `head_dim`: width of a head of attention, where there is one.
 
     Raises:
         RltokError: "triton" was asked for and cannot be had.
     """
     name, why, narrow = asked(), problem(device), None if bf16 else "forward passes are not in bf16"
+    if head_dim is not None and head_dim not in HEAD_DIMS:
+        widths = f"{', '.join(map(str, HEAD_DIMS[:-1]))} or {HEAD_DIMS[-1]}"
+        narrow = narrow or f"heads of attention are {head_dim} wide, and kernels take {widths} (see model.num_heads)"
     if name == "plain":
         return "plain", "asked for"
     if name == "triton":
@@ -100,7 +107,7 @@ def chosen(device: torch.device, bf16: bool) -> tuple[str, str]:
     return ("plain", why or narrow) if why or narrow else ("triton", "bf16 on a CUDA card")
 
 
-def fused(x: Tensor) -> bool:
+def fused(x: Tensor, head_dim: int | None = None) -> bool:
     """Whether an operation on this tensor takes its Triton twin: inside bf16 autocast, where `chosen` says so."""
     kind = x.device.type
     if not torch.is_autocast_enabled(kind):
@@ -108,4 +115,4 @@ def fused(x: Tensor) -> bool:
     # the interpreter multiplies no bf16 matrices, so that tests on the CPU take fp16
     if torch.get_autocast_dtype(kind) != (torch.float16 if interpreted() and kind == "cpu" else torch.bfloat16):
         return False
-    return chosen(x.device, True)[0] == "triton"
+    return chosen(x.device, True, head_dim)[0] == "triton"

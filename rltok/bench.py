@@ -25,7 +25,7 @@ from rltok.policy_cost import check as check_cost
 from rltok.policy_cost import policy_cost
 from rltok.presets import check_batch_fits
 from rltok.results import device_name, repository_commit, versions
-from rltok.step import Ahead, new_model, train_step, uses_bf16
+from rltok.step import Ahead, backend_of, new_model, train_step, uses_bf16
 from rltok.stopwatch import stopwatch
 
 SCHEMA = 1
@@ -60,7 +60,10 @@ class Plan:
         if self.plain_updates is not None and self.plain_updates < 0:
             raise RltokError(f"--plain-updates must be at least 0; got {self.plain_updates}. 0 leaves plain PyTorch out.")
         if self.plain_micro_batch is not None:
-            with_settings(config, {"train.micro_batch": self.plain_micro_batch})
+            try:
+                with_settings(config, {"train.micro_batch": self.plain_micro_batch})
+            except RltokError as error:
+                raise RltokError(f"--plain-micro-batch: {error}") from error
         if self.policy_repeats is not None:
             check_cost(config, self.policy_repeats)
 
@@ -82,7 +85,9 @@ def bench(
     """
     plan.check(config)
     check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
-    backend, why = backends.chosen(device, uses_bf16(config, device))
+    backend, why = backend_of(config, device)
+    if backend == "triton" and backends.interpreted():
+        raise RltokError("TRITON_INTERPRET=1 is for tests: kernels that it runs say nothing of speed. Unset it to measure.")
     still = with_settings(config, {"train.warmup_fraction": 1.0, "train.warmup_start": 0.0})  # step 1 has learning rate 0
     plain_updates = plan.plain_updates
     if plain_updates is None:

@@ -6,7 +6,6 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from rltok import backends
 from rltok.bench import FULL_UPDATES, WHAT, Plan
 from rltok.bench import bench as measure
 from rltok.config import Config, with_settings
@@ -16,7 +15,7 @@ from rltok.errors import RltokError
 from rltok.files import check_record_path, write_record
 from rltok.options import parse_settings, say
 from rltok.presets import preset
-from rltok.step import resolve_device, uses_bf16
+from rltok.step import backend_of, resolve_device
 
 HUB_UPDATES = 4  # of a dataset on the hub so many updates are read, then rows repeat
 
@@ -35,7 +34,7 @@ def bench(options: argparse.Namespace) -> None:
         {"data.cut": "full_windows"} | parse_settings(options.set),
     )
     plan.check(config)
-    backends.chosen(device, uses_bf16(config, device))
+    backend_of(config, device)
     corpus = load_corpus(
         options.data, config.data, max_bytes=_most_bytes(options, config), allow_binary=options.allow_binary, force=options.force
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rltok import backends
 from rltok.compare import RECORD, Comparison, check_agrees, duration, record_of, run_all, stored_record
 from rltok.contenders import SMOKE_ROWS, base_config, contenders
 from rltok.contest import Setting, default_workers, estimated_seconds
@@ -20,7 +19,7 @@ from rltok.files import require_regular, room, write_json
 from rltok.options import parse_settings, say
 from rltok.presets import check_batch_fits
 from rltok.standings import figure, table
-from rltok.step import resolve_device, uses_bf16
+from rltok.step import backend_of, resolve_device
 
 FIGURE = "compare.png"
 
@@ -70,7 +69,7 @@ def _prepare(options: argparse.Namespace) -> tuple[Comparison, Setting]:
         size = text_bytes(options.data, **reading)
         bases = [base_config(None, settings, seed=base.train.seed, text_bytes=size, **shared) for base in bases]
     base = bases[0]
-    backends.chosen(device, uses_bf16(base, device))
+    backend_of(base, device)
     if is_hub(options.data) and options.max_bytes is None:
         reading["max_bytes"] = round(base.train.training_bytes / (1 - base.data.held_out_fraction))
     corpus = load_corpus(options.data, base.data, **reading)

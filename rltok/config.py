@@ -115,6 +115,11 @@ class ModelConfig(Section):
     upsample: Literal["value", "deviation"] = "value"  # add Y' (eq. 9) or Y' - X'
     rule: RuleConfig = field(default_factory=RuleConfig)
 
+    @property
+    def head_dim(self) -> int:
+        """Width of a head of attention."""
+        return self.embedding_dim // self.num_heads
+
     def _check(self) -> None:
         self._positive("embedding_dim", "num_heads", "window", "byte_mlp_ratio", "token_mlp_ratio", "rope_theta", "norm_eps")
         for name in ("down_layers", "mid_layers", "up_layers"):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rltok import backends
 from rltok.byte_classes import CLASSES
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
@@ -15,7 +14,7 @@ from rltok.evaluation import Evaluation, evaluate, paired_difference
 from rltok.loading import load
 from rltok.presets import preset
 from rltok.snapshots import boundary_view
-from rltok.step import new_model, resolve_device, uses_bf16
+from rltok.step import backend_of, new_model, resolve_device
 from rltok.terminal import legend, paint, paint_view
 from rltok.training import train
 
@@ -95,7 +94,7 @@ def run_demo(out: str | None, *, seed: int, device: str, smoke: bool, quiet: boo
     tell: Callable[[str], None] = (lambda text: None) if quiet else print
     chosen = resolve_device(device)
     config = demo_config(seed, smoke)
-    backends.chosen(chosen, uses_bf16(config, chosen))
+    backend_of(config, chosen)
     corpus = load_corpus("sample", config.data)
     rows = 32 if smoke else None
 

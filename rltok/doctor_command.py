@@ -39,7 +39,10 @@ def examine(device: torch.device) -> dict[str, Any]:
         backend, why = "none", str(error)
     found = versions()
     card = card_of(device_name(device))
-    speeds = measured_speeds()
+    try:
+        speeds, damage = measured_speeds(), None
+    except RltokError as error:
+        speeds, damage = [], str(error)
     return {
         "versions": found,
         "device": device_name(device),
@@ -55,6 +58,7 @@ def examine(device: torch.device) -> dict[str, Any]:
         "cards": [asdict(card) for card in CARDS],
         "outlooks": [asdict(each) for each in outlooks(speeds)],
         "measured": speeds,
+        "damage": damage,
         "rule": RULE,
         "never_tried": NEVER_TRIED,
     }
@@ -90,6 +94,7 @@ def lines(report: dict[str, Any]) -> list[str]:
         "",
         *table([Outlook(**each) for each in report["outlooks"]]),
         "",
+        *([f"no table: {report['damage']}"] if report["damage"] else []),
         "measured: " + ("; ".join(measured) + "." if measured else "nothing yet, so there is nothing to estimate from."),
         LEGEND,
         report["rule"] + ".",

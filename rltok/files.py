@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,31 +56,57 @@ def room(folder: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Write plain values in one step: a kill or a full disk leaves what was there before."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
-    os.replace(temporary, path)
+    """Write plain values in one step: a kill or a full disk leaves what was there before. A link stays one."""
+    text, path = json.dumps(values, indent=1, allow_nan=False) + "\n", path.resolve()
+    handle, name = tempfile.mkstemp(prefix=".rltok-", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files for their owner alone
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def check_record_path(out: str, what: str) -> None:
-    """Raise `RltokError` unless a record whose `what` begins so may be written there: a new file, or an earlier such record."""
+    """Raise `RltokError` unless a record called `what` may be written there: a new file, or an earlier such record."""
     path = Path(out)
     if not out.strip():
         raise RltokError("--out is empty. Name a file, or leave it out.")
-    if not path.resolve().parent.is_dir():
-        raise RltokError(f"--out {out}: there is no folder {path.parent}. Make it first.")
-    if path.is_dir():
-        raise RltokError(f"--out {out} is a folder. Name a file in it, such as {path / 'record.json'}.")
-    if path.exists():
-        require_regular(path)
-        try:
-            is_record = str(json.loads(path.read_bytes()).get("what", "")).startswith(what)
-        except (ValueError, AttributeError):
-            is_record = False
-        if not is_record:
+    try:
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise RltokError(f"--out {out}: there is no folder {folder}. Make it first.")
+        if path.is_dir():
+            raise RltokError(f"--out {out} is a folder. Name a file in it, such as {path / 'record.json'}.")
+        if path.exists() and not path.is_file():
+            raise RltokError(f"--out {out} is no ordinary file. Name another one.")
+        if path.exists() and not _is_record(path, what):
             raise RltokError(f"--out {out} exists and is no record of this command, so it stays. Name another file.")
-    if not os.access(path.resolve().parent, os.W_OK):
-        raise RltokError(f"--out {out}: nothing can be written into {path.parent}. Name a file in a folder of yours.")
+    except OSError as error:  # a name that is too long, a loop of links
+        raise RltokError(f"--out {out[:60]} cannot be a file's name ({error.strerror}). Name another file.") from error
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise RltokError(f"--out {out}: nothing can be written into {folder}. Name a file in a folder of yours.") from error
+
+
+def _is_record(path: Path, what: str) -> bool:
+    """Whether a file is a record of this kind, of the schema that is written."""
+    try:
+        found = json.loads(path.read_bytes())
+        return found.get("what", "").split(":")[0] == what.split(":")[0] and found.get("schema", 1) == 1
+    except (ValueError, AttributeError, RecursionError):
+        return False
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:

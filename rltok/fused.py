@@ -16,7 +16,12 @@ from rltok.layers import RMSNorm
 from rltok.resample import Packed, row_offsets
 
 Attend = Callable[[Tensor], Tensor]  # qkv [..., 3, H, D], not yet rotated, -> [..., H, D]
+LARGEST_CAP = 1e4  # of attention's softcap: beyond, scores that matter do not feel it, and e^(2x / cap) loses digits
 MOST_TERMS = 17  # of the policy, that `blocks_and_readers` takes along: 16 lags
+
+
+def _felt(softcap: float | None) -> float | None:
+    return None if softcap is None or softcap > LARGEST_CAP else softcap
 
 
 def _kind(x: Tensor) -> torch.dtype:
@@ -66,6 +71,7 @@ def window_attend(window: int, softcap: float | None, theta: float) -> Attend:
     """`attention.window_attention` of byte rows [B, N, 3, H, D], positions counted from the start of the row."""
     from rltok.kernels.window import window_attention
 
+    softcap = _felt(softcap)
     return lambda qkv: window_attention(qkv, window=window, softcap=softcap, theta=theta)
 
 
@@ -73,7 +79,7 @@ def row_causal_attend(offsets: Int[Tensor, " rows_plus_one"], rotary: tuple[Tens
     """`attention.row_causal_attention` of packed tokens [M, 3, H, D]."""
     from rltok.kernels.row_causal import row_causal_attention
 
-    rows = row_numbers(offsets, len(rotary[0]))
+    softcap, rows = _felt(softcap), row_numbers(offsets, len(rotary[0]))
     start, end = offsets[rows].int(), offsets[rows + 1].int()
     return lambda qkv: row_causal_attention(qkv, start, end, rotary, softcap=softcap)
 

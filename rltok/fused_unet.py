@@ -11,9 +11,11 @@ from rltok.vocab import PAD
 
 
 def _read_terms(rule: Rule, eps: float) -> bool:
-    """Whether the terms of eq. (21) can be summed where the byte states are normed: same norm, not too many."""
-    fits = isinstance(rule, LearnedRule) and len(rule.project.weight) <= fused.MOST_TERMS
-    return fits and isinstance(rule.norm, RMSNorm) and rule.norm.eps == eps
+    """Whether the terms of eq. (21) can be summed where the byte states are normed: no rule of the user's, same norm, not too
+    many."""
+    if type(rule) is not LearnedRule or type(rule.project) is not nn.Linear or rule.project.bias is not None:
+        return False
+    return len(rule.project.weight) <= fused.MOST_TERMS and isinstance(rule.norm, RMSNorm) and rule.norm.eps == eps
 
 
 def _encode_and_read(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rltok import backends
 from rltok.checkpoint import find_checkpoint
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
@@ -19,7 +18,7 @@ from rltok.noise import KNOWN
 from rltok.options import parse_settings, refuse_kernels, say
 from rltok.presets import preset
 from rltok.score import GROUPS
-from rltok.step import resolve_device, uses_bf16
+from rltok.step import backend_of, resolve_device
 from rltok.variance import Sizes, batches_of, default_names
 
 LEGEND = (
@@ -77,7 +76,7 @@ def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, 
         return with_settings(preset(options.preset or "tiny"), settings | {"train.seed": seed})
 
     config, device = configs(options.seeds[0]), resolve_device(options.device)
-    backends.chosen(device, uses_bf16(config, device))
+    backend_of(config, device)
     _check_rule(config)
     sizes = _sizes(options, config)  # before the text is read
     corpus = _corpus(options, config)

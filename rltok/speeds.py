@@ -10,6 +10,7 @@ from typing import Any
 
 from rltok.cards import CARDS, Card, card_of
 from rltok.config import Config
+from rltok.errors import RltokError
 from rltok.flops import parameter_counts
 from rltok.presets import preset
 
@@ -45,9 +46,24 @@ class Outlook:
     basis: str  # measured, estimated from a card, or not measured
 
 
+NUMBERS = ("micro_batch", "bytes_per_second", "tokens_per_byte", "peak_memory_bytes", "updates", "product_share")
+
+
 def measured_speeds() -> list[Speed]:
-    """The measured rows that come with the package."""
-    return json.loads(STORED.read_text(encoding="utf-8"))["speeds"]
+    """The measured rows that come with the package.
+
+    Raises:
+        RltokError: the file is missing or damaged.
+    """
+    try:
+        rows = json.loads(STORED.read_text(encoding="utf-8"))["speeds"]
+        whole = all(row[key] > 0 for row in rows for key in NUMBERS)
+        whole = whole and all(isinstance(row[key], str) for row in rows for key in ("preset", "device", "backend"))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise RltokError(f"{STORED} cannot be read ({type(error).__name__}). Install rltok again.") from error
+    if not whole:
+        raise RltokError(f"{STORED} holds a number that is none. Install rltok again.")
+    return rows
 
 
 def outlooks(speeds: list[Speed]) -> list[Outlook]:

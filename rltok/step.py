@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from rltok import backends
 from rltok.config import Config, ObjectiveConfig
 from rltok.data import Corpus
 from rltok.data.order import row_indices
@@ -88,6 +89,11 @@ def uses_bf16(config: Config, device: torch.device) -> bool:
     if config.train.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return config.train.precision == "bf16"
+
+
+def backend_of(config: Config, device: torch.device) -> tuple[str, str]:
+    """`backends.chosen` for training with a configuration: ("plain" or "triton", why)."""
+    return backends.chosen(device, uses_bf16(config, device), config.model.head_dim)
 
 
 def autocast(config: Config, device: torch.device) -> contextlib.AbstractContextManager:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from rltok import backends
 from rltok.checkpoint import restore, save_checkpoint
 from rltok.config import Config
 from rltok.data import Corpus, load_corpus
@@ -27,7 +26,7 @@ from rltok.progress import Progress
 from rltok.results import RunRecord, device_name, repository_commit, thin, versions
 from rltok.run_folder import RESTORE, Entry, RunFolder
 from rltok.snapshots import snapshot, snapshot_steps
-from rltok.step import Ahead, autocast, new_model, resolve_device, train_step, uses_bf16
+from rltok.step import Ahead, autocast, backend_of, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import AutoregressiveUNet
 
 CURVE_POINTS = 200
@@ -162,7 +161,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         commit=repository_commit(),
         device=device_name(run.device),
         precision="bf16 autocast" if uses_bf16(config, run.device) else "fp32",
-        backend=backends.chosen(run.device, uses_bf16(config, run.device))[0],
+        backend=backend_of(config, run.device)[0],
         versions=versions(),
         seed=config.train.seed,
         updates=run.step,
@@ -203,7 +202,7 @@ def train(
             that is not finite (the last checkpoint stays).
     """
     chosen = resolve_device(device)
-    backend, why = backends.chosen(chosen, uses_bf16(config, chosen))
+    backend, why = backend_of(config, chosen)
     summary_writer = _summary_writer() if tensorboard else None
     corpus = data if isinstance(data, Corpus) else load_corpus(data, config.data)
     if corpus.train.sequence_length != config.data.sequence_length:

@@ -88,9 +88,13 @@ class AutoregressiveUNet(nn.Module):
         with torch.no_grad():  # eq. (14): both heads start equal, then go their own ways
             self.early_head.weight.copy_(self.output_head.weight)
 
+    def _fast(self, x: Tensor) -> bool:
+        """Whether kernels work on this tensor; their weights are in fp32, as training has them."""
+        return self.embedding.weight.dtype == torch.float32 and backends.fused(x, self.config.head_dim)
+
     def _byte_layers(self, blocks: nn.ModuleList, states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
         window, softcap = self.config.window, self.config.attention_softcap
-        if backends.fused(states):
+        if self._fast(states):
             return fused.blocks(blocks, states, fused.window_attend(window, softcap, self.config.rope_theta))[0]
         rotary = self.rotary(torch.arange(states.shape[1], device=states.device), states.dtype)
 
@@ -103,7 +107,7 @@ class AutoregressiveUNet(nn.Module):
 
     def rotary(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """(cos, sin) of positions of any shape, in fp32 or wider."""
-        head_dim = self.config.embedding_dim // self.config.num_heads
+        head_dim = self.config.head_dim
         return rotary_table(positions, head_dim, self.config.rope_theta, torch.promote_types(dtype, torch.float32))
 
     def encode(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B N d"]:
@@ -123,7 +127,7 @@ class AutoregressiveUNet(nn.Module):
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             return row_causal_attention(q, k, v, packed.offsets, softcap=softcap)
 
-        if backends.fused(states):
+        if self._fast(states):
             states = fused.blocks(self.mid_blocks, states, fused.row_causal_attend(packed.offsets, rotary, softcap))[0]
         else:
             for block in self.mid_blocks:
@@ -197,7 +201,7 @@ class AutoregressiveUNet(nn.Module):
             RltokError: (a ValueError) ids of a wrong shape or value, boundaries without one at position 0.
         """
         uniforms, targets = _checked(ids, uniforms, boundaries, generator), ids[:, 1:]
-        if backends.fused(self.embedding.weight):
+        if self._fast(self.embedding.weight):
             nll, early_nll, decided = fused_pass(self, ids, uniforms, boundaries)
         else:
             run = self._run(ids, uniforms, boundaries)
@@ -218,7 +222,7 @@ class AutoregressiveUNet(nn.Module):
     def given_nll(self, ids: Int[Tensor, "B N_plus_1"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """`forward(ids, boundaries=...).nll` and nothing else: neither early head nor policy run. Of rules without soft gates."""
         _checked(ids, None, boundaries, None)
-        if backends.fused(self.embedding.weight):
+        if self._fast(self.embedding.weight):
             return fused_given(self, ids, boundaries)
         decoded = self.after_boundaries(self.encode(ids[:, :-1]), Boundaries(boundaries))
         return next_byte_nll(self.output_logits(decoded), ids[:, 1:])

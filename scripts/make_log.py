@@ -137,7 +137,7 @@ def _paths(record: dict[str, Any]) -> str:
 
 def _toy(shares: list[dict[str, Any]]) -> str:
     """Share of the oracle's gain that each estimator recovers, mean over seeds."""
-    return "share of the oracle's gain: " + ", ".join(f"{s['words']} {s['name']} {s['mean_share']:.2f}" for s in shares)
+    return "share of the oracle's gain: " + "; ".join(f"{s['words']} {s['name']} {s['mean_share']:.2f}" for s in shares)
 
 
 def verdict(record: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from make_speeds import bench_record
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
@@ -147,7 +148,7 @@ def _record(name: str) -> dict[str, Any] | None:
 
 def pages() -> dict[Path, str]:
     """Every generated part."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("bench*.json"))]
+    found = [bench_record(path) for path in sorted(RESULTS.glob("bench*.json"))]
     return {
         GENERATED / "speed_notes.md": notes(yaml.safe_load(NOTES.read_text(encoding="utf-8"))),
         GENERATED / "speed_bench.md": benches(found),

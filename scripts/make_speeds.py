@@ -16,6 +16,8 @@ STORED = ROOT / "rltok" / "measured_speeds.json"
 
 def rows_of(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """A row for each arm of a record: what was timed, where, and what came out."""
+    if record["arm"]["peak_memory_bytes"] is None:
+        raise SystemExit(f"{name} was measured on a CPU, and these are speeds of cards. Take it away.")
     if not record["full"] or not re.fullmatch(r"[0-9a-f]{40}", record["commit"] or ""):
         raise SystemExit(f"{name} is no full record of a clean tree: measure again, with 50 updates or more.")
     shared = {key: record[key] for key in ("preset", "device", "precision", "commit")} | {"record": name}
@@ -27,9 +29,25 @@ def rows_of(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [row(arm) for arm in (record["arm"], record["plain"]) if arm is not None]
 
 
+def bench_record(path: Path) -> dict[str, Any]:
+    """A stored record of `rltok bench`; exits with one line for a file that is none."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        known = (
+            str(record["what"]).startswith("rltok bench:") and record["schema"] == 1 and {"arm", "plain", "full"} <= set(record)
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise SystemExit(
+            f"{path.name} is no record of rltok bench ({type(error).__name__}). Make it again, or take it away."
+        ) from error
+    if not known:
+        raise SystemExit(f"{path.name} is no record of rltok bench of schema 1. Make it again, or take it away.")
+    return record
+
+
 def made(folder: Path) -> str:
     """The file's text from the records in a folder."""
-    rows = [row for path in sorted(folder.glob("bench*.json")) for row in rows_of(json.loads(path.read_text()), path.name)]
+    rows = [row for path in sorted(folder.glob("bench*.json")) for row in rows_of(bench_record(path), path.name)]
     return json.dumps({"made_by": "scripts/make_speeds.py", "speeds": rows}, indent=1, allow_nan=False) + "\n"
 
 

@@ -157,8 +157,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     stored_record(options.out, WHAT)
-    if backends.problem(CUDA) is not None or not torch.cuda.is_available():
-        raise RltokError(f"kernels cannot be timed here: {backends.problem(CUDA) or 'there is no CUDA card'}.")
+    if not torch.cuda.is_available() or backends.problem(CUDA) is not None:
+        raise RltokError(
+            f"kernels cannot be timed here: {backends.problem(CUDA) if torch.cuda.is_available() else 'there is no CUDA card'}."
+        )
     torch._functorch.config.donated_buffer = False  # or compiled functions refuse a second backward pass through one forward
     source, rows = torch.empty(2**30, dtype=torch.uint8, device=CUDA), of_policy()
     copying = 2 * source.numel() / median(lambda: source.clone()) * 1e3  # bytes a second, read and written

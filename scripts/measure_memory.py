@@ -7,17 +7,21 @@ tokens; so that it is known, boundaries are prescribed: BOS and every second byt
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
+from record_files import run, stored_record
 
+from rltok.errors import RltokError
+from rltok.files import write_json
 from rltok.optim import make_optimizer
 from rltok.presets import preset
 from rltok.results import device_name, repository_commit, versions
 from rltok.step import advantages_of, autocast, losses_of, new_model
 from rltok.vocab import BOS
+
+WHAT = "peak memory of one update of one micro-batch, fresh weights, a boundary at every second byte"
 
 
 def measure(name: str, device: torch.device) -> dict[str, Any]:
@@ -57,22 +61,24 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
+    stored_record(options.out, WHAT)
+    for name in options.presets:
+        preset(name)  # a wrong one is told before anything runs
+    if not torch.cuda.is_available():
+        raise RltokError("there is no CUDA card, whose memory this measures.")
     device, runs = torch.device("cuda"), []
     for name in options.presets:
         runs.append(measure(name, device))
         print(runs[-1], flush=True)
         torch.cuda.empty_cache()
-    record = {
-        "schema": 1,
-        "what": "peak memory of one update of one micro-batch, fresh weights, a boundary at every second byte",
-        "commit": repository_commit(),
-        "device": device_name(device),
-        "card_bytes": torch.cuda.get_device_properties(device).total_memory,
-        "versions": versions(),
-        "runs": runs,
-    }
-    options.out.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    write_json(
+        options.out,
+        {
+            "schema": 1, "what": WHAT, "commit": repository_commit(), "device": device_name(device),
+            "card_bytes": torch.cuda.get_device_properties(device).total_memory, "versions": versions(), "runs": runs,
+        },
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -17,10 +17,12 @@ def stored_record(path: Path, what: str) -> dict[str, Any] | None:
         raise RltokError(f"--out {path} is a folder. Name a file in it.")
     if not path.exists():
         return None
+    if not path.is_file():
+        raise RltokError(f"--out {path} is no ordinary file. Name another one.")
     try:
         record = json.loads(path.read_bytes())
         same = record["what"] == what
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         same = False
     if not same:
         raise RltokError(f"--out {path} exists and is no record of this measurement, so it stays. Name another file.")

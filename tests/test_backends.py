@@ -60,6 +60,23 @@ def test_plain_can_be_asked_for_on_any_card(card):
     assert backends.chosen(CUDA, bf16=True)[0] == "triton"
 
 
+@pytest.mark.parametrize(("head_dim", "fits"), [(8, False), (16, True), (24, False), (64, True), (256, True), (512, False)])
+def test_heads_of_a_width_that_no_tile_has_are_plain_and_refused_where_kernels_were_asked_for(head_dim, fits, card):
+    card(None)
+    name, why = backends.chosen(CUDA, True, head_dim)
+    assert (name == "triton") == fits
+    if not fits:
+        assert why == f"heads of attention are {head_dim} wide, and kernels take 16, 32, 64, 128 or 256 (see model.num_heads)"
+        with backends.use("triton"), pytest.raises(RltokError, match=f"heads of attention are {head_dim} wide"):
+            backends.chosen(CUDA, True, head_dim)
+
+
+def test_a_card_that_is_not_there_is_no_crash():
+    if not torch.cuda.is_available():
+        backends._card_problem.cache_clear()
+        assert backends._card_problem(None) == "there is no CUDA card"
+
+
 @pytest.mark.parametrize("problem", [OLD, None])
 def test_kernels_that_cannot_run_are_refused_with_the_reason_and_the_way_out(problem, card):
     card(problem)

@@ -17,6 +17,7 @@ from rltok.cli import main
 from rltok.config import with_settings
 from rltok.data import load_corpus
 from rltok.errors import RltokError
+from rltok.files import _umask, write_json
 from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.kernel_times import compilations, group_of
 from rltok.optim import make_optimizer
@@ -243,6 +244,9 @@ def test_the_command_prints_lines_or_json_and_writes_the_record(tmp_path, capsys
         (["--plain-updates", "-1"], "--plain-updates must be at least 0; got -1"),
         (["--policy-cost", "--repeats", "0"], "--repeats must be at least 5; got 0"),
         (["--updates", "1", "--plain-updates", "1", "--plain-micro-batch", "3"], "must be a multiple of micro_batch=3"),
+        (["--plain-updates", "1", "--plain-micro-batch", "0"], "--plain-micro-batch: "),
+        (["--out", "n" * 300], "cannot be a file's name"),
+        (["--out", "/dev/null"], "is no ordinary file"),
         (["--updates", "1", "--policy-cost", "--repeats", "4"], "--repeats must be at least 5; got 4"),
         (["--preset", "17m"], "there is no preset '17m'"),
         (["--set", "train.sequences_per_update=4096", "train.training_bytes=1e9"], "training_bytes"),
@@ -268,6 +272,13 @@ def test_a_full_record_does_not_give_way_to_a_smaller_one(tmp_path, capsys, monk
     assert out.read_text() == stored
 
 
+def test_kernels_in_the_interpreter_are_not_timed(corpus, monkeypatch):
+    monkeypatch.setattr(bench_module, "backend_of", lambda *_: ("triton", "asked for"))
+    monkeypatch.setattr(bench_module.backends, "interpreted", lambda: True)
+    with pytest.raises(RltokError, match="TRITON_INTERPRET=1 is for tests"):
+        bench(small_config(), corpus, CPU, Plan(updates=1))
+
+
 def test_lines_of_a_card_tell_how_long_no_kernel_ran_and_leave_out_what_took_no_time():
     split = {
         "seconds": {"attention": 0.3, "boundary draw": 0.0, "other": 0.1}, "shares": {"attention": 0.75, "boundary draw": 0.0,
@@ -280,9 +291,31 @@ def test_lines_of_a_card_tell_how_long_no_kernel_ran_and_leave_out_what_took_no_
     assert len(_split_lines(arm | {"peak_memory_bytes": None})) == 3  # the CPU's operators are not its kernels
 
 
-def test_a_file_that_is_no_record_of_a_bench_stays(tmp_path, capsys):
+FOREIGN = (
+    '{"what": "rltok compare"}',
+    '{"what": "rltok benchmarks of mine"}',
+    '{"what": "rltok bench: x", "schema": 99}',
+    "[" * 100_000,
+)
+
+
+@pytest.mark.parametrize("text", FOREIGN, ids=["other", "prefix", "schema", "deep"])
+def test_a_file_that_is_no_record_of_a_bench_stays(text, tmp_path, capsys):
     mine = tmp_path / "mine.json"
-    mine.write_text('{"what": "rltok compare"}')
+    mine.write_text(text)
     assert main(command(tmp_path, "--out", str(mine))) == 2
     assert "is no record of this command, so it stays" in capsys.readouterr().err
-    assert mine.read_text() == '{"what": "rltok compare"}'
+    assert mine.read_text() == text
+
+
+def test_writing_a_record_touches_no_other_file_and_leaves_a_link_a_link(tmp_path):
+    beside, target, link = tmp_path / "new.json.tmp", tmp_path / "target.json", tmp_path / "new.json"
+    beside.write_text("precious")
+    link.symlink_to(target)
+    write_json(link, {"a": 1})
+    assert link.is_symlink() and json.loads(target.read_text()) == {"a": 1} and beside.read_text() == "precious"
+    assert target.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    with pytest.raises(ValueError):
+        write_json(target, {"a": math.nan})
+    assert json.loads(target.read_text()) == {"a": 1}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.json", "new.json.tmp", "target.json"]

@@ -138,11 +138,8 @@ def test_the_stored_speeds_are_those_of_the_stored_records_and_come_with_the_pac
 def test_a_record_gives_a_row_for_each_arm_and_must_be_full_and_from_a_clean_tree(tmp_path):
     numbers = ("backend", "micro_batch", "bytes_per_second", "tokens_per_byte", "peak_memory_bytes", "updates")
     arm = {key: MEASURED[key] for key in numbers} | {"time_split": {"shares": {"matrix products": 0.5}}}
-    record = {key: MEASURED[key] for key in ("preset", "device", "precision", "commit")} | {
-        "full": True,
-        "arm": arm,
-        "plain": None,
-    }
+    named = {key: MEASURED[key] for key in ("preset", "device", "precision", "commit")}
+    record = named | {"what": "rltok bench: whole updates", "schema": 1, "full": True, "arm": arm, "plain": None}
     (tmp_path / "bench.json").write_text(json.dumps(record))
     assert json.loads(make_speeds.made(tmp_path))["speeds"] == [MEASURED]
     record["plain"] = arm | {"backend": "plain"}
@@ -154,6 +151,35 @@ def test_a_record_gives_a_row_for_each_arm_and_must_be_full_and_from_a_clean_tre
         (tmp_path / "bench.json").write_text(json.dumps(record | spoiled))
         with pytest.raises(SystemExit, match="no full record of a clean tree"):
             make_speeds.made(tmp_path)
+    for text in ("[1", "[]", '{"what": "other"}', json.dumps(record | {"schema": 99}), json.dumps(record | {"what": "another"})):
+        (tmp_path / "bench.json").write_text(text)
+        with pytest.raises(SystemExit, match="bench.json is no record of rltok bench"):
+            make_speeds.made(tmp_path)
+    (tmp_path / "bench.json").write_text(json.dumps(record | {"arm": arm | {"peak_memory_bytes": None}}))
+    with pytest.raises(SystemExit, match="was measured on a CPU"):
+        make_speeds.made(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"speeds": null}',
+        '{"speeds": [{}]}',
+        "[" * 100_000,
+        None,
+        json.dumps({"speeds": [MEASURED | {"bytes_per_second": 0.0}]}),
+    ],
+)
+def test_a_damaged_table_of_speeds_is_one_line_of_a_report(text, tmp_path, capsys, monkeypatch):
+    stored = tmp_path / "speeds.json"
+    if text is not None:
+        stored.write_text(text)
+    monkeypatch.setattr(speeds, "STORED", stored)
+    words = told(capsys)
+    assert f"no table: {stored} " in words and "Install rltok again." in words and "versions" in words
 
 
 def test_memory_of_a_card_is_asked_of_the_card(monkeypatch):

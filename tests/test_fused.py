@@ -10,6 +10,7 @@ from kernel_help import DEVICE, NARROW, ROUNDING, poisoned
 
 from rltok import backends
 from rltok.config import ObjectiveConfig
+from rltok.errors import RltokError
 from rltok.evaluation import evaluation_mode
 from rltok.rules import LearnedRule
 from rltok.step import advantages_of, losses_of
@@ -152,3 +153,78 @@ def test_a_byte_changes_no_bit_before_it_on_the_fast_path(place):
     assert torch.equal(before.nll[:, :place], after.nll[:, :place])
     assert torch.equal(before.early_nll[:, :place], after.early_nll[:, :place])
     assert not torch.equal(before.nll, after.nll)
+
+
+class Shifted(LearnedRule):
+    def terms(self, byte_states):
+        return super().terms(byte_states) + 1
+
+
+class WithoutTerms(LearnedRule):
+    def prescribed(self, byte_states, boundaries):
+        return super().prescribed(byte_states, boundaries)
+
+
+def biased(rule):
+    rule.project = torch.nn.Linear(32, 3)
+    return rule
+
+
+SETTINGS = {"target_rate": 0.2, "lags": 2, "scale": 1.0, "softcap": 6.0, "norm_eps": 1e-6}
+
+
+@pytest.mark.parametrize(
+    "make", [Shifted, WithoutTerms, lambda *a, **k: biased(LearnedRule(*a, **k))], ids=["terms", "call", "bias"]
+)
+def test_what_a_user_changed_in_the_learned_rule_holds_on_the_fast_path_too(make):
+    torch.manual_seed(0)
+    model = scrambled(AutoregressiveUNet(tiny_model(embedding_dim=32).config, make(32, **SETTINGS)))
+    with torch.no_grad():
+        for parameter in model.rule.parameters():
+            parameter.add_(torch.ones_like(parameter))
+    ids, boundaries = batch((17, 2, 9))
+    logits = []
+    for backend in ("plain", "triton"):
+        with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
+            logits.append(model(ids, boundaries=boundaries).boundary_logits)
+    torch.testing.assert_close(*logits, rtol=0, atol=100 * ROUNDING)
+
+
+@pytest.mark.parametrize("settings", [{"embedding_dim": 48, "num_heads": 2}, {"embedding_dim": 16, "num_heads": 2}], ids=str)
+def test_heads_that_the_kernels_do_not_take_are_plain(settings):
+    ids, boundaries = batch((9, 4))
+    model = scrambled(tiny_model(**settings))
+    with torch.autocast(DEVICE.type, NARROW), torch.no_grad():
+        with backends.use("plain"):
+            expected = model(ids, boundaries=boundaries).nll
+        assert torch.equal(model(ids, boundaries=boundaries).nll, expected)
+        with backends.use("triton"), pytest.raises(RltokError, match="heads of attention are"):
+            model(ids, boundaries=boundaries)
+
+
+def test_a_gradient_of_a_gradient_is_refused_not_wrong():
+    ids, boundaries = batch((9, 4))
+    model = scrambled(tiny_model(embedding_dim=32))
+    with backends.use("triton"), torch.autocast(DEVICE.type, NARROW):
+        loss = model(ids, boundaries=boundaries).nll.sum()
+    weights = list(model.up_blocks.parameters())
+    slopes = torch.autograd.grad(loss, weights, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        sum(slope.square().sum() for slope in slopes).backward()
+
+
+def test_weights_that_are_not_in_fp32_take_the_plain_path():
+    ids, boundaries = batch((9, 4))
+    model = scrambled(tiny_model(embedding_dim=32)).double()
+    with torch.autocast(DEVICE.type, NARROW), torch.no_grad():
+        found = []
+        for backend in ("plain", "triton"):
+            with backends.use(backend):
+                found.append(model(ids, boundaries=boundaries).nll)
+    assert torch.equal(*found)
+
+
+def test_a_softcap_beyond_all_scores_costs_no_digits():
+    ids, boundaries = batch((17, 2, 9))
+    for softcap in (1e6, 1e8):
+        assert_as_good_as_plain(scrambled(tiny_model(embedding_dim=32, attention_softcap=softcap)), ids, boundaries)

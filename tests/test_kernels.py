@@ -1,11 +1,14 @@
 """rltok.kernels: each kernel equals plain maths in float64, values and gradients, at ragged sizes, on memory full of NaN."""
 
+import importlib
+import pkgutil
+
 import pytest
 import torch
 import torch.nn.functional as F
 from kernel_help import DEVICE, NARROW, ROUNDING, randn, relative_errors
 
-from rltok import policy
+from rltok import kernels, policy
 from rltok.attention import row_causal_attention, window_attention
 from rltok.fused import Segments
 from rltok.kernels import geglu, nll, norm, row_causal, segment, window
@@ -219,3 +222,10 @@ def test_large_scores_do_not_overflow_under_the_largest_cap_that_needs_no_maximu
         qkv = randn(1, 70, 3, 1, 16, seed=3, dtype=NARROW, scale=12.0)
         found = window.window_attention(qkv, window=64, softcap=softcap, theta=10000.0)
         assert found.isfinite().all()
+
+
+def test_no_kernel_gives_a_gradient_of_its_gradient():
+    modules = [importlib.import_module(f"rltok.kernels.{found.name}") for found in pkgutil.iter_modules(kernels.__path__)]
+    found = [v for m in modules for v in vars(m).values() if isinstance(v, type) and issubclass(v, torch.autograd.Function)]
+    assert len(found) >= 8
+    assert [each for each in found if not hasattr(each.backward, "__wrapped__")] == []  # `once_differentiable`

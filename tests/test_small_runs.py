@@ -2,9 +2,11 @@
 
 import json
 import math
+import os
 import sys
 
 import measure_low_rank
+import measure_memory
 import measure_rate_loss
 import pytest
 import record_files
@@ -151,3 +153,26 @@ def test_a_record_goes_on_where_it_stopped_and_other_files_stay(module, corpus, 
 def test_runs_of_another_record_are_refused(tmp_path):
     with pytest.raises(RltokError, match="there is no folder"):
         small_runs.stored_runs(tmp_path / "none" / "x.json", "what", {}, lambda found: small_config())
+
+
+def test_a_file_that_cannot_become_the_record_is_told_before_anything_is_measured(tmp_path):
+    pipe, deep = tmp_path / "pipe", tmp_path / "deep.json"
+    os.mkfifo(pipe)
+    deep.write_text("[" * 100_000)
+    for path, told in ((pipe, "is no ordinary file"), (deep, "is no record of this measurement"), (tmp_path, "is a folder")):
+        with pytest.raises(RltokError, match=told):
+            record_files.stored_record(path, "anything")
+
+
+NO_FOLDER = ["--presets", "147m", "--out", "no/such/folder/memory.json"]
+
+
+@pytest.mark.parametrize("more", [["--presets", "nope"], NO_FOLDER, ["--presets", "147m"]])
+def test_the_memory_of_a_card_is_measured_only_where_it_can_be(more, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(measure_memory, "measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(sys, "argv", ["measure_memory.py", "--out", str(tmp_path / "memory.json"), *more])
+    with pytest.raises(SystemExit) as ended:
+        record_files.run(measure_memory.main)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and line.startswith("measure_memory.py: ")

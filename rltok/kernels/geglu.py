@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 @triton.jit
@@ -61,6 +62,7 @@ class _GeGLU(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dout):
         (gate_up,) = ctx.saved_tensors
         hidden, dgate_up = gate_up.shape[-1] // 2, torch.empty_like(gate_up)

@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 BLOCK = 128
 
@@ -64,6 +65,7 @@ class _Logits(torch.autograd.Function):
         return logits
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dlogits):
         logits, decisions = ctx.saved_tensors
         rows, length = logits.shape

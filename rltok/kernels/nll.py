@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 @triton.jit
@@ -66,6 +67,7 @@ class _HeadNll(torch.autograd.Function):
         return nll, terms.view_as(terms)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dnll, dterms):
         flat, narrow, slope, vectors = ctx.saved_tensors
         ids, terms = slope.shape[1], len(vectors)

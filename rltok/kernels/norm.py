@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 PROGRAMS = 132 * 8  # of the backward pass: eight for each multiprocessor of an H100
 
@@ -141,6 +142,7 @@ class _Norm(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dy):
         x, weight = ctx.saved_tensors
         width, shape = x.shape[-1], _shape(x.shape[-1])
@@ -169,6 +171,7 @@ class _ResidualNorm(torch.autograd.Function):
         return added, y, terms
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dsum, dy, _):
         h, post, *rest = ctx.saved_tensors
         pre, added = rest or (None, None)

@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from rltok.kernels import FIXED_CAP
 
@@ -188,6 +189,7 @@ class _RowCausal(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dout):
         turned, v, start, end, cos, sin, out, norm = ctx.saved_tensors
         entries, heads, width = out.shape

@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 @triton.jit
@@ -54,6 +55,7 @@ class _Add(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dout):
         (first,) = ctx.saved_tensors
         dout, width = dout.contiguous(), dout.shape[-1]
@@ -69,6 +71,7 @@ class _Select(torch.autograd.Function):
         return x.view_as(x), x.flatten(0, -2)[first[:-1]]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dx, dtokens):
         index, first = ctx.saved_tensors
         dx, width = dx.contiguous(), dx.shape[-1]

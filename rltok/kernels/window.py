@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from rltok.kernels import FIXED_CAP
 
@@ -214,6 +215,7 @@ class _Window(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dout):
         qkv, out, norm, *table = ctx.saved_tensors
         rows, length, _, heads, _ = qkv.shape

@@ -11,6 +11,8 @@ from rltok.layers import RMSNorm
 from rltok.policy import boundary_logits, sample_boundaries
 from rltok.rules.base import Boundaries, Rule
 
+_LARGEST_CAP = 1e4  # beyond, the kernel's e^(2l / c) loses digits
+
 
 class LearnedRule(Rule):
     """Bernoulli decisions with logits linear in the byte state and in the last `lags` decisions.
@@ -45,7 +47,8 @@ class LearnedRule(Rule):
 
     def logits(self, terms: Float[Tensor, "B N terms"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """Logits of given decisions from `terms`, eqs. (21) to (23)."""
-        backend = "triton" if backends.fused(terms) and terms.dtype == torch.float32 else "plain"
+        fits = terms.dtype == torch.float32 and (self.softcap or 0.0) <= _LARGEST_CAP
+        backend = "triton" if fits and backends.fused(terms) else "plain"
         return boundary_logits(terms, boundaries, **self._settings(), backend=backend)
 
     def decide(
