@@ -260,7 +260,7 @@ assert same[:12] == [True] * 12 and not same[12]
 # ## The boundary policy, in brief
 #
 # The logit of a boundary is a linear function of the byte state and of the last few decisions, so that a policy can also
-# learn rhythms such as "every fourth byte". A chapter of its own is planned; here are its equations and one evaluation by hand.
+# learn rhythms such as "every fourth byte". [Chapter 04](04_the_boundary_policy.ipynb) is about it; here are its equations and one evaluation by hand.
 # $W_j$ is a row of weights, so each product is a number. $\sigma^{-1}(p) = \log(p / (1 - p))$ is the inverse of the sigmoid, so
 # that with small weights every probability starts near the target rate. $D$ keeps the start that small; we take
 # 4 here, for easy numbers. A forced boundary counts as an earlier decision.

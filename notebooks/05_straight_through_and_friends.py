@@ -1290,6 +1290,6 @@ print(f"averaged over rows: cosine {cosine(total, straight_total):+.2f}, length 
 # %% [markdown]
 # ## Where to go next
 #
-# Chapter 04, on the boundary policy, is planned and not written yet. A [rule of your own](../book/a_new_rule.md) fits into one
+# A [rule of your own](../book/a_new_rule.md) fits into one
 # file and can join the comparison. What the paper, its authors' code and `rltok` do differently for each of these methods is
 # told in [paper against code](../book/paper_against_code.md).

@@ -38,18 +38,33 @@ def language_of(record: dict[str, Any], words: str, order: str = "second") -> di
     return next(found for found in record["languages"] if (found["words"], found["order"]) == (words, order))
 
 
-def gain_lines(record: dict[str, Any], words: str) -> list[str]:
-    """A sentence an estimator: share of the oracle's gain over random places on test rows, and after how many bytes it held."""
+GAIN_HEAD = ("estimator", "share, mean", "least to most", f"seeds that hold {WANTED}", "from kB on", "boundaries per byte")
+
+
+def gain_rows(record: dict[str, Any], words: str) -> list[list[str]]:
+    """A row of `GAIN_HEAD` an estimator: share of the oracle's gain over random places on test rows, from how many bytes of
+    training on at least 0.8 of it was held on validation rows, and the rate of boundaries.
+    """
     found = []
     for line in shares([run for run in record["runs"] if run["words"] == words and run["order"] == "second"]):
         each = [seed["share"] for seed in line["seeds"]]
-        reached = [seed["bytes_to_0.8"] for seed in line["seeds"] if seed["bytes_to_0.8"] is not None]
-        told = (
-            f"{line['name']:30s} {line['mean_share']:+.2f} of the oracle's gain ({min(each):+.2f} to {max(each):+.2f} over seeds)"
-        )
-        when = f", {WANTED} or more from {min(reached) / 1e3:.0f} to {max(reached) / 1e3:.0f} kB on" if reached else ""
-        found.append(f"{told}; {len(reached)} of {len(each)} seeds hold {WANTED}{when}")
+        reached = [seed["bytes_to_0.8"] / 1e3 for seed in line["seeds"] if seed["bytes_to_0.8"] is not None]
+        rates = [run["test"]["rate"] for run in runs_of(record, words, line["name"])]
+        found.append([
+            line["name"], f"{line['mean_share']:.2f}", f"{min(each):.2f} to {max(each):.2f}", f"{len(reached)} of {len(each)}",
+            f"{min(reached):.0f} to {max(reached):.0f}" if reached else "-", f"{min(rates):.2f} to {max(rates):.2f}",
+        ])  # fmt: skip
     return found
+
+
+def advantage_sizes(record: dict[str, Any], words: str, names: Iterable[str]) -> list[str]:
+    """A sentence an estimator: root mean square of its advantages in nats, first and last look, median over seeds."""
+    told = []
+    for name in names:
+        sizes = [[p["advantage_rms"] for p in run["curve"] if p["advantage_rms"]] for run in runs_of(record, words, name)]
+        first, last = (statistics.median(one[end] for one in sizes) for end in (0, -1))
+        told.append(f"{name:30s} advantages of {first:.3g} nats at first, {last:.3g} at the end")
+    return told
 
 
 def _band(runs: list[Run], key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -73,7 +88,10 @@ def curves_figure(record: dict[str, Any], words: str) -> "Figure":
         kilobytes, mean, _, _ = _band(runs_of(record, words, name), "bits_per_byte")
         panels[0].plot(kilobytes, mean, color="k", linestyle=style, linewidth=1.0, label=f"{name} boundaries")
     panels[0].axhline(language_of(record, words)["validation_bits_per_byte"], color="k", linewidth=0.6)
-    panels[0].set(xlabel="training text (kB)", ylabel="held-out bits per byte", ylim=(0, None))
+    top = 3 * statistics.fmean(
+        run["curve"][-1]["bits_per_byte"] for run in runs_of(record, words, RANDOM)
+    )  # first looks are above
+    panels[0].set(xlabel="training text (kB)", ylabel="held-out bits per byte", ylim=(0, top))
     panels[1].set(xlabel="training text (kB)", ylabel="policy entropy (nats per decision)", ylim=(0, None))
     panels[0].legend(fontsize=7)
     return figure
@@ -100,3 +118,25 @@ def offsets(record: dict[str, Any], words: str, names: Iterable[str], order: str
         }
         for name in names
     }  # fmt: skip
+
+
+def places_figure(record: dict[str, Any], words: str, name: str) -> "Figure":
+    """`places` as shades, one panel a seed: a row for each word, a cell for each of its letters."""
+    import matplotlib.pyplot as plt
+
+    runs, lexicon = runs_of(record, words, name), language_of(record, words)["lexicon"]
+    figure, panels = plt.subplots(1, len(runs), figsize=(8.4, 0.5 + 0.24 * len(lexicon)), squeeze=False)
+    for panel, run in zip(panels[0], runs, strict=True):
+        shades = np.full((len(lexicon), max(map(len, lexicon))), np.nan)
+        for row, rates in enumerate(run["rates_in_words"]):
+            shades[row, : len(rates)] = [np.nan if rate is None else rate for rate in rates]
+        panel.imshow(shades, cmap="Greys", vmin=0, vmax=1, aspect="auto")
+        for row, word in enumerate(lexicon):
+            for column, letter in enumerate(word):
+                ink = "white" if shades[row, column] > 0.5 else "black"
+                panel.text(column, row, letter, ha="center", va="center", color=ink, fontsize=8)
+                panel.add_patch(plt.Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="0.75", linewidth=0.6))
+        panel.set(title=f"seed {run['seed']}", xticks=[], yticks=[])
+        panel.grid(visible=False)
+        panel.spines[:].set_visible(False)
+    return figure

@@ -1,0 +1,105 @@
+"""What a policy's chapter shows: the same draw at many target rates, and rates under the rate losses that were tried."""
+
+import io
+import math
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from rltok.errors import RltokError
+from rltok.plots import PALETTE
+from rltok.policy import sample_boundaries
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+
+
+def draws_at_rates(
+    terms: Float[Tensor, "N terms"], uniforms: Float[Tensor, " N"], *, scale: float, softcap: float | None,
+    rates: Sequence[float] = RATES,
+) -> Bool[Tensor, "rates N"]:  # fmt: skip
+    """One string drawn at every target rate: terms (21) and uniforms stay, the bias of eq. (22) is the logit of the rate."""
+    drawn = [
+        sample_boundaries(terms[None], uniforms[None], bias=math.log(rate / (1 - rate)), scale=scale, softcap=softcap)[0]
+        for rate in rates
+    ]
+    return torch.stack(drawn)
+
+
+def marked(text: bytes, boundaries: Bool[Tensor, " N_plus_1"]) -> str:
+    """The text with a bar after every byte that ends a token; the boundary on BOS is left out, line ends are shown as /."""
+    shown = text.decode("ascii").replace("\n", "/")
+    return "".join(letter + ("|" if mark else "") for letter, mark in zip(shown, boundaries[1:].tolist(), strict=True))
+
+
+def rates_figure(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[float] = RATES) -> "Figure":
+    """A row for every target rate, a column for every byte, dark where a token ends."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8.4, 0.5 + 0.3 * len(rates)))
+    axes.imshow(drawn[:, 1:].numpy(), aspect="auto", cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+    axes.set_xticks(range(len(text)), list(text.decode("ascii").replace("\n", "/")), fontsize=7)
+    axes.set_yticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+    axes.set(ylabel="target rate")
+    axes.grid(visible=False)
+    return figure
+
+
+def rate_slider(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[float] = RATES) -> Any:
+    """A slider over the rows of `rates_figure` that spells the chosen one; needs ipywidgets."""
+    try:
+        import ipywidgets as widgets
+    except ImportError as error:
+        raise RltokError(
+            "the slider needs ipywidgets. Run: pip install 'rltok[notebook]'. The figure above shows the same."
+        ) from error
+    import matplotlib.pyplot as plt
+
+    choice = widgets.SelectionSlider(options=list(rates), value=rates[0], description="target rate")
+    picture, told = widgets.Image(format="png"), widgets.HTML()  # no Output widget: it needs messages while a cell runs
+
+    def draw(change: Any = None) -> None:
+        row = drawn[list(rates).index(choice.value)]
+        figure, buffer = rates_figure(text, row[None], [choice.value]), io.BytesIO()
+        figure.savefig(buffer, format="png")
+        plt.close(figure)
+        picture.value = buffer.getvalue()
+        told.value = f"<code>{marked(text, row)}</code><br>{int(row[1:].sum())} boundaries in {len(text)} bytes"
+
+    choice.observe(draw, names="value")
+    draw()
+    return widgets.VBox([choice, picture, told])
+
+
+def rate_loss_ends(record: dict[str, Any]) -> list[tuple[str, float, tuple[float, float, float]]]:
+    """(rate loss, start, (least, mean, most) over seeds of the rate over the last fifth of training), in the record's order."""
+    found: dict[tuple[str, float], list[float]] = {}
+    for run in record["runs"]:
+        found.setdefault((run["loss"], run["start"]), []).append(run["rate"])
+    return [(loss, start, (min(v), statistics.fmean(v), max(v))) for (loss, start), v in found.items()]
+
+
+def rate_loss_figure(record: dict[str, Any]) -> "Figure":
+    """Boundaries per byte over training, one panel for each start, one line for each run."""
+    import matplotlib.pyplot as plt
+
+    starts = list(dict.fromkeys(run["start"] for run in record["runs"]))
+    losses = list(dict.fromkeys(run["loss"] for run in record["runs"]))
+    figure, panels = plt.subplots(1, len(starts), figsize=(8.4, 3.0), sharey=True, squeeze=False)
+    for panel, start in zip(panels[0], starts, strict=True):
+        for run in (run for run in record["runs"] if run["start"] == start):
+            steps, rates = zip(*((point["step"], point["rate"]) for point in run["curve"]), strict=True)
+            number = losses.index(run["loss"])
+            label = run["loss"] if run["loss"] not in [line.get_label() for line in panel.lines] else "_"
+            panel.plot(steps, rates, color=PALETTE[number], linewidth=1.0, label=label)
+        panel.axhline(record["target"], color="k", linewidth=0.8)
+        panel.set(xlabel="update", title=f"start at {start:g}", ylim=(0, 1))
+    panels[0][0].set_ylabel("boundaries per byte")
+    panels[0][-1].legend(fontsize=7)
+    return figure

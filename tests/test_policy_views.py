@@ -1,0 +1,73 @@
+"""rltok.policy_views: one draw at many rates, and what a record of rate losses says."""
+
+import math
+import sys
+
+import pytest
+import torch
+
+from rltok import policy_views
+from rltok.errors import RltokError
+
+RUNS = [
+    {"loss": loss, "start": start, "seed": seed, "rate": rate, "curve": [{"step": 1, "rate": start}, {"step": 9, "rate": rate}]}
+    for loss, start, seed, rate in (
+        ("none", 0.2, 0, 0.9), ("none", 0.2, 1, 1.0), ("logits", 0.2, 0, 0.2), ("logits", 0.8, 0, 0.3), ("none", 0.8, 0, 0.95),
+    )
+]  # fmt: skip
+RECORD = {"target": 0.2, "runs": RUNS}
+
+
+def test_without_weights_a_draw_at_a_rate_is_the_uniforms_below_it():
+    uniforms = torch.rand(500, generator=torch.Generator().manual_seed(0))
+    drawn = policy_views.draws_at_rates(torch.zeros(500, 3), uniforms, scale=16.0, softcap=None, rates=(0.1, 0.4))
+    for row, rate in zip(drawn, (0.1, 0.4), strict=True):
+        assert torch.equal(row[1:], uniforms[1:] < rate) and row[0]
+    assert (drawn[1] | ~drawn[0]).all()  # a boundary at a low rate stays at a higher one
+
+
+def test_terms_move_the_rate_and_the_cap_moves_it_towards_a_half():
+    terms, uniforms = torch.full((20_000, 1), 16.0), torch.rand(20_000, generator=torch.Generator().manual_seed(0))
+    for softcap in (None, 2.0):
+        (row,) = policy_views.draws_at_rates(terms, uniforms, scale=16.0, softcap=softcap, rates=(0.2,))
+        logit = math.log(0.25) + 1
+        logit = logit if softcap is None else softcap * math.tanh(logit / softcap)
+        assert float(row.float().mean()) == pytest.approx(1 / (1 + math.exp(-logit)), abs=0.01)
+
+
+def test_a_text_is_marked_after_the_bytes_that_end_tokens():
+    assert policy_views.marked(b"ab\nc", torch.tensor([True, False, True, True, False])) == "ab|/|c"
+
+
+def test_rows_of_the_figure_and_of_the_slider_are_the_draws():
+    drawn = torch.tensor([[True, False, True], [True, True, True]])
+    image = policy_views.rates_figure(b"ab", drawn, (0.1, 0.5)).axes[0]
+    assert image.images[0].get_array().tolist() == [[False, True], [True, True]]
+    assert [label.get_text() for label in image.get_yticklabels()] == ["0.1", "0.5"]
+    pytest.importorskip("ipywidgets")
+    choice, picture, told = policy_views.rate_slider(b"ab", drawn, (0.1, 0.5)).children
+    assert "ab|</code><br>1 boundaries in 2 bytes" in told.value
+    before = picture.value
+    choice.value = 0.5
+    assert "a|b|</code><br>2 boundaries in 2 bytes" in told.value and picture.value != before
+
+
+def test_without_ipywidgets_the_slider_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    with pytest.raises(RltokError, match=r"needs ipywidgets. Run: pip install 'rltok\[notebook\]'"):
+        policy_views.rate_slider(b"ab", torch.ones(1, 3, dtype=torch.bool), (0.1,))
+
+
+def test_ends_are_least_mean_and_most_over_seeds():
+    assert policy_views.rate_loss_ends(RECORD) == [
+        ("none", 0.2, (0.9, pytest.approx(0.95), 1.0)), ("logits", 0.2, (0.2, 0.2, 0.2)), ("logits", 0.8, (0.3, 0.3, 0.3)),
+        ("none", 0.8, (0.95, 0.95, 0.95)),
+    ]  # fmt: skip
+
+
+def test_every_run_is_a_line_in_the_panel_of_its_start():
+    left, right = policy_views.rate_loss_figure(RECORD).axes
+    assert (left.get_title(), right.get_title()) == ("start at 0.2", "start at 0.8")
+    assert [line.get_ydata()[-1] for line in left.lines] == [0.9, 1.0, 0.2, 0.2] and left.lines[-1].get_color() == "k"
+    assert left.lines[0].get_color() == left.lines[1].get_color() == right.lines[1].get_color() != left.lines[2].get_color()
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["logits", "none"]
