@@ -1,6 +1,7 @@
 """rltok.kernels: each kernel equals plain maths in float64, values and gradients, at ragged sizes, on memory full of NaN."""
 
 import importlib
+import inspect
 import pkgutil
 
 import pytest
@@ -228,4 +229,5 @@ def test_no_kernel_gives_a_gradient_of_its_gradient():
     modules = [importlib.import_module(f"rltok.kernels.{found.name}") for found in pkgutil.iter_modules(kernels.__path__)]
     found = [v for m in modules for v in vars(m).values() if isinstance(v, type) and issubclass(v, torch.autograd.Function)]
     assert len(found) >= 8
-    assert [each for each in found if not hasattr(each.backward, "__wrapped__")] == []  # `once_differentiable`
+    # read, not run: what a backward pass that is taken twice does depends on what stands beside it
+    assert [each for each in found if "@once_differentiable\n    def backward" not in inspect.getsource(each)] == []
