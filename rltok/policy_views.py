@@ -1,5 +1,6 @@
 """What a policy's chapter shows: the same draw at many target rates, and rates under the rate losses that were tried."""
 
+import html
 import io
 import math
 import statistics
@@ -70,7 +71,7 @@ def rate_slider(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[flo
         figure.savefig(buffer, format="png")
         plt.close(figure)
         picture.value = buffer.getvalue()
-        told.value = f"<code>{marked(text, row)}</code><br>{int(row[1:].sum())} boundaries in {len(text)} bytes"
+        told.value = f"{html.escape(marked(text, row))}<br>{int(row[1:].sum())} boundaries in {len(text)} bytes"
 
     choice.observe(draw, names="value")
     draw()

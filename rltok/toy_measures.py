@@ -22,6 +22,9 @@ from rltok.toy.lexicon import NO_WORD
 from rltok.unet import AutoregressiveUNet
 
 ORACLE, RANDOM = "oracle", "random"  # names of runs with boundaries at word ends, and at random places as often
+LETTERS = {"after letter 1": 1, "after letter 2": 2}  # with boundaries at this letter of every word
+MORE_RANDOM = "random, 0.32"  # at random places as often as naive REINFORCE draws on "early", which is more often than asked for
+CONTROLS = (ORACLE, RANDOM, *LETTERS, MORE_RANDOM)  # boundaries that nobody learned
 WANTED = 0.8  # share of the oracle's gain
 
 Run = dict[str, Any]  # of a record

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltok.plots import PALETTE
-from rltok.toy_measures import ORACLE, RANDOM, WANTED, shares
+from rltok.toy_measures import CONTROLS, ORACLE, RANDOM, WANTED, shares
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,9 +28,9 @@ def runs_of(record: dict[str, Any], words: str, name: str, order: str = "second"
 
 
 def names_of(record: dict[str, Any], words: str, order: str = "second") -> list[str]:
-    """Arms of a language in the record's order, oracle and random places left out."""
+    """Estimators of a language in the record's order, without the controls."""
     found = (run["name"] for run in record["runs"] if (run["words"], run["order"]) == (words, order))
-    return [name for name in dict.fromkeys(found) if name not in (ORACLE, RANDOM)]
+    return [name for name in dict.fromkeys(found) if name not in CONTROLS]
 
 
 def language_of(record: dict[str, Any], words: str, order: str = "second") -> dict[str, Any]:
@@ -41,20 +41,26 @@ def language_of(record: dict[str, Any], words: str, order: str = "second") -> di
 GAIN_HEAD = ("estimator", "share, mean", "least to most", f"seeds that hold {WANTED}", "from kB on", "boundaries per byte")
 
 
-def gain_rows(record: dict[str, Any], words: str) -> list[list[str]]:
-    """A row of `GAIN_HEAD` an estimator: share of the oracle's gain over random places on test rows, from how many bytes of
-    training on at least 0.8 of it was held on validation rows, and the rate of boundaries.
+def gain_rows(record: dict[str, Any], words: str, controls: bool = False) -> list[list[str]]:
+    """A row of `GAIN_HEAD` an estimator, or a control: share of the oracle's gain over random places on test rows, from how many
+    bytes of training on at least 0.8 of it was held on validation rows, and the rate of boundaries.
     """
     found = []
-    for line in shares([run for run in record["runs"] if run["words"] == words and run["order"] == "second"]):
+    of_words = [run for run in record["runs"] if run["words"] == words and run["order"] == "second"]
+    for line in (line for line in shares(of_words) if (line["name"] in CONTROLS) == controls):
         each = [seed["share"] for seed in line["seeds"]]
         reached = [seed["bytes_to_0.8"] / 1e3 for seed in line["seeds"] if seed["bytes_to_0.8"] is not None]
         rates = [run["test"]["rate"] for run in runs_of(record, words, line["name"])]
         found.append([
             line["name"], f"{line['mean_share']:.2f}", f"{min(each):.2f} to {max(each):.2f}", f"{len(reached)} of {len(each)}",
-            f"{min(reached):.0f} to {max(reached):.0f}" if reached else "-", f"{min(rates):.2f} to {max(rates):.2f}",
+            _span(reached) if reached else "-", f"{min(rates):.2f} to {max(rates):.2f}",
         ])  # fmt: skip
     return found
+
+
+def _span(values: list[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def advantage_sizes(record: dict[str, Any], words: str, names: Iterable[str]) -> list[str]:

@@ -5,8 +5,10 @@
 For every seed and lexicon ("early": the first letter tells words apart; "late": only the last one does):
 
 * the policy trained by every rung of the ladder, from naive REINFORCE to the full estimator (of "late": naive and full); naive
-  twice, the second time with a fiftieth of the weight, which brings its advantages to the size of the full estimator's;
+  twice, the second time with a fiftieth of the weight, as its advantages are tens of times as large as the full estimator's;
 * the oracle, with a boundary at every word end, and boundaries at random places as often, both of the same size and budget;
+* a boundary at another letter of every word (of "early" the first, of "late" the first and the second), and of "early" random
+  places as often as naive draws, which is more often than it is asked for;
 * "independent", where no word foretells another: the full estimator, as a control.
 
 Runs that the file holds already, of the same settings, stay in it and are not made again; each says with which code and where
@@ -31,12 +33,13 @@ from rltok.errors import RltokError
 from rltok.files import write_json
 from rltok.results import device_name, repository_commit, versions
 from rltok.toy.lexicon import WORDS
-from rltok.toy_measures import ORACLE, RANDOM, Run, key_of, shares
+from rltok.toy_measures import CONTROLS, LETTERS, MORE_RANDOM, ORACLE, RANDOM, Run, key_of, shares
 from rltok.toy_runs import ESTIMATORS, FULL, QUIET, Arm, run_arm, toy_corpus
 
 WHAT = "estimators on the toy language, with boundaries at word ends and at random places beside them"
 LOOKS = 40  # of a run
-NAMES = (ORACLE, RANDOM, *ESTIMATORS)
+LETTER1, LETTER2 = LETTERS
+NAMES = (*CONTROLS, *ESTIMATORS)
 
 
 def arms_of(seeds: Sequence[int]) -> list[Arm]:
@@ -47,6 +50,8 @@ def arms_of(seeds: Sequence[int]) -> list[Arm]:
     for seed in seeds:
         made += [Arm("early", "second", name, seed) for name in ESTIMATORS if name not in (FULL, "naive", QUIET)]
         made += [Arm("early", "independent", FULL, seed)]
+        made += [Arm(words, "second", LETTER1, seed) for words in WORDS]
+        made += [Arm("late", "second", LETTER2, seed), Arm("early", "second", MORE_RANDOM, seed)]
     return made
 
 

@@ -33,7 +33,7 @@ def test_a_record_keeps_its_runs_and_refuses_those_of_other_settings(tmp_path, m
 
 def test_all_arms_are_asked_for_once_each_with_what_they_are_measured_by():
     arms = measure_toy.arms_of([0, 1])
-    assert len(set(arms)) == len(arms) == 2 * 14
+    assert len(set(arms)) == len(arms) == 2 * 18
     for arm in arms:
         if arm.order == "second":
             assert {Arm(arm.words, "second", name, arm.seed) for name in (ORACLE, RANDOM)} <= set(arms)

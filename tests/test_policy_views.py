@@ -46,10 +46,10 @@ def test_rows_of_the_figure_and_of_the_slider_are_the_draws():
     assert [label.get_text() for label in image.get_yticklabels()] == ["0.1", "0.5"]
     pytest.importorskip("ipywidgets")
     choice, picture, told = policy_views.rate_slider(b"ab", drawn, (0.1, 0.5)).children
-    assert "ab|</code><br>1 boundaries in 2 bytes" in told.value
+    assert "ab|<br>1 boundaries in 2 bytes" in told.value
     before = picture.value
     choice.value = 0.5
-    assert "a|b|</code><br>2 boundaries in 2 bytes" in told.value and picture.value != before
+    assert "a|b|<br>2 boundaries in 2 bytes" in told.value and picture.value != before
 
 
 def test_without_ipywidgets_the_slider_says_what_to_install(monkeypatch):

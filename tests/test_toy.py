@@ -212,3 +212,17 @@ def test_the_oracle_marks_the_last_byte_of_every_word_before_the_next_byte_is_pr
     out = model(ids)
     assert out.boundaries.int().tolist() == [[1, 0, 1, 1, 0, 0, 1], [1, 0, 0, 0, 0, 0, 0]]
     assert out.boundary_logits is None
+
+
+def test_the_oracle_may_mark_another_letter_of_every_word_the_last_of_shorter_ones():
+    text = SMALL.spell([1, 0, 2, 2])  # bc a bda bda
+    ids = torch.tensor([[BOS, *text, EOS]])
+    for letter, wanted in (
+        (1, [1, 1, 0, 1, 1, 0, 0, 1, 0, 0]),
+        (2, [1, 0, 1, 1, 0, 1, 0, 0, 1, 0]),
+        (3, [1, 0, 1, 1, 0, 0, 1, 0, 0, 1]),
+    ):
+        out = AutoregressiveUNet(tiny_config(), OracleRule(SMALL, letter))(ids)
+        assert out.boundaries.int().tolist() == [wanted]
+    with pytest.raises(RltokError, match="counted from 1; got letter=0"):
+        OracleRule(SMALL, 0)
