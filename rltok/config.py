@@ -81,9 +81,10 @@ class RuleConfig(Section):
         if self.softcap is not None and self.name == "learned":
             start = math.log(rate / (1 - rate))
             if abs(start) >= self.softcap:
+                wanted = math.ceil(10 * abs(start)) / 10
                 raise RltokError(
                     f"model.rule.softcap={self.softcap:g} cannot reach target_rate={rate:g}: its logit is {start:.2f}, and"
-                    f" eq. (23) keeps logits inside ±{self.softcap:g}. Raise softcap above {abs(start):.1f} or set it to null."
+                    f" eq. (23) keeps logits inside ±{self.softcap:g}. Raise softcap above {wanted:g} or set it to null."
                 )
 
     def _check_byte_model(self) -> None:

@@ -8,11 +8,9 @@ A run's folder is an ordinary one, with `score.json` beside the rest: the evalua
 import json
 import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +30,7 @@ from rltok.flops import flops_per_byte, frozen_parameters
 from rltok.loading import load
 from rltok.memory import guarded
 from rltok.optim import make_optimizer
+from rltok.pools import end_with_parent, stopping
 from rltok.results import thin
 from rltok.snapshots import drawn_texts
 from rltok.step import micro_batches, new_model, resolve_device, train_step
@@ -155,7 +154,7 @@ _shared: list[Setting] = []  # of a worker process
 
 
 def _start_worker(setting: Setting, threads: int, backend: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # control-C ends it without a trace
+    end_with_parent()
     os.environ["RLTOK_BACKEND"] = backend  # a new process knows nothing of `backends.use`
     torch.set_num_threads(threads)
     _shared.append(setting)
@@ -171,20 +170,13 @@ def workers(count: int, setting: Setting) -> Iterator[Mapper]:
     if count == 1:
         yield lambda jobs: (run_job(job, setting) for job in jobs)
         return
-    before, context = set(multiprocessing.active_children()), multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("spawn")
     start = (setting, max(1, torch.get_num_threads() // count), backends.asked())
-    with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=start) as pool:
-        try:
-            yield lambda jobs: (done.result() for done in as_completed([pool.submit(_run_in_worker, job) for job in jobs]))
-        except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in set(multiprocessing.active_children()) - before:
-                child.terminate()
-            if isinstance(error, BrokenProcessPool):
-                raise RltokError(
-                    f"one of {count} worker processes ended, perhaps for want of memory. Go on with --resume --jobs 1."
-                ) from error
-            raise
+    with (
+        ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=start) as pool,
+        stopping(pool, count, "Go on with --resume --jobs 1."),
+    ):
+        yield lambda jobs: (done.result() for done in as_completed([pool.submit(_run_in_worker, job) for job in jobs]))
 
 
 def default_workers(device: torch.device, runs: int) -> int:

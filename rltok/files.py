@@ -91,8 +91,9 @@ def check_record_path(out: str, what: str) -> None:
             raise RltokError(f"--out {out} is no ordinary file. Name another one.")
         if path.exists() and not _is_record(path, what):
             raise RltokError(f"--out {out} exists and is no record of this command, so it stays. Name another file.")
-    except OSError as error:  # a name that is too long, a loop of links
-        raise RltokError(f"--out {out[:60]} cannot be a file's name ({error.strerror}). Name another file.") from error
+    except (OSError, RuntimeError) as error:  # a name that is too long, a loop of links
+        told = getattr(error, "strerror", None) or str(error)[:60]
+        raise RltokError(f"--out {out[:60]} cannot be a file's name ({told}). Name another file.") from error
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

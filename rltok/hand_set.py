@@ -31,6 +31,11 @@ def slip_probability(reach: float, softcap: float | None) -> float:
     return 1 / (1 + math.exp(logit))
 
 
+def _check_reach(reach: float) -> None:
+    if not 0 < reach < math.inf:
+        raise RltokError(f"reach is the size of a logit, greater than 0 and finite; got {reach}. Take {CERTAIN:g} to be certain.")
+
+
 def _rule_of(model: AutoregressiveUNet) -> LearnedRule:
     if not isinstance(model.rule, LearnedRule):
         raise RltokError(
@@ -80,12 +85,15 @@ def draw_every(model: AutoregressiveUNet, k: int, *, reach: float) -> None:
     Raises:
         RltokError: k below 1, or above lags + 1.
     """
+    _check_reach(reach)
     rule = _rule_of(model)
     most = len(rule.project.weight)  # lags + 1
-    if not 1 <= k <= most:
+    if k < 1:
+        raise RltokError(f"k counts bytes from one boundary to the next, at least 1; got k={k}.")
+    if k > most:
         raise RltokError(
             f"a policy with model.rule.lags={most - 1} draws every k-th byte for k from 1 to lags + 1 = {most}; got k={k}."
-            f" Take lags={max(k, 1) - 1} or more: it must see the k - 1 decisions before."
+            f" Take lags={k - 1} or more: it must see the k - 1 decisions before."
         )
     carry_constant(model)
     largest = 1.0
@@ -156,18 +164,21 @@ def draw_on(model: AutoregressiveUNet, ids: Iterable[int], *, reach: float) -> N
     Raises:
         RltokError: the embeddings do not allow it, or an id is no byte.
     """
+    _check_reach(reach)
     rule, chosen = _rule_of(model), sorted(set(ids))
     if any(not 0 <= byte < BOS for byte in chosen):
         raise RltokError(f"draw_on takes bytes, from 0 to {BOS - 1}; got {[byte for byte in chosen if not 0 <= byte < BOS][0]}.")
     wanted = torch.zeros(BOS, dtype=torch.bool, device=model.embedding.weight.device)
     wanted[chosen] = True
-    keep_embeddings(model)
-    states = model.embedding.weight[:BOS]
+    states, before = model.embedding.weight[:BOS], rule.project.weight.clone()
     read_out(rule, states, wanted, reach=reach)
     logits = rule.terms(states[None])[0, :, 0] / rule.scale + rule.bias
-    wrong = int(((logits > 0) != wanted).sum())
-    if wrong:
+    weak = int((torch.where(wanted, logits, -logits) < 0.99 * reach).sum())
+    if weak:
+        rule.project.weight.copy_(before)
         raise RltokError(
             f"with model.embedding_dim={states.shape[1]} no linear read-out by least squares tells these {len(chosen)} bytes from"
-            f" the rest: {wrong} of {BOS} fall on the wrong side. Take embedding_dim {BOS} or more."
+            f" the rest: the logits of {weak} of {BOS} are smaller than reach={reach:g}, or of the wrong sign. Take embedding_dim"
+            f" {BOS} or more."
         )
+    keep_embeddings(model)

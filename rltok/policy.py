@@ -177,12 +177,18 @@ def _check_rate(rate: float) -> None:
         )
 
 
+def _check_softcap(softcap: float) -> None:
+    if not 0 < softcap < math.inf:
+        raise RltokError(f"softcap must be greater than 0 and finite; got {softcap!r}. Without a cap a rate stays what it is.")
+
+
 def capped_rate(rate: float, softcap: float) -> float:
     """What eq. (23) makes of a probability: sigmoid(c tanh(logit(rate) / c)). At 0.2 and c = 6 that is 0.204.
 
     A policy without weights starts there in training: its logit is the bias of eq. (22), and nothing but the cap acts on it.
     """
     _check_rate(rate)
+    _check_softcap(softcap)
     return 1 / (1 + math.exp(-softcap * math.tanh(math.log(rate / (1 - rate)) / softcap)))
 
 
@@ -195,10 +201,11 @@ def uncapped_rate(rate: float, softcap: float) -> float:
         RltokError: a rate that the cap cannot let through: sigmoid(c) or more, sigmoid(-c) or less.
     """
     _check_rate(rate)
+    _check_softcap(softcap)
     logit = math.log(rate / (1 - rate))
     if abs(logit) >= softcap:
         raise RltokError(
             f"under softcap={softcap:g} no probability is {rate:g}: its logit is {logit:.2f}, and eq. (23) keeps logits inside"
-            f" ±{softcap:g}. Raise softcap above {abs(logit):.1f}, or take a rate nearer to 1/2."
+            f" ±{softcap:g}. Raise softcap above {math.ceil(10 * abs(logit)) / 10:g}, or take a rate nearer to 1/2."
         )
     return 1 / (1 + math.exp(-softcap * math.atanh(logit / softcap)))

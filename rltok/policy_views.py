@@ -13,11 +13,12 @@ from torch import Tensor
 
 from rltok.errors import RltokError
 from rltok.plots import PALETTE
-from rltok.policy import sample_boundaries
+from rltok.policy import sample_boundaries, uncapped_rate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LOOSE = 700.0  # a cap that every logit of a rate in float64 but the most extreme passes
 RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
@@ -25,7 +26,15 @@ def draws_at_rates(
     terms: Float[Tensor, "N terms"], uniforms: Float[Tensor, " N"], *, scale: float, softcap: float | None,
     rates: Sequence[float] = RATES,
 ) -> Bool[Tensor, "rates N"]:  # fmt: skip
-    """One string drawn at every target rate: terms (21) and uniforms stay, the bias of eq. (22) is the logit of the rate."""
+    """One string drawn at every target rate: terms (21) and uniforms stay, the bias of eq. (22) is the logit of the rate.
+
+    Raises:
+        RltokError: no rate, or one that no policy can have, under this cap.
+    """
+    if not rates or not scale > 0:
+        raise RltokError(f"rates must hold at least one, and scale be greater than 0; got {tuple(rates)} and scale={scale}.")
+    for rate in rates:
+        uncapped_rate(rate, LOOSE if softcap is None else softcap)  # refuses what cannot be
     drawn = [
         sample_boundaries(terms[None], uniforms[None], bias=math.log(rate / (1 - rate)), scale=scale, softcap=softcap)[0]
         for rate in rates
@@ -78,29 +87,50 @@ def rate_slider(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[flo
     return widgets.VBox([choice, picture, told])
 
 
-def rate_loss_ends(record: dict[str, Any]) -> list[tuple[str, float, tuple[float, float, float]]]:
-    """(rate loss, start, (least, mean, most) over seeds of the rate over the last fifth of training), in the record's order."""
-    found: dict[tuple[str, float], list[float]] = {}
-    for run in record["runs"]:
-        found.setdefault((run["loss"], run["start"]), []).append(run["rate"])
-    return [(loss, start, (min(v), statistics.fmean(v), max(v))) for (loss, start), v in found.items()]
+RATE_LOSS_HEAD = ("rate loss", "start", "rate at the end", "policy entropy (nats)", "after white space", "bits per byte")
+
+
+def rate_loss_runs(record: dict[str, Any], loss: str, start: float) -> list[dict[str, Any]]:
+    """Runs of a rate loss from a start, one a seed."""
+    return [run for run in record["runs"] if (run["loss"], run["start"]) == (loss, start)]
+
+
+def rate_loss_rows(record: dict[str, Any]) -> list[list[str]]:
+    """A row of `RATE_LOSS_HEAD` for each rate loss and start, in the record's order.
+
+    The rate over the last fifth of training, least to most over seeds; of held-out rows the policy's entropy and the share of
+    white space with a boundary, least to most, and the mean loss.
+    """
+
+    def span(runs: list[dict[str, Any]], key: str, digits: int) -> str:
+        values = [run[key] for run in runs]
+        return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+    rows = []
+    for loss, start in dict.fromkeys((run["loss"], run["start"]) for run in record["runs"]):
+        runs = rate_loss_runs(record, loss, start)
+        measures = [span(runs, "rate", 3), span(runs, "policy_entropy", 2), span(runs, "whitespace_share", 2)]
+        rows.append([loss, f"{start:g}", *measures, f"{statistics.fmean(run['bits_per_byte'] for run in runs):.3f}"])
+    return rows
 
 
 def rate_loss_figure(record: dict[str, Any]) -> "Figure":
     """Boundaries per byte over training, one panel for each start, one line for each run."""
     import matplotlib.pyplot as plt
 
+    if not record["runs"]:
+        raise RltokError("the record holds no run to draw. Make some first: scripts/measure_rate_loss.py.")
     starts = list(dict.fromkeys(run["start"] for run in record["runs"]))
     losses = list(dict.fromkeys(run["loss"] for run in record["runs"]))
     figure, panels = plt.subplots(1, len(starts), figsize=(8.4, 3.0), sharey=True, squeeze=False)
+    lines: dict[str, Any] = {}
     for panel, start in zip(panels[0], starts, strict=True):
         for run in (run for run in record["runs"] if run["start"] == start):
             steps, rates = zip(*((point["step"], point["rate"]) for point in run["curve"]), strict=True)
             number = losses.index(run["loss"])
-            label = run["loss"] if run["loss"] not in [line.get_label() for line in panel.lines] else "_"
-            panel.plot(steps, rates, color=PALETTE[number], linewidth=1.0, label=label)
+            lines[run["loss"]] = panel.plot(steps, rates, color=PALETTE[number % len(PALETTE)], linewidth=1.0)[0]
         panel.axhline(record["target"], color="k", linewidth=0.8)
         panel.set(xlabel="update", title=f"start at {start:g}", ylim=(0, 1))
     panels[0][0].set_ylabel("boundaries per byte")
-    panels[0][-1].legend(fontsize=7)
+    panels[0][-1].legend([lines[loss] for loss in losses], losses, fontsize=7)
     return figure

@@ -162,24 +162,34 @@ def shares(runs: Sequence[Run]) -> list[dict[str, Any]]:
     random places of the same language and seed, or whose oracle gains nothing, are left out.
     """
     by_key = {key_of(found): found for found in runs}
-    made: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    made: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for found in runs:
         ends = [by_key.get((found["words"], found["order"], name, found["seed"])) for name in (RANDOM, ORACLE)]
         if found["name"] in (RANDOM, ORACLE) or None in ends:
             continue
         random, oracle = ends
-        if oracle["test"]["bits_per_byte"] >= random["test"]["bits_per_byte"]:  # runs were too short
+        if not _gains(oracle["test"], random["test"]):  # runs were too short
             continue
         share = share_of_gain(*(one["test"]["bits_per_byte"] for one in (found, random, oracle)))
         reached = None
-        for point in reversed(found["curve"]):
+        for point in reversed(found["curve"] if _gains(oracle["curve"][-1], random["curve"][-1]) else ()):
             on_the_way = (point, random["curve"][-1], oracle["curve"][-1])
             if share_of_gain(*(one["bits_per_byte"] for one in on_the_way)) < WANTED:
                 break
             reached = point["bytes"]
         line = {"seed": found["seed"], "share": share, "bytes_to_0.8": reached}
-        made.setdefault((found["words"], found["name"]), []).append(line)
+        made.setdefault((found["words"], found["order"], found["name"]), []).append(line)
     return [
-        {"words": words, "name": name, "mean_share": statistics.fmean(line["share"] for line in lines), "seeds": lines}
-        for (words, name), lines in made.items()
+        {
+            "words": words,
+            "order": order,
+            "name": name,
+            "mean_share": statistics.fmean(each["share"] for each in lines),
+            "seeds": lines,
+        }
+        for (words, order, name), lines in made.items()
     ]
+
+
+def _gains(oracle: dict[str, Any], random: dict[str, Any]) -> bool:
+    return oracle["bits_per_byte"] < random["bits_per_byte"]  # False for NaN

@@ -35,7 +35,10 @@ def names_of(record: dict[str, Any], words: str, order: str = "second") -> list[
 
 def language_of(record: dict[str, Any], words: str, order: str = "second") -> dict[str, Any]:
     """What the record says of a language."""
-    return next(found for found in record["languages"] if (found["words"], found["order"]) == (words, order))
+    for found in record["languages"]:
+        if (found["words"], found["order"]) == (words, order):
+            return found
+    raise KeyError(f"the record has no language {words}, {order}")
 
 
 GAIN_HEAD = ("estimator", "share, mean", "least to most", f"seeds that hold {WANTED}", "from kB on", "boundaries per byte")
@@ -50,7 +53,8 @@ def gain_rows(record: dict[str, Any], words: str, controls: bool = False) -> lis
     for line in (line for line in shares(of_words) if (line["name"] in CONTROLS) == controls):
         each = [seed["share"] for seed in line["seeds"]]
         reached = [seed["bytes_to_0.8"] / 1e3 for seed in line["seeds"] if seed["bytes_to_0.8"] is not None]
-        rates = [run["test"]["rate"] for run in runs_of(record, words, line["name"])]
+        seeds = {seed["seed"] for seed in line["seeds"]}
+        rates = [run["test"]["rate"] for run in runs_of(record, words, line["name"]) if run["seed"] in seeds]
         found.append([
             line["name"], f"{line['mean_share']:.2f}", f"{min(each):.2f} to {max(each):.2f}", f"{len(reached)} of {len(each)}",
             _span(reached) if reached else "-", f"{min(rates):.2f} to {max(rates):.2f}",
@@ -67,7 +71,9 @@ def advantage_sizes(record: dict[str, Any], words: str, names: Iterable[str]) ->
     """A sentence an estimator: root mean square of its advantages in nats, first and last look, median over seeds."""
     told = []
     for name in names:
-        sizes = [[p["advantage_rms"] for p in run["curve"] if p["advantage_rms"]] for run in runs_of(record, words, name)]
+        sizes = [
+            [p["advantage_rms"] for p in run["curve"] if p["advantage_rms"] is not None] for run in runs_of(record, words, name)
+        ]
         first, last = (statistics.median(one[end] for one in sizes) for end in (0, -1))
         told.append(f"{name:30s} advantages of {first:.3g} nats at first, {last:.3g} at the end")
     return told
@@ -105,7 +111,7 @@ def curves_figure(record: dict[str, Any], words: str) -> "Figure":
 
 def places(record: dict[str, Any], words: str, name: str, seed: int) -> list[str]:
     """Every word of the lexicon with the share of boundaries after each of its letters, on test rows."""
-    run = next(run for run in runs_of(record, words, name) if run["seed"] == seed)
+    run = {run["seed"]: run for run in runs_of(record, words, name)}[seed]
     lines = []
     for word, rates in zip(language_of(record, words)["lexicon"], run["rates_in_words"], strict=True):
         told = "  ".join(

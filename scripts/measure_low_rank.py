@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import small_runs
+import torch
 from record_files import at_least, run, stored_record
 from small_runs import config_of, facts, scored, stored_runs, trained
 
@@ -26,6 +27,7 @@ from rltok.files import write_json
 from rltok.low_rank import shorten_early_head
 from rltok.presets import preset
 from rltok.standings import error_of_mean
+from rltok.step import new_model
 from rltok.unet import AutoregressiveUNet
 
 WHAT = "held-out scores with early heads of low rank, the preset tiny on the bundled sample"
@@ -89,9 +91,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All runs; the record is written after each of them, so that an interruption loses only what is under way."""
     shared = config_of(0, options.updates)
     corpus, full = load_corpus("sample", shared.data), options.updates >= UPDATES
-    runs = stored_runs(options.out, WHAT, corpus.description, lambda found: config_of(found["seed"], options.updates))
+    runs = stored_runs(
+        options.out, WHAT, corpus.description, lambda found: config_of(found["seed"], options.updates),
+        lambda runs: record_of(runs, shared, corpus, full),
+    )  # fmt: skip
     have = {(found["rank"], found["seed"]) for found in runs}
     ranks = dict.fromkeys([FULL, *(options.ranks or [scaled_rank(shared)])])
+    for rank in options.ranks or []:
+        shorten_early_head(new_model(shared, torch.device("cpu")), rank)  # one that cannot be is told before anything is run
     jobs = [job for job in itertools.product(ranks, options.seeds) if job not in have]
     for number, (rank, seed) in enumerate(jobs, start=1):
         found = one_run(rank, config_of(seed, options.updates), corpus)
@@ -113,6 +120,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=UPDATES, help=f"fewer than {UPDATES} are marked as not full")
     options = parser.parse_args()
     at_least(1, updates=options.updates, ranks=min(options.ranks or [1]))
+    at_least(0, seeds=min(options.seeds))
     options.seeds = list(dict.fromkeys(options.seeds))
     stored_record(options.out, WHAT)  # before anything is run
     record = measure(options)

@@ -91,7 +91,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All runs; the record is written after each of them, so that an interruption loses only what is under way."""
     shared = config_of(0, options.updates)
     corpus, full = load_corpus("sample", shared.data), options.updates >= UPDATES
-    runs = stored_runs(options.out, WHAT, corpus.description, lambda found: config_of(found["seed"], options.updates))
+    runs = stored_runs(
+        options.out, WHAT, corpus.description, lambda found: config_of(found["seed"], options.updates),
+        lambda runs: record_of(runs, shared, corpus, full),
+    )  # fmt: skip
     have = {(found["loss"], found["start"], found["seed"]) for found in runs}
     jobs = itertools.product(options.starts, options.losses, options.seeds)
     jobs = [(start, loss, seed) for start, loss, seed in jobs if (loss, start, seed) not in have]
@@ -114,7 +117,9 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=UPDATES, help=f"fewer than {UPDATES} are marked as not full")
     options = parser.parse_args()
     at_least(1, updates=options.updates)
-    options.seeds = list(dict.fromkeys(options.seeds))
+    at_least(0, seeds=min(options.seeds))
+    for name in ("seeds", "losses", "starts"):
+        setattr(options, name, list(dict.fromkeys(getattr(options, name))))
     stored_record(options.out, WHAT)  # before anything is run
     record = measure(options)
     write_json(options.out, record)

@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record_files import at_least, run, stored_record
+from record_files import at_least, reading, run, stored_record
 
 from rltok.errors import RltokError
 from rltok.files import write_json
+from rltok.pools import end_with_parent, stopping
 from rltok.results import device_name, repository_commit, versions
 from rltok.toy.lexicon import WORDS
 from rltok.toy_measures import CONTROLS, LETTERS, MORE_RANDOM, ORACLE, RANDOM, Run, key_of, shares
@@ -63,10 +64,18 @@ def settings_of(training_bytes: int | None) -> dict[str, Any]:
 def stored_runs(path: Path, settings: dict[str, Any]) -> list[Run]:
     """The runs of a record of the same settings; none if there is no such file."""
     record = stored_record(path, WHAT)
-    for found in [] if record is None else record["runs"]:
-        if Arm(*key_of(found)).config(settings).digest() != found["config_hash"]:
-            raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
-    return [] if record is None else record["runs"]
+    if record is None:
+        return []
+    with reading(path):
+        for found in record["runs"]:
+            if Arm(*key_of(found)).config(settings).digest() != found["config_hash"]:
+                raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
+        if len({key_of(found) for found in record["runs"]}) < len(record["runs"]):
+            raise RltokError(f"--out {path} holds a run twice, so it stays. Name another file.")
+        again = record_of(record["runs"], settings.get("train.training_bytes"))
+        if again["languages"] != record["languages"]:
+            raise RltokError(f"--out {path} holds runs on other text, so it stays. Name another file.")
+    return record["runs"]
 
 
 def rounded(values: Any) -> Any:
@@ -95,7 +104,11 @@ def results(arms: Sequence[Arm], settings: dict[str, Any], jobs: int) -> Iterato
     if jobs == 1:
         yield from (one_run(arm, settings) for arm in arms)
         return
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent) as pool,
+        stopping(pool, jobs, "Run the same command again with --jobs 1: what is done stays."),
+    ):
         yield from (done.result() for done in as_completed([pool.submit(one_run, arm, settings) for arm in arms]))
 
 
@@ -161,6 +174,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="so many runs at a time, one thread each")
     options = parser.parse_args()
     at_least(1, jobs=options.jobs, training_bytes=options.training_bytes)
+    at_least(0, seeds=min(options.seeds))
     options.seeds = list(dict.fromkeys(options.seeds))
     stored_record(options.out, WHAT)  # before anything is run
     record = measure(options)

@@ -2,31 +2,31 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rltok.errors import RltokError
+from rltok.files import check_record_path
 
 
 def stored_record(path: Path, what: str) -> dict[str, Any] | None:
     """The record that the file holds, None without a file. Raises `RltokError` where the file cannot become this record."""
-    if not path.resolve().parent.is_dir():
-        raise RltokError(f"--out {path}: there is no folder {path.parent}. Make it first.")
-    if path.is_dir():
-        raise RltokError(f"--out {path} is a folder. Name a file in it.")
-    if not path.exists():
-        return None
-    if not path.is_file():
-        raise RltokError(f"--out {path} is no ordinary file. Name another one.")
+    check_record_path(str(path), what)
+    return json.loads(path.read_bytes()) if path.exists() else None
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Around what is taken from a stored record: one that lacks something is told in one line, and stays."""
     try:
-        record = json.loads(path.read_bytes())
-        same = record["what"] == what
-    except (ValueError, KeyError, TypeError, RecursionError):
-        same = False
-    if not same:
-        raise RltokError(f"--out {path} exists and is no record of this measurement, so it stays. Name another file.")
-    return record
+        yield
+    except RltokError as error:
+        raise RltokError(str(error) if "--out" in str(error) else f"--out {path}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise RltokError(f"--out {path} holds a damaged record ({told}), so it stays. Name another file.") from error
 
 
 def at_least(least: int, **values: int | None) -> None:
@@ -37,9 +37,12 @@ def at_least(least: int, **values: int | None) -> None:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Call it; an `RltokError` is told in one line, with exit code 2."""
+    """Call it; an `RltokError` is told in one line, with exit code 2, and so is control-C, with 130."""
     try:
         main()
+    except KeyboardInterrupt:
+        print(f"{Path(sys.argv[0]).name}: interrupted. The same command goes on from what is stored.", file=sys.stderr)
+        raise SystemExit(130) from None
     except RltokError as error:
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
         raise SystemExit(2) from None

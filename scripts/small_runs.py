@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record_files import stored_record
+from record_files import reading, stored_record
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus
@@ -77,16 +77,19 @@ def scored(model: AutoregressiveUNet, corpus: Corpus, config: Config) -> Evaluat
 
 
 def stored_runs(
-    path: Path, what: str, data: dict[str, Any], config_of: Callable[[dict[str, Any]], Config]
+    path: Path, what: str, data: dict[str, Any], config_of: Callable[[dict[str, Any]], Config],
+    remade: Callable[[list[dict[str, Any]]], Any],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """The runs of a record of the same text and settings; none if there is no such file."""
+    """The runs of a record of the same text and settings, of which `remade` makes a record; none if there is no such file."""
     record = stored_record(path, what)
     if record is None:
         return []
-    if record["data"] != data:
-        raise RltokError(f"--out {path} holds runs on other text, so it stays. Name another file.")
-    if any(config_of(found).digest() != found["config_hash"] for found in record["runs"]):
-        raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
+    with reading(path):
+        if record["data"] != data:
+            raise RltokError(f"--out {path} holds runs on other text, so it stays. Name another file.")
+        if any(config_of(found).digest() != found["config_hash"] for found in record["runs"]):
+            raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
+        remade(record["runs"])  # a run that lacks something is told now, not after hours
     return record["runs"]
 
 

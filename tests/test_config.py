@@ -181,7 +181,7 @@ def test_what_must_not_be_negative_says_so(dotted):
         ({"model.rule.target_rate": 0}, ["model.rule.target_rate", "strictly between 0 and 1"]),
         ({"model.rule.target_rate": 1}, ["model.rule.target_rate", "strictly between 0 and 1"]),
         ({"model.rule.target_rate": 5}, ["For one boundary every 5 bytes write 1/5"]),
-        ({"model.rule.target_rate": 0.002}, ["softcap=6", "its logit is -6.21", "above 6.2"]),
+        ({"model.rule.target_rate": 0.002}, ["softcap=6", "its logit is -6.21", "above 6.3"]),
         ({"model.rule.lags": -1}, ["model.rule.lags", "between 0 and 64", "got -1"]),
         ({"model.rule.lags": 65}, ["between 0 and 64", "got 65"]),
         ({"model.rule.temperature": 0}, ["model.rule.temperature", "between 0.01 and 100", "got 0"]),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers import ragged_ids, random_uniforms, sigmoid, tiny_model
 
+from rltok import hand_set
 from rltok.data import load_corpus
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
@@ -227,3 +228,24 @@ def test_the_constant_is_carried_and_embeddings_kept_by_norms_that_add_nothing()
     assert not torch.equal(model.encode(ids[:, :-1]), model.embedding(ids[:, :-1]))
     keep_embeddings(model)
     assert torch.equal(model.encode(ids[:, :-1]), model.embedding(ids[:, :-1]))
+
+
+@pytest.mark.parametrize("reach", [0.0, -3.0, math.nan, math.inf])
+def test_a_reach_that_is_none_is_named(reach):
+    model = tiny_model(embedding_dim=32)
+    for call in (lambda: hand_set.draw_every(model, 2, reach=reach), lambda: hand_set.draw_on(model, b" ", reach=reach)):
+        with pytest.raises(RltokError, match="reach is the size of a logit, greater than 0 and finite"):
+            call()
+
+
+def test_a_read_out_that_is_too_weak_is_refused_and_leaves_the_model_alone():
+    model = tiny_model(embedding_dim=64, lags=0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(RltokError, match=r"the logits of \d+ of 256 are smaller than reach=17"):
+        hand_set.draw_on(model, b" ", reach=17.0)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_stride_below_1_is_no_stride():
+    with pytest.raises(RltokError, match="k counts bytes from one boundary to the next, at least 1; got k=0"):
+        hand_set.draw_every(tiny_model(embedding_dim=32), 0, reach=17.0)

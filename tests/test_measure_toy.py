@@ -6,6 +6,7 @@ import sys
 import measure_toy
 import pytest
 
+from rltok import toy_runs
 from rltok.errors import RltokError
 from rltok.toy_measures import ORACLE, RANDOM
 from rltok.toy_runs import FULL, Arm
@@ -27,6 +28,21 @@ def test_a_record_keeps_its_runs_and_refuses_those_of_other_settings(tmp_path, m
     monkeypatch.setattr(measure_toy, "one_run", None)  # nothing is run again
     command(monkeypatch, "--seeds", 0, "--out", out, *short)
     assert json.loads(out.read_text())["runs"] == record["runs"]
+    for damage in ({"runs": None}, {"runs": [1]}, {"runs": [{}]}, {"runs": [{**record["runs"][0], "words": "zzz"}]}):
+        out.write_text(json.dumps(record | damage))
+        with pytest.raises(RltokError, match=r"(?s)--out .*toy.json holds a damaged record \(.*\), so it stays"):
+            command(monkeypatch, "--seeds", 0, "--out", out, *short)
+    out.write_text(json.dumps(record | {"runs": record["runs"] * 2}))
+    with pytest.raises(RltokError, match="holds a run twice"):
+        command(monkeypatch, "--seeds", 0, "--out", out, *short)
+    out.write_text(json.dumps(record))
+    with monkeypatch.context() as other, pytest.raises(RltokError, match="holds runs on other text"):
+        other.setattr(toy_runs, "SURPRISE", 0.9)
+        measure_toy.language_of.cache_clear()
+        command(monkeypatch, "--seeds", 0, "--out", out, *short)
+    measure_toy.language_of.cache_clear()
+    with pytest.raises(RltokError, match="--seeds must be at least 0; got -1"):
+        command(monkeypatch, "--seeds", 0, -1, "--out", out, *short)
     with pytest.raises(RltokError, match="other settings"):
         command(monkeypatch, "--seeds", 0, "--out", out, "--training-bytes", 3 * 16 * 128)
 

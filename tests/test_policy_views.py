@@ -10,7 +10,8 @@ from rltok import policy_views
 from rltok.errors import RltokError
 
 RUNS = [
-    {"loss": loss, "start": start, "seed": seed, "rate": rate, "curve": [{"step": 1, "rate": start}, {"step": 9, "rate": rate}]}
+    {"loss": loss, "start": start, "seed": seed, "rate": rate, "policy_entropy": 0.1 + seed, "whitespace_share": 0.5,
+     "bits_per_byte": 3.0 + seed, "curve": [{"step": 1, "rate": start}, {"step": 9, "rate": rate}]}
     for loss, start, seed, rate in (
         ("none", 0.2, 0, 0.9), ("none", 0.2, 1, 1.0), ("logits", 0.2, 0, 0.2), ("logits", 0.8, 0, 0.3), ("none", 0.8, 0, 0.95),
     )
@@ -58,11 +59,12 @@ def test_without_ipywidgets_the_slider_says_what_to_install(monkeypatch):
         policy_views.rate_slider(b"ab", torch.ones(1, 3, dtype=torch.bool), (0.1,))
 
 
-def test_ends_are_least_mean_and_most_over_seeds():
-    assert policy_views.rate_loss_ends(RECORD) == [
-        ("none", 0.2, (0.9, pytest.approx(0.95), 1.0)), ("logits", 0.2, (0.2, 0.2, 0.2)), ("logits", 0.8, (0.3, 0.3, 0.3)),
-        ("none", 0.8, (0.95, 0.95, 0.95)),
-    ]  # fmt: skip
+def test_rows_of_rate_losses_are_least_to_most_and_mean_over_seeds():
+    rows = policy_views.rate_loss_rows(RECORD)
+    assert rows[0] == ["none", "0.2", "0.900 to 1.000", "0.10 to 1.10", "0.50 to 0.50", "3.500"]
+    assert [row[:2] for row in rows] == [["none", "0.2"], ["logits", "0.2"], ["logits", "0.8"], ["none", "0.8"]]
+    assert len(rows[0]) == len(policy_views.RATE_LOSS_HEAD)
+    assert [run["seed"] for run in policy_views.rate_loss_runs(RECORD, "none", 0.2)] == [0, 1]
 
 
 def test_every_run_is_a_line_in_the_panel_of_its_start():
@@ -70,4 +72,17 @@ def test_every_run_is_a_line_in_the_panel_of_its_start():
     assert (left.get_title(), right.get_title()) == ("start at 0.2", "start at 0.8")
     assert [line.get_ydata()[-1] for line in left.lines] == [0.9, 1.0, 0.2, 0.2] and left.lines[-1].get_color() == "k"
     assert left.lines[0].get_color() == left.lines[1].get_color() == right.lines[1].get_color() != left.lines[2].get_color()
-    assert [text.get_text() for text in right.get_legend().get_texts()] == ["logits", "none"]
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["none", "logits"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "scale", "softcap", "told"),
+    [
+        ((), 1.0, None, "rates must hold at least one"), ((0.0,), 1.0, None, "strictly between 0 and 1; got 0.0"),
+        ((math.nan,), 1.0, None, "strictly between 0 and 1"), ((0.2,), 0.0, None, "scale be greater than 0"),
+        ((1e-9,), 1.0, 6.0, "under softcap=6 no probability is 1e-09"), ((0.2,), 1.0, 0.0, "softcap must be greater than 0"),
+    ],
+)  # fmt: skip
+def test_rates_that_no_policy_can_have_are_named(rates, scale, softcap, told):
+    with pytest.raises(RltokError, match=told):
+        policy_views.draws_at_rates(torch.zeros(5, 2), torch.rand(5), scale=scale, softcap=softcap, rates=rates)

@@ -142,7 +142,9 @@ def test_a_record_goes_on_where_it_stopped_and_other_files_stay(module, corpus, 
     more = call("--seeds", "1", "0")
     assert len(made) == 2 * count and [run for run in more["runs"] if run["seed"] == 0] == first["runs"]
     stored = path.read_text()
-    for change, words in (({}, ["--updates", "9"]), ({"data": {}}, []), ({"what": "x"}, []), ({}, ["--updates", "0"])):
+    damages = [{"runs": value} for value in (None, [1], [{}], [{key: first["runs"][0][key] for key in ("seed", "config_hash")}])]
+    refused = [({}, ["--updates", "9"]), ({"data": {}}, []), ({"what": "x"}, []), ({"schema": 2}, []), ({}, ["--updates", "0"])]
+    for change, words in refused + [(damage, []) for damage in damages]:
         path.write_text(json.dumps(json.loads(stored) | change))
         with pytest.raises(SystemExit) as told:
             call("--seeds", "0", *words)
@@ -152,14 +154,14 @@ def test_a_record_goes_on_where_it_stopped_and_other_files_stay(module, corpus, 
 
 def test_runs_of_another_record_are_refused(tmp_path):
     with pytest.raises(RltokError, match="there is no folder"):
-        small_runs.stored_runs(tmp_path / "none" / "x.json", "what", {}, lambda found: small_config())
+        small_runs.stored_runs(tmp_path / "none" / "x.json", "what", {}, lambda found: small_config(), lambda runs: None)
 
 
 def test_a_file_that_cannot_become_the_record_is_told_before_anything_is_measured(tmp_path):
     pipe, deep = tmp_path / "pipe", tmp_path / "deep.json"
     os.mkfifo(pipe)
     deep.write_text("[" * 100_000)
-    for path, told in ((pipe, "is no ordinary file"), (deep, "is no record of this measurement"), (tmp_path, "is a folder")):
+    for path, told in ((pipe, "is no ordinary file"), (deep, "is no record of this command"), (tmp_path, "is a folder")):
         with pytest.raises(RltokError, match=told):
             record_files.stored_record(path, "anything")
 

@@ -1,0 +1,44 @@
+"""Worker processes that stop with whoever asked for them: at an error, at control-C, and when that process is killed."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+
+from rltok.errors import RltokError
+
+
+def end_with_parent() -> None:
+    """In a worker, at its start: control-C ends it without a trace, and so does the end of the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
+
+
+def _exit_after(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    os._exit(1)  # a worker that waits for work would wait for ever
+
+
+@contextmanager
+def stopping(pool: ProcessPoolExecutor, count: int, remedy: str) -> Iterator[None]:
+    """Around the use of a pool: whatever goes wrong, jobs that wait are dropped and workers ended, instead of finished first.
+
+    Raises:
+        RltokError: a worker ended by itself; `remedy` says how to go on.
+    """
+    before = set(multiprocessing.active_children())
+    try:
+        yield
+    except BaseException as error:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        if isinstance(error, BrokenProcessPool):
+            raise RltokError(f"one of {count} worker processes ended, perhaps for want of memory. {remedy}") from error
+        raise
