@@ -26,6 +26,12 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", r"\|") for cell in row) + " |" for row in cells) + "\n"
 
 
+def turned(head: list[str], rows: list[list[str]]) -> str:
+    """The same with a column for each row: few records of many numbers fit on a page so."""
+    first, *rest = zip(head, *rows, strict=True)
+    return table(list(first), [list(row) for row in rest])
+
+
 def notes(content: dict[str, Any]) -> str:
     """Prediction, change, outcome, in order."""
     rows = [[str(number), note["change"], note["predicted"], note["outcome"]] for number, note in enumerate(content["notes"], 1)]
@@ -52,7 +58,7 @@ def benches(found: list[dict[str, Any]]) -> str:
         "preset", "card", "MB/s", "rows a pass", "tokens per byte", "of a matrix product's rate", "GB", "first update, s",
         "times as fast as plain", "cost of the policy", "commit",
     ]  # fmt: skip
-    return table(head, rows) + "\n" + "\n".join(map(_conditions, found)) + "\n\n" + _splits(found)
+    return turned(head, rows) + "\n" + "\n".join(map(_conditions, found)) + "\n\n" + _splits(found)
 
 
 def _cost(cost: dict[str, Any]) -> str:
@@ -92,7 +98,7 @@ def _splits(found: list[dict[str, Any]]) -> str:
         ])  # fmt: skip
     head = ["preset", "update, ms", *groups, "no kernel", "products, TFLOP/s", "a large square product, TFLOP/s"]
     said = "Where the time of a median update goes on the fast path; kernel times are those of one profiled update:"
-    return f"{said}\n\n{table(head, rows)}"
+    return f"{said}\n\n{turned(head, rows)}"
 
 
 def kernels(record: dict[str, Any] | None) -> str:
