@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -58,26 +59,18 @@ def room(folder: Path) -> Iterator[None]:
 def write_json(path: Path, values: Any) -> None:
     """Write plain values in one step: a kill or a full disk leaves what was there before. A link stays one."""
     text, path = json.dumps(values, indent=1, allow_nan=False) + "\n", path.resolve()
-    handle, name = tempfile.mkstemp(prefix=".rltok-", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f".rltok-{secrets.token_hex(8)}.tmp")  # a name that no other file has
     try:
-        with os.fdopen(handle, "w") as file:
+        with temporary.open("x") as file:
             file.write(text)
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files for their owner alone
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def check_record_path(out: str, what: str) -> None:
-    """Raise `RltokError` unless a record called `what` may be written there: a new file, or an earlier such record."""
+    """Raise `RltokError` unless a record called `what`, or `what: ...`, may be written there: a new file, or such a record."""
     path = Path(out)
     if not out.strip():
         raise RltokError("--out is empty. Name a file, or leave it out.")
@@ -105,8 +98,8 @@ def _is_record(path: Path, what: str) -> bool:
     """Whether a file is a record of this kind, of the schema that is written."""
     try:
         found = json.loads(path.read_bytes())
-        return found.get("what", "").split(":")[0] == what.split(":")[0] and found.get("schema", 1) == 1
-    except (ValueError, AttributeError, RecursionError):
+        return (found["what"] == what or found["what"].startswith(f"{what}:")) and found.get("schema", 1) == 1
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 

@@ -8,22 +8,17 @@ size no rank meets the claim itself: policy and heads weigh more in a small netw
 same settings and text, stay in it and are not made again. `--updates` for shorter runs.
 """
 
-import argparse
 import itertools
 import statistics
-import sys
-from pathlib import Path
 from typing import Any
 
 import small_runs
-import torch
-from record_files import at_least, run, stored_record
-from small_runs import config_of, facts, scored, stored_runs, trained
+from record_files import at_least, run
+from small_runs import arguments, config_of, facts, parsed, run_missing, scored, trained
 
 from rltok.config import Config
-from rltok.data import Corpus, load_corpus
+from rltok.data import Corpus
 from rltok.efficiency import CLAIM, extra, largest_rank
-from rltok.files import write_json
 from rltok.low_rank import shorten_early_head
 from rltok.presets import preset
 from rltok.standings import error_of_mean
@@ -81,50 +76,36 @@ def verdict(lines: list[dict[str, Any]]) -> str:
     return f"bits per byte minus those with a full early head: {', '.join(told) or 'not measured yet'}"
 
 
-def record_of(runs: list[dict[str, Any]], shared: Config, corpus: Corpus, full: bool) -> dict[str, Any]:
+def record_of(runs: list[dict[str, Any]], corpus: Corpus, updates: int) -> dict[str, Any]:
     """The runs in order, with everything that names the measurement."""
     runs = sorted(runs, key=lambda found: (found["rank"], found["seed"]))
-    return small_runs.record_of(WHAT, full, shared, corpus, runs, verdict=verdict(gaps(runs)), gaps=gaps(runs))
+    more = {"verdict": verdict(gaps(runs)), "gaps": gaps(runs)}
+    return small_runs.record_of(WHAT, updates >= UPDATES, config_of(0, updates), corpus, runs, **more)
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All runs; the record is written after each of them, so that an interruption loses only what is under way."""
-    shared = config_of(0, options.updates)
-    corpus, full = load_corpus("sample", shared.data), options.updates >= UPDATES
-    runs = stored_runs(
-        options.out, WHAT, corpus.description, lambda found: config_of(found["seed"], options.updates),
-        lambda runs: record_of(runs, shared, corpus, full),
-    )  # fmt: skip
-    have = {(found["rank"], found["seed"]) for found in runs}
-    ranks = dict.fromkeys([FULL, *(options.ranks or [scaled_rank(shared)])])
-    for rank in options.ranks or []:
-        shorten_early_head(new_model(shared, torch.device("cpu")), rank)  # one that cannot be is told before anything is run
-    jobs = [job for job in itertools.product(ranks, options.seeds) if job not in have]
-    for number, (rank, seed) in enumerate(jobs, start=1):
-        found = one_run(rank, config_of(seed, options.updates), corpus)
-        runs.append(found)
-        write_json(options.out, record_of(runs, shared, corpus, full))
-        told = f"rank {rank or 'full'}, seed {seed}: {found['bits_per_byte']:.4f} bits per byte"
-        print(f"{number}/{len(jobs)}  {told}, early head {found['early_bits_per_byte']:.4f}", file=sys.stderr, flush=True)
-    return record_of(runs, shared, corpus, full)
+def told(found: dict[str, Any]) -> str:
+    """A line on a run."""
+    what = f"rank {found['rank'] or 'full'}, seed {found['seed']}: {found['bits_per_byte']:.4f} bits per byte"
+    return f"{what}, early head {found['early_bits_per_byte']:.4f}"
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", required=True)
+    parser = arguments(__doc__.splitlines()[0], UPDATES)
     parser.add_argument(
         "--ranks", type=int, nargs="+", help="beside the full head; default: that of 147M by its share of the width"
     )
-    parser.add_argument("--updates", type=int, default=UPDATES, help=f"fewer than {UPDATES} are marked as not full")
-    options = parser.parse_args()
-    at_least(1, updates=options.updates, ranks=min(options.ranks or [1]))
-    at_least(0, seeds=min(options.seeds))
-    options.seeds = list(dict.fromkeys(options.seeds))
-    stored_record(options.out, WHAT)  # before anything is run
-    record = measure(options)
-    write_json(options.out, record)
+    options = parsed(parser)
+    shared = config_of(0, options.updates)
+    at_least(1, ranks=min(options.ranks or [1]))
+    for rank in options.ranks or []:
+        shorten_early_head(new_model(shared, small_runs.CPU), rank)  # one that cannot be is told before anything is run
+    record = run_missing(
+        options, WHAT, itertools.product([FULL, *(options.ranks or [scaled_rank(shared)])], options.seeds),
+        lambda found: (found["rank"], found["seed"]),
+        lambda job, config, corpus: one_run(job[0], config, corpus),
+        lambda runs, corpus: record_of(runs, corpus, options.updates), told,
+    )  # fmt: skip
     print(record["verdict"])
 
 

@@ -8,23 +8,19 @@ mean over the last fifth of the updates, each of which is logged. Runs that the 
 text, stay in it and are not made again. `--updates` for shorter runs.
 """
 
-import argparse
 import itertools
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import small_runs
 import torch
-from record_files import at_least, run, stored_record
-from small_runs import config_of, facts, scored, stored_runs, trained
+from record_files import run
+from small_runs import arguments, config_of, facts, parsed, run_missing, scored, trained
 from torch import Tensor
 
 from rltok.config import Config
-from rltok.data import Corpus, load_corpus
+from rltok.data import Corpus
 from rltok.draws import row_uniforms
-from rltok.files import write_json
 from rltok.losses import probability_rate_loss, target_rate_loss
 from rltok.policy import uncapped_rate
 from rltok.step import RateLoss
@@ -81,48 +77,32 @@ def verdict(runs: list[dict[str, Any]]) -> str:
     return f"rates reached, by loss and start: {', '.join(told)}"
 
 
-def record_of(runs: list[dict[str, Any]], shared: Config, corpus: Corpus, full: bool) -> dict[str, Any]:
+def record_of(runs: list[dict[str, Any]], corpus: Corpus, updates: int) -> dict[str, Any]:
     """The runs in order, with everything that names the measurement."""
     runs = sorted(runs, key=lambda found: (STARTS.index(found["start"]), list(LOSSES).index(found["loss"]), found["seed"]))
-    return small_runs.record_of(WHAT, full, shared, corpus, runs, verdict=verdict(runs), target=shared.model.rule.target_rate)
+    shared = config_of(0, updates)
+    more = {"verdict": verdict(runs), "target": shared.model.rule.target_rate}
+    return small_runs.record_of(WHAT, updates >= UPDATES, shared, corpus, runs, **more)
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All runs; the record is written after each of them, so that an interruption loses only what is under way."""
-    shared = config_of(0, options.updates)
-    corpus, full = load_corpus("sample", shared.data), options.updates >= UPDATES
-    runs = stored_runs(
-        options.out, WHAT, corpus.description, lambda found: config_of(found["seed"], options.updates),
-        lambda runs: record_of(runs, shared, corpus, full),
-    )  # fmt: skip
-    have = {(found["loss"], found["start"], found["seed"]) for found in runs}
-    jobs = itertools.product(options.starts, options.losses, options.seeds)
-    jobs = [(start, loss, seed) for start, loss, seed in jobs if (loss, start, seed) not in have]
-    for number, (start, loss, seed) in enumerate(jobs, start=1):
-        found = one_run(loss, start, config_of(seed, options.updates), corpus)
-        runs.append(found)
-        write_json(options.out, record_of(runs, shared, corpus, full))
-        told = f"{loss} from {found['start_rate']:.3f}, seed {seed}: rate {found['rate']:.4f}, {found['bits_per_byte']:.4f} bits"
-        print(f"{number}/{len(jobs)}  {told} per byte", file=sys.stderr, flush=True)
-    return record_of(runs, shared, corpus, full)
+def told(found: dict[str, Any]) -> str:
+    """A line on a run."""
+    what = f"{found['loss']} from {found['start_rate']:.3f}, seed {found['seed']}: rate {found['rate']:.4f}"
+    return f"{what}, {found['bits_per_byte']:.4f} bits per byte"
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", required=True)
-    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=tuple(LOSSES))
-    parser.add_argument("--starts", nargs="+", type=float, choices=STARTS, default=STARTS)
-    parser.add_argument("--updates", type=int, default=UPDATES, help=f"fewer than {UPDATES} are marked as not full")
-    options = parser.parse_args()
-    at_least(1, updates=options.updates)
-    at_least(0, seeds=min(options.seeds))
-    for name in ("seeds", "losses", "starts"):
-        setattr(options, name, list(dict.fromkeys(getattr(options, name))))
-    stored_record(options.out, WHAT)  # before anything is run
-    record = measure(options)
-    write_json(options.out, record)
+    parser = arguments(__doc__.splitlines()[0], UPDATES)
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
+    parser.add_argument("--starts", nargs="+", type=float, choices=STARTS, default=list(STARTS))
+    options = parsed(parser)
+    record = run_missing(
+        options, WHAT, itertools.product(options.starts, options.losses, options.seeds),
+        lambda found: (found["start"], found["loss"], found["seed"]),
+        lambda job, config, corpus: one_run(job[1], job[0], config, corpus),
+        lambda runs, corpus: record_of(runs, corpus, options.updates), told,
+    )  # fmt: skip
     for loss, start in itertools.product(LOSSES, STARTS):
         rates = [found["rate"] for found in record["runs"] if (found["loss"], found["start"]) == (loss, start)]
         if rates:

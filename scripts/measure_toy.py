@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record_files import at_least, reading, run, stored_record
+from record_files import at_least, run, stored_runs
 
-from rltok.errors import RltokError
 from rltok.files import write_json
 from rltok.pools import end_with_parent, stopping
 from rltok.results import device_name, repository_commit, versions
@@ -59,23 +58,6 @@ def arms_of(seeds: Sequence[int]) -> list[Arm]:
 def settings_of(training_bytes: int | None) -> dict[str, Any]:
     """Settings of all runs on top of those of `toy_runs`."""
     return {} if training_bytes is None else {"train.training_bytes": training_bytes}
-
-
-def stored_runs(path: Path, settings: dict[str, Any]) -> list[Run]:
-    """The runs of a record of the same settings; none if there is no such file."""
-    record = stored_record(path, WHAT)
-    if record is None:
-        return []
-    with reading(path):
-        for found in record["runs"]:
-            if Arm(*key_of(found)).config(settings).digest() != found["config_hash"]:
-                raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
-        if len({key_of(found) for found in record["runs"]}) < len(record["runs"]):
-            raise RltokError(f"--out {path} holds a run twice, so it stays. Name another file.")
-        again = record_of(record["runs"], settings.get("train.training_bytes"))
-        if again["languages"] != record["languages"]:
-            raise RltokError(f"--out {path} holds runs on other text, so it stays. Name another file.")
-    return record["runs"]
 
 
 def rounded(values: Any) -> Any:
@@ -154,7 +136,10 @@ def record_of(runs: Sequence[Run], training_bytes: int | None) -> dict[str, Any]
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All runs that are missing; an interruption loses only what is under way."""
     settings = settings_of(options.training_bytes)
-    runs = stored_runs(options.out, settings)
+    runs = stored_runs(
+        options.out, WHAT, key_of, lambda found: Arm(*key_of(found)).config(settings),
+        lambda runs: record_of(runs, options.training_bytes),
+    )  # fmt: skip
     have = {key_of(found) for found in runs}
     arms = [arm for arm in arms_of(options.seeds) if (arm.words, arm.order, arm.name, arm.seed) not in have]
     for number, found in enumerate(results(arms, settings, options.jobs), start=1):
@@ -176,7 +161,6 @@ def main() -> None:
     at_least(1, jobs=options.jobs, training_bytes=options.training_bytes)
     at_least(0, seeds=min(options.seeds))
     options.seeds = list(dict.fromkeys(options.seeds))
-    stored_record(options.out, WHAT)  # before anything is run
     record = measure(options)
     write_json(options.out, record)
     for line in record["shares"]:

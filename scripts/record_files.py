@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rltok.config import Config
 from rltok.errors import RltokError
 from rltok.files import check_record_path
+
+Run = dict[str, Any]
 
 
 def stored_record(path: Path, what: str) -> dict[str, Any] | None:
@@ -27,6 +30,36 @@ def reading(path: Path) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         told = f"{type(error).__name__}: {error}"
         raise RltokError(f"--out {path} holds a damaged record ({told}), so it stays. Name another file.") from error
+
+
+def stored_runs(
+    path: Path, what: str, key_of: Callable[[Run], Any], config_of: Callable[[Run], Config],
+    remade: Callable[[list[Run]], dict[str, Any]],
+) -> list[Run]:  # fmt: skip
+    """The runs of a record of the same settings and text, none if there is no such file.
+
+    Args:
+        path, what: as of `stored_record`.
+        key_of: what tells a run from the others.
+        config_of: the configuration with which a run would be made now.
+        remade: the record that is made of the runs now; it also shows that no run lacks anything.
+
+    Raises:
+        RltokError: other settings, other text, a run that stands there twice or is damaged.
+    """
+    record = stored_record(path, what)
+    if record is None:
+        return []
+    with reading(path):
+        runs = record["runs"]
+        if any(config_of(found).digest() != found["config_hash"] for found in runs):
+            raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
+        if len({key_of(found) for found in runs}) < len(runs):
+            raise RltokError(f"--out {path} holds a run twice, so it stays. Name another file.")
+        again = remade(runs)
+        if any(again.get(key) != record.get(key) for key in ("data", "languages")):
+            raise RltokError(f"--out {path} holds runs on other text, so it stays. Name another file.")
+    return runs
 
 
 def at_least(least: int, **values: int | None) -> None:

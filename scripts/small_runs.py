@@ -1,18 +1,20 @@
 """What measuring scripts share that train a small model in their own way: its curve, its score, and a record that resumes."""
 
+import argparse
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
-from record_files import reading, stored_record
+from record_files import Run, at_least, stored_runs
 
 from rltok.config import Config, with_settings
-from rltok.data import Corpus
-from rltok.errors import RltokError
+from rltok.data import Corpus, load_corpus
 from rltok.evaluation import Evaluation, evaluate
+from rltok.files import write_json
 from rltok.losses import target_rate_loss
 from rltok.optim import make_optimizer
 from rltok.presets import preset
@@ -20,6 +22,7 @@ from rltok.results import device_name, repository_commit, thin, versions
 from rltok.step import RateLoss, micro_batches, new_model, train_step
 from rltok.unet import AutoregressiveUNet
 
+Job = tuple[Any, ...]
 CURVE_POINTS = 60
 CPU = torch.device("cpu")
 
@@ -76,21 +79,54 @@ def scored(model: AutoregressiveUNet, corpus: Corpus, config: Config) -> Evaluat
     return evaluate(model, corpus.validation, seed=train.seed, batch=train.micro_batch, max_rows=train.evaluate_rows)
 
 
-def stored_runs(
-    path: Path, what: str, data: dict[str, Any], config_of: Callable[[dict[str, Any]], Config],
-    remade: Callable[[list[dict[str, Any]]], Any],
-) -> list[dict[str, Any]]:  # fmt: skip
-    """The runs of a record of the same text and settings, of which `remade` makes a record; none if there is no such file."""
-    record = stored_record(path, what)
-    if record is None:
-        return []
-    with reading(path):
-        if record["data"] != data:
-            raise RltokError(f"--out {path} holds runs on other text, so it stays. Name another file.")
-        if any(config_of(found).digest() != found["config_hash"] for found in record["runs"]):
-            raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
-        remade(record["runs"])  # a run that lacks something is told now, not after hours
-    return record["runs"]
+def arguments(description: str, updates: int) -> argparse.ArgumentParser:
+    """The options that all of these scripts have; `updates` make a full run."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", required=True)
+    parser.add_argument("--updates", type=int, default=updates, help=f"fewer than {updates} are marked as not full")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options, numbers checked and values of a list once each."""
+    options = parser.parse_args()
+    at_least(1, updates=options.updates)
+    at_least(0, seeds=min(options.seeds))
+    for name, value in vars(options).items():
+        if isinstance(value, list):
+            setattr(options, name, list(dict.fromkeys(value)))
+    return options
+
+
+def run_missing(
+    options: argparse.Namespace, what: str, jobs: Iterable[Job], key_of: Callable[[Run], Job],
+    make: Callable[[Job, Config, Corpus], Run], remade: Callable[[list[Run], Corpus], dict[str, Any]], told: Callable[[Run], str],
+) -> dict[str, Any]:  # fmt: skip
+    """All runs that the file does not hold yet; the record is written after each: an interruption loses what is under way.
+
+    Args:
+        options: `out` and `updates`.
+        what: name of the record.
+        jobs: keys of the runs that are wanted; the last entry is the seed.
+        key_of: key of a run.
+        make: a run, from key, configuration and text.
+        remade: the record of runs.
+        told: a line on a run, for the terminal.
+    """
+    corpus = load_corpus("sample", config_of(0, options.updates).data)
+    runs = stored_runs(
+        options.out, what, key_of, lambda found: config_of(found["seed"], options.updates), lambda runs: remade(runs, corpus)
+    )
+    have = set(map(key_of, runs))
+    missing = [job for job in jobs if job not in have]
+    for number, job in enumerate(missing, start=1):
+        runs.append(make(job, config_of(job[-1], options.updates), corpus))
+        write_json(options.out, remade(runs, corpus))
+        print(f"{number}/{len(missing)}  {told(runs[-1])}", file=sys.stderr, flush=True)
+    record = remade(runs, corpus)
+    write_json(options.out, record)
+    return record
 
 
 def record_of(what: str, full: bool, shared: Config, corpus: Corpus, runs: list[dict[str, Any]], **more: Any) -> dict[str, Any]:

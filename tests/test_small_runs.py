@@ -129,7 +129,7 @@ def test_a_record_goes_on_where_it_stopped_and_other_files_stay(module, corpus, 
         return {**keys, **numbers, "seed": config.train.seed, "config_hash": config.digest()}
 
     monkeypatch.setattr(module, "one_run", one_run)
-    monkeypatch.setattr(module, "load_corpus", lambda *_: corpus)
+    monkeypatch.setattr(small_runs, "load_corpus", lambda *_: corpus)
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["script.py", "--out", str(path), *words])
@@ -154,7 +154,7 @@ def test_a_record_goes_on_where_it_stopped_and_other_files_stay(module, corpus, 
 
 def test_runs_of_another_record_are_refused(tmp_path):
     with pytest.raises(RltokError, match="there is no folder"):
-        small_runs.stored_runs(tmp_path / "none" / "x.json", "what", {}, lambda found: small_config(), lambda runs: None)
+        record_files.stored_runs(tmp_path / "none" / "x.json", "what", lambda found: 0, lambda found: small_config(), dict)
 
 
 def test_a_file_that_cannot_become_the_record_is_told_before_anything_is_measured(tmp_path):
