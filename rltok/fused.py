@@ -16,7 +16,7 @@ from rltok.layers import RMSNorm
 from rltok.resample import Packed, row_offsets
 
 Attend = Callable[[Tensor], Tensor]  # qkv [..., 3, H, D], not yet rotated, -> [..., H, D]
-LARGEST_CAP = 1e4  # of attention's softcap: beyond, scores that matter do not feel it, and e^(2x / cap) loses digits
+LARGEST_CAP = 1e4  # of a softcap in kernels: beyond, scores that matter do not feel it, and e^(2x / cap) loses digits
 MOST_TERMS = 17  # of the policy, that `blocks_and_readers` takes along: 16 lags
 
 
@@ -94,16 +94,15 @@ def head_nll(
 
 
 def early_nll_and_terms(
-    read: tuple[Float[Tensor, "B N d"], Float[Tensor, "B N terms"]], head: Float[Tensor, "ids d"],
+    unit: Float[Tensor, "B N d"], terms: Float[Tensor, "B N terms"], head: Float[Tensor, "ids d"],
     vectors: Float[Tensor, "terms d"], never: Float[Tensor, " ids"], targets: Int[Tensor, "B N"], ignored: int,
 ) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N terms"]]:  # fmt: skip
-    """(`losses.next_byte_nll` of the early head's logits (14), terms of eq. (21)) from what `blocks_and_readers` read.
+    """(`losses.next_byte_nll` of the early head's logits (14), terms of eq. (21)) from what `blocks_and_readers` gives.
 
     The readers' norms have the eps of the blocks; their weights are folded into `head` and `vectors` by the caller.
     """
     from rltok.kernels.nll import head_nll_and_terms
 
-    unit, terms = read
     return head_nll_and_terms(unit, head, never, targets, ignored, terms, vectors)
 
 

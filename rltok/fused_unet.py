@@ -27,9 +27,9 @@ def _encode_and_read(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor, Ten
     read = _read_terms(rule, model.early_norm.eps)
     vectors = rule.project.weight * (1 + rule.norm.weight) if read else head.weight[:0]
     embedded, attend = model.embedding(inputs), _window_attend(model)
-    byte_states, *seen = fused.blocks_and_readers(model.down_blocks, embedded, attend, vectors)
+    byte_states, unit, terms = fused.blocks_and_readers(model.down_blocks, embedded, attend, vectors)
     folded = head.weight * (1 + model.early_norm.weight)
-    early_nll, terms = fused.early_nll_and_terms(tuple(seen), folded, vectors, never, targets, PAD)
+    early_nll, terms = fused.early_nll_and_terms(unit, terms, folded, vectors, never, targets, PAD)
     return byte_states, early_nll, terms if read else None
 
 

@@ -1,11 +1,11 @@
 """Tables and figures of a variance-ladder record, as `rltok variance --out` writes it. Nothing is computed from models here."""
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rltok import widgets
 from rltok.errors import RltokError
 from rltok.ladder import ALONE, CUMULATIVE, GAMMAS, gamma_sweep
 from rltok.plots import PALETTE
@@ -207,25 +207,10 @@ def positions_figure(record: dict[str, Any], stage: str, gammas: Sequence[str] =
 
 def slider(record: dict[str, Any], group: str = "policy") -> Any:
     """A slider over the discount that moves a mark through `gamma_figure` and says the numbers; needs ipywidgets."""
-    try:
-        import ipywidgets as widgets
-    except ImportError as error:
-        raise RltokError(
-            "the slider needs ipywidgets. Run: pip install 'rltok[notebook]'. The figure above shows the same."
-        ) from error
-    import matplotlib.pyplot as plt
 
-    choice = widgets.SelectionSlider(options=list(GAMMAS), value=0.9, description="γ")
-    picture, told = widgets.Image(format="png"), widgets.HTML()  # no Output widget: it needs messages while a cell runs
-
-    def draw(change: Any = None) -> None:
-        figure, buffer = gamma_figure(record, group, marked=choice.value), io.BytesIO()
-        figure.savefig(buffer, format="png")
-        plt.close(figure)
-        name = gamma_sweep()[GAMMAS.index(choice.value)]
+    def draw(gamma: float) -> tuple["Figure", str]:
+        name = gamma_sweep()[GAMMAS.index(gamma)]
         lines = [f"{stage}: {spread(rows_of(record, stage, name, group))} rows" for stage in stage_names(record)]
-        picture.value, told.value = buffer.getvalue(), "<br>".join(lines)
+        return gamma_figure(record, group, marked=gamma), "<br>".join(lines)
 
-    choice.observe(draw, names="value")
-    draw()
-    return widgets.VBox([choice, picture, told])
+    return widgets.slider(GAMMAS, 0.9, "γ", draw)

@@ -170,7 +170,8 @@ def entropy(boundary_logits: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
     return F.softplus(-size) + torch.sigmoid(-size) * size
 
 
-def _check_rate(rate: float) -> None:
+def check_rate(rate: float) -> None:
+    """Raise `RltokError` unless a rate has a logit."""
     if not 0 < rate < 1:
         raise RltokError(
             f"a rate whose logit is taken must lie strictly between 0 and 1; got {rate!r}. Give boundaries per byte."
@@ -187,7 +188,7 @@ def capped_rate(rate: float, softcap: float) -> float:
 
     A policy without weights starts there in training: its logit is the bias of eq. (22), and nothing but the cap acts on it.
     """
-    _check_rate(rate)
+    check_rate(rate)
     _check_softcap(softcap)
     return 1 / (1 + math.exp(-softcap * math.tanh(math.log(rate / (1 - rate)) / softcap)))
 
@@ -200,7 +201,7 @@ def uncapped_rate(rate: float, softcap: float) -> float:
     Raises:
         RltokError: a rate that the cap cannot let through: sigmoid(c) or more, sigmoid(-c) or less.
     """
-    _check_rate(rate)
+    check_rate(rate)
     _check_softcap(softcap)
     logit = math.log(rate / (1 - rate))
     if abs(logit) >= softcap:

@@ -1,7 +1,6 @@
 """What a policy's chapter shows: the same draw at many target rates, and rates under the rate losses that were tried."""
 
 import html
-import io
 import math
 import statistics
 from collections.abc import Sequence
@@ -13,12 +12,12 @@ from torch import Tensor
 
 from rltok.errors import RltokError
 from rltok.plots import PALETTE
-from rltok.policy import sample_boundaries, uncapped_rate
+from rltok.policy import check_rate, sample_boundaries, uncapped_rate
+from rltok.widgets import slider
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOOSE = 700.0  # a cap that every logit of a rate in float64 but the most extreme passes
 RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
@@ -34,7 +33,7 @@ def draws_at_rates(
     if not rates or not scale > 0:
         raise RltokError(f"rates must hold at least one, and scale be greater than 0; got {tuple(rates)} and scale={scale}.")
     for rate in rates:
-        uncapped_rate(rate, LOOSE if softcap is None else softcap)  # refuses what cannot be
+        check_rate(rate) if softcap is None else uncapped_rate(rate, softcap)  # the latter refuses what the cap does
     drawn = [
         sample_boundaries(terms[None], uniforms[None], bias=math.log(rate / (1 - rate)), scale=scale, softcap=softcap)[0]
         for rate in rates
@@ -63,28 +62,13 @@ def rates_figure(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[fl
 
 def rate_slider(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[float] = RATES) -> Any:
     """A slider over the rows of `rates_figure` that spells the chosen one; needs ipywidgets."""
-    try:
-        import ipywidgets as widgets
-    except ImportError as error:
-        raise RltokError(
-            "the slider needs ipywidgets. Run: pip install 'rltok[notebook]'. The figure above shows the same."
-        ) from error
-    import matplotlib.pyplot as plt
 
-    choice = widgets.SelectionSlider(options=list(rates), value=rates[0], description="target rate")
-    picture, told = widgets.Image(format="png"), widgets.HTML()  # no Output widget: it needs messages while a cell runs
+    def draw(rate: float) -> tuple["Figure", str]:
+        row = drawn[list(rates).index(rate)]
+        words = f"{html.escape(marked(text, row))}<br>{int(row[1:].sum())} boundaries in {len(text)} bytes"
+        return rates_figure(text, row[None], [rate]), words
 
-    def draw(change: Any = None) -> None:
-        row = drawn[list(rates).index(choice.value)]
-        figure, buffer = rates_figure(text, row[None], [choice.value]), io.BytesIO()
-        figure.savefig(buffer, format="png")
-        plt.close(figure)
-        picture.value = buffer.getvalue()
-        told.value = f"{html.escape(marked(text, row))}<br>{int(row[1:].sum())} boundaries in {len(text)} bytes"
-
-    choice.observe(draw, names="value")
-    draw()
-    return widgets.VBox([choice, picture, told])
+    return slider(rates, rates[0], "target rate", draw)
 
 
 RATE_LOSS_HEAD = ("rate loss", "start", "rate at the end", "policy entropy (nats)", "after white space", "bits per byte")

@@ -59,6 +59,14 @@ def batch(lengths, seed=0):
     return ids, (random_boundaries(len(lengths), ids.shape[1] - 1, seed=seed)).to(DEVICE)
 
 
+def logits_of_both_paths(model, ids, boundaries):
+    logits = []
+    for backend in ("plain", "triton"):
+        with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
+            logits.append(model(ids, boundaries=boundaries).boundary_logits)
+    return logits
+
+
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_loss_and_gradients_are_as_near_to_float64_as_those_of_the_plain_path(lengths):
     ids, boundaries = batch(lengths, seed=len(lengths))
@@ -91,10 +99,7 @@ def test_a_policy_of_the_user_that_norms_in_another_way_makes_its_own_terms(norm
     model = scrambled(AutoregressiveUNet(tiny_model(embedding_dim=32).config, rule))
     rule.project.weight.data *= 4
     ids, boundaries = batch((17, 2, 9))
-    logits = []
-    for backend in ("plain", "triton"):
-        with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
-            logits.append(model(ids, boundaries=boundaries).boundary_logits)
+    logits = logits_of_both_paths(model, ids, boundaries)
     torch.testing.assert_close(*logits, rtol=0, atol=40 * ROUNDING)
     assert logits[0].std() > 0.3
 
@@ -183,10 +188,7 @@ def test_what_a_user_changed_in_the_learned_rule_holds_on_the_fast_path_too(make
         for parameter in model.rule.parameters():
             parameter.add_(torch.ones_like(parameter))
     ids, boundaries = batch((17, 2, 9))
-    logits = []
-    for backend in ("plain", "triton"):
-        with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
-            logits.append(model(ids, boundaries=boundaries).boundary_logits)
+    logits = logits_of_both_paths(model, ids, boundaries)
     torch.testing.assert_close(*logits, rtol=0, atol=100 * ROUNDING)
 
 

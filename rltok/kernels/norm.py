@@ -156,17 +156,19 @@ class _Norm(torch.autograd.Function):
 class _ResidualNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, h, post, pre, vectors, eps, kind):
-        x, h, vectors, width = x.contiguous(), h.contiguous(), vectors.contiguous(), x.shape[-1]
+        x, h, width, count = x.contiguous(), h.contiguous(), x.shape[-1], 0 if vectors is None else len(vectors)
         # products with vectors: one warp holds whole rows, so that their sums stay inside it
-        added, shape, rows = torch.empty_like(x), _shape(width, 1 if len(vectors) else 2), x.numel() // width
+        added, shape, rows = torch.empty_like(x), _shape(width, 1 if count else 2), x.numel() // width
         y = None if pre is None else torch.empty_like(x, dtype=kind)
-        terms = x.new_empty(*x.shape[:-1], len(vectors), dtype=torch.float32)
+        terms = None if vectors is None else x.new_empty(*x.shape[:-1], count, dtype=torch.float32)
         _norm_residual_forward[(triton.cdiv(rows, shape["ROWS"]),)](
-            x, h, post, post if pre is None else pre, added, added if y is None else y, vectors, terms, rows, width, eps,
-            PRE=pre is not None, TERMS=len(vectors), **shape,
+            x, h, post, post if pre is None else pre, added, added if y is None else y,
+            post if vectors is None else vectors.contiguous(), added if terms is None else terms, rows, width, eps,
+            PRE=pre is not None, TERMS=count, **shape,
         )  # fmt: skip
         ctx.save_for_backward(h, post, *(() if pre is None else (pre, added)))
-        ctx.mark_non_differentiable(terms)
+        if terms is not None:
+            ctx.mark_non_differentiable(terms)
         ctx.eps = eps
         return added, y, terms
 
@@ -197,7 +199,7 @@ def residual_norm(
     x: Tensor, h: Tensor, post: Tensor, pre: Tensor | None, eps: float, kind: torch.dtype
 ) -> tuple[Tensor, Tensor | None]:
     """(x + norm(h; post), norm of that sum; pre): the sum in x's dtype, its norm of dtype `kind`, or None without `pre`."""
-    return _ResidualNorm.apply(x, h, post, pre, post.new_empty(0, len(post)), eps, kind)[:2]
+    return _ResidualNorm.apply(x, h, post, pre, None, eps, kind)[:2]
 
 
 def residual_readout(

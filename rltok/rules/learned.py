@@ -7,11 +7,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok import backends
+from rltok.fused import LARGEST_CAP
 from rltok.layers import RMSNorm
 from rltok.policy import boundary_logits, sample_boundaries
 from rltok.rules.base import Boundaries, Rule
-
-_LARGEST_CAP = 1e4  # beyond, the kernel's e^(2l / c) loses digits
 
 
 class LearnedRule(Rule):
@@ -47,7 +46,7 @@ class LearnedRule(Rule):
 
     def logits(self, terms: Float[Tensor, "B N terms"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """Logits of given decisions from `terms`, eqs. (21) to (23)."""
-        fits = terms.dtype == torch.float32 and (self.softcap or 0.0) <= _LARGEST_CAP
+        fits = terms.dtype == torch.float32 and (self.softcap or 0.0) <= LARGEST_CAP
         backend = "triton" if fits and backends.fused(terms) else "plain"
         return boundary_logits(terms, boundaries, **self._settings(), backend=backend)
 

@@ -1,0 +1,38 @@
+"""A slider for notebooks that draws a figure and says some words again at every move; pages of the book show its first state."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rltok.errors import RltokError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def slider(options: Sequence[float], value: float, description: str, draw: Callable[[float], tuple["Figure", str]]) -> Any:
+    """A box of a slider over the options, the figure that `draw` makes of the chosen one, and its words as HTML.
+
+    Raises:
+        RltokError: ipywidgets is not installed.
+    """
+    try:
+        import ipywidgets as widgets
+    except ImportError as error:
+        raise RltokError(
+            "the slider needs ipywidgets. Run: pip install 'rltok[notebook]'. The figure above shows the same."
+        ) from error
+    import matplotlib.pyplot as plt
+
+    choice = widgets.SelectionSlider(options=list(options), value=value, description=description)
+    picture, told = widgets.Image(format="png"), widgets.HTML()  # no Output widget: it needs messages while a cell runs
+
+    def show(change: Any = None) -> None:
+        (figure, words), buffer = draw(choice.value), io.BytesIO()
+        figure.savefig(buffer, format="png")
+        plt.close(figure)
+        picture.value, told.value = buffer.getvalue(), words
+
+    choice.observe(show, names="value")
+    show()
+    return widgets.VBox([choice, picture, told])
