@@ -26,7 +26,7 @@ from rltok.errors import RltokError
 from rltok.files import MISSING, cannot_read, read_file, room
 
 NAME = re.compile(r"step-(\d{8,})")
-FORMAT = 1
+FORMAT = 2  # 2: counts tokens
 FILES = ("model.safetensors", "optimizer.safetensors")
 
 
@@ -133,7 +133,8 @@ def _check_state(state: Any, name: str) -> None:
     demand(state.get("config_hash") == config.digest(), "config_hash is not that of its config")
     demand(type(step) is int and 0 <= step <= config.num_updates, f"step must lie between 0 and {config.num_updates}")
     demand(number is None or step == int(number[1]), f"step is {step!r}")
-    demand(type(state.get("bytes")) is int and 0 <= state["bytes"] < 2**63, "bytes must be a whole number, at least 0")
+    for name in ("bytes", "tokens"):
+        demand(type(state.get(name)) is int and 0 <= state[name] < 2**63, f"{name} must be a whole number, at least 0")
     seconds = state.get("seconds")
     demand(type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0, "seconds must be finite and at least 0")
     files = state.get("files")
@@ -225,7 +226,7 @@ def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: in
 
 
 def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config) -> dict[str, Any]:
-    """Fill model and optimizer from a checkpoint of the same configuration; returns its state: step, bytes, seconds."""
+    """Fill model and optimizer from a checkpoint of the same configuration; returns its state: step, bytes, tokens, seconds."""
     state = read_state(checkpoint)
     if state["config_hash"] != config.digest():
         changed = differences(state["config"], config.to_dict()) or ["their hashes differ"]

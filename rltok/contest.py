@@ -26,7 +26,7 @@ from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, evaluate
 from rltok.files import MISSING, read_file, room, write_json
-from rltok.flops import flops_per_byte, frozen_parameters
+from rltok.flops import fit_flops, flops_per_byte
 from rltok.loading import load
 from rltok.memory import guarded
 from rltok.optim import make_optimizer
@@ -112,8 +112,8 @@ def mean_of_last_fifth(lines: Sequence[dict[str, Any]], key: str) -> float:
 
 
 def fit_flops_per_byte(config: Config) -> float:
-    """FLOPs of fitting the entropy rule's byte model, spread over the training bytes; 0 for other rules."""
-    return 6 * frozen_parameters(config.model) * config.model.rule.fit_bytes / (config.num_updates * config.bytes_per_update)
+    """FLOPs of fitting the rule, spread over the training bytes."""
+    return fit_flops(config.model) / (config.num_updates * config.bytes_per_update)
 
 
 def run_job(job: Job, setting: Setting) -> Result:

@@ -51,6 +51,25 @@ def flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
     return 6 * (bytewise + tokens_per_byte * counts["token_layers"]) + 2 * frozen_parameters(model)
 
 
+def fit_flops(model: ModelConfig) -> float:
+    """FLOPs of fitting the entropy rule's byte model before the first update; 0 for other rules."""
+    return 6 * frozen_parameters(model) * model.rule.fit_bytes
+
+
+def training_flops(model: ModelConfig, scored_bytes: int, tokens: int, sequence_length: int) -> tuple[float, float]:
+    """FLOPs of training so far, from counted bytes and tokens: by the paper's rule, and what attention adds to it.
+
+        6 (bytes * byte-level + tokens * token-level parameters) + fitting;    attention at the mean tokens per byte
+
+    Both are 0 before the first byte, but for the fitting.
+    """
+    if scored_bytes == 0:
+        return fit_flops(model), 0.0
+    rate = tokens / scored_bytes
+    matrices = scored_bytes * flops_per_byte(model, rate) + fit_flops(model)
+    return matrices, scored_bytes * attention_flops_per_byte(model, rate, sequence_length)
+
+
 def attention_flops_per_byte(model: ModelConfig, tokens_per_byte: float, sequence_length: int) -> float:
     """What the rule leaves out: scores and mixing, 12 d per pair of positions, forward and backward."""
     d, window = model.embedding_dim, min(model.window, sequence_length)

@@ -60,6 +60,11 @@ class StepMetrics:
         """Bytes scored in this update."""
         return int(self._sums["scored"])
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of this update, forced ones too."""
+        return int(self._sums["tokens"])
+
     def to_dict(self) -> dict[str, Any]:
         """Means over the update: NLL in nats per byte, entropy in nats per decision, rates per drawn position."""
         sums = dict(zip(self._sums, torch.stack(list(self._sums.values())).tolist(), strict=True))

@@ -13,7 +13,7 @@ import torch
 
 from rltok.files import write_json
 
-SCHEMA = 1
+SCHEMA = 2  # 2: tokens and FLOPs of the whole run in place of FLOPs per byte
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class RunRecord:
     bytes_per_second: float
     peak_memory_bytes: int | None
     matrix_parameters: int
-    flops_per_byte: float
+    tokens: int  # drawn in training, forced ones too
+    flops: float  # of training by the paper's rule, which leaves attention out; fitting the rule included
+    attention_flops: float  # what attention adds
     curve: list[dict[str, Any]]  # at most 200 points of the training metrics
     evaluation: dict[str, Any]
     fitted: dict[str, float] = field(default_factory=dict)  # what the rule says of what it was fitted to

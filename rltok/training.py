@@ -17,7 +17,7 @@ from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
 from rltok.files import room
-from rltok.flops import flops_per_byte, parameter_counts
+from rltok.flops import parameter_counts, training_flops
 from rltok.memory import guarded
 from rltok.metrics import not_finite
 from rltok.optim import make_optimizer
@@ -45,6 +45,7 @@ class Run:
     batches: Ahead
     step: int = 0  # finished updates
     bytes: int = 0  # scored in them
+    tokens: int = 0  # drawn in them, forced ones too
     seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
 
     def resume(self) -> None:
@@ -58,7 +59,7 @@ class Run:
                 self.model.rule.fit(self.corpus.train, self.config.train.seed)
         else:
             state = restore(checkpoint, self.model, self.optimizer, self.config)
-            self.step, self.bytes, self.seconds = state["step"], state["bytes"], state["seconds"]
+            self.step, self.bytes, self.tokens, self.seconds = (state[key] for key in ("step", "bytes", "tokens", "seconds"))
         self.folder.rewind(None if checkpoint is None else self.step, _lines_until(self.step, self.config))
 
     def update(self) -> dict[str, Any]:
@@ -69,8 +70,9 @@ class Run:
         metrics = guarded(step, self.model, self.optimizer, batches, self.config, self.step + 1)
         seconds = time.perf_counter() - start
         self.step, self.seconds, self.bytes = self.step + 1, self.seconds + seconds, self.bytes + metrics.scored_bytes
+        self.tokens += metrics.tokens
         times = {"seconds": round(self.seconds, 3), "bytes_per_second": round(metrics.scored_bytes / seconds)}
-        return {"step": self.step, "split": "train", "bytes": self.bytes, **metrics.to_dict(), **times}
+        return {"step": self.step, "split": "train", "bytes": self.bytes, "tokens": self.tokens, **metrics.to_dict(), **times}
 
     def validate(self) -> dict[str, Any]:
         """Score held-out rows; its line for metrics.jsonl. The boundary draws are the same at every evaluation of a run."""
@@ -81,14 +83,14 @@ class Run:
             )
         if not math.isfinite(found.bits_per_byte + found.early_bits_per_byte):
             raise not_finite(self.step, f"held-out bits per byte {found.bits_per_byte:g}")
-        return {"step": self.step, "split": "validation", "bytes": self.bytes, **found.to_dict()}
+        return {"step": self.step, "split": "validation", "bytes": self.bytes, "tokens": self.tokens, **found.to_dict()}
 
     def save(self) -> None:
         """Checkpoint; the logs go to the disk first, so that no checkpoint is ahead of them."""
         if not all(bool(weights.isfinite().all()) for weights in self.model.parameters()):
             raise not_finite(self.step, "weights after it")
         self.folder.sync()
-        progress = {"step": self.step, "bytes": self.bytes, "seconds": self.seconds}
+        progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds}
         save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)
 
 
@@ -150,7 +152,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
     try:
         curve = [line for line in lines if line["split"] == "train"]
         validation = [line for line in lines if line["split"] == "validation"][-1]
-        flops = flops_per_byte(config.model, validation["tokens_per_byte"])
+        flops, attention = training_flops(config.model, run.bytes, run.tokens, config.data.sequence_length)
     except (LookupError, TypeError) as error:
         raise RltokError(f"{run.folder.path / 'metrics.jsonl'} lacks a whole line of validation. {RESTORE}") from error
     return RunRecord(
@@ -171,7 +173,9 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         bytes_per_second=run.bytes / max(run.seconds, 1e-9),
         peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if cuda else None,
         matrix_parameters=sum(parameter_counts(config.model).values()),
-        flops_per_byte=flops,
+        tokens=run.tokens,
+        flops=flops,
+        attention_flops=attention,
         curve=thin(curve, CURVE_POINTS),
         evaluation=validation,
         fitted=run.model.rule.facts(),

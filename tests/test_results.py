@@ -8,10 +8,12 @@ import subprocess
 
 import pytest
 import torch
-from runs import TEXT, UPDATES, json_lines, small_config
+from runs import TEXT, UPDATES, json_lines, small_config, write_text
 
+import rltok
 from rltok import results
 from rltok.config import from_dict
+from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.results import RunRecord, device_name, repository_commit, thin, versions
 
 
@@ -33,7 +35,7 @@ def test_a_record_has_every_field_and_repeats_what_was_asked_for(record):
     assert record.keys() == {field.name for field in dataclasses.fields(RunRecord)}
     assert from_dict(record["config"]) == small_config()
     assert record["config_hash"] == small_config().digest()
-    assert (record["schema"], record["name"], record["note"], record["full"], record["seed"]) == (1, "tiny", "for tests", True, 0)
+    assert (record["schema"], record["name"], record["note"], record["full"], record["seed"]) == (2, "tiny", "for tests", True, 0)
     assert record["precision"] == "fp32"
     assert record["peak_memory_bytes"] is None  # measured on CUDA only
     assert record["backend"] == "plain"
@@ -46,7 +48,24 @@ def test_a_record_counts_what_was_trained(record, finished):
     assert record["bytes"] == lines[-1]["bytes"] <= UPDATES * 4 * 64
     assert record["passes"] == pytest.approx(UPDATES * 4 / record["data"]["train"]["rows"])
     assert record["bytes_per_second"] == pytest.approx(record["bytes"] / record["seconds"])
-    assert record["flops_per_byte"] > 2 * 16 * 264  # at least the output head
+    assert record["tokens"] == lines[-1]["tokens"]
+    model = small_config().model
+    rate = record["tokens"] / record["bytes"]
+    assert record["flops"] == pytest.approx(record["bytes"] * flops_per_byte(model, rate))
+    length = small_config().data.sequence_length
+    assert record["attention_flops"] == pytest.approx(record["bytes"] * attention_flops_per_byte(model, rate, length))
+
+
+def test_tokens_are_counted_over_all_updates(tmp_path):
+    config = small_config(train__log_every=1)
+    record = rltok.train(config, write_text(tmp_path), tmp_path / "run", device="cpu")
+    lines = [line for line in json_lines(tmp_path / "run" / "metrics.jsonl") if line["split"] == "train"]
+    counted = done = 0
+    for line in lines:
+        counted += line["tokens_per_byte"] * (line["bytes"] - done)
+        done = line["bytes"]
+        assert line["tokens"] == pytest.approx(counted)
+    assert record.tokens == lines[-1]["tokens"] == round(counted)
 
 
 def test_a_record_names_the_data_and_its_hash_and_no_path_of_this_machine(record, finished):

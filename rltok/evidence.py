@@ -1,0 +1,167 @@
+"""From a finished run to its evidence: everything that tables, figures and verdicts need, in one file of plain values.
+
+    run folder --evidence_of--> record (validation, benchmark sets, curves, samples) --add_test--> the same, scored on test
+
+The record is made on the machine that holds the weights; after that nothing needs them.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rltok.by_position import by_position
+from rltok.checkpoint import sealed
+from rltok.config import Config
+from rltok.data.rows import Rows
+from rltok.errors import RltokError
+from rltok.evaluation import Evaluation, evaluate
+from rltok.evidence_format import SCHEMA, WHAT
+from rltok.files import read_file
+from rltok.flops import training_flops
+from rltok.loading import load, load_config
+from rltok.results import thin
+from rltok.snapshots import boundary_view
+from rltok.step import autocast, resolve_device
+from rltok.task_items import TaskItems
+from rltok.tasks import TaskScore, score_items
+from rltok.unet import AutoregressiveUNet
+
+LEAST_DOCUMENTS = 20  # with fewer, rows stand in for documents in standard errors
+SAMPLES, SAMPLE_BYTES = 4, 512  # held-out passages whose boundaries are kept
+POSITION_ROWS = 256
+TASK_BATCH = 16  # rows of benchmark items, which are short, in place of one of a micro-batch, on a card
+CURVE = (
+    "step", "bytes", "tokens", "nll", "early_nll", "rate", "tokens_per_byte", "policy_entropy", "whitespace_share",
+    "advantage_rms", "grad_norm", "grad_norm_rule",
+)  # fmt: skip
+HELD_OUT = ("step", "bytes", "tokens", "bits_per_byte", "standard_error", "rate", "policy_entropy", "whitespace_share")
+DIGITS = 5  # significant, of what is kept of single documents and items
+
+
+def rounded(values: Sequence[float]) -> list[float]:
+    """To DIGITS significant digits: far below any error, and a third of the space."""
+    return [float(f"{value:.{DIGITS}g}") for value in values]
+
+
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    """All lines of a run's metrics.jsonl."""
+    return [json.loads(line) for line in read_file(folder / "metrics.jsonl").splitlines()]
+
+
+def with_flops(line: dict[str, Any], config: Config, keys: Sequence[str]) -> dict[str, Any]:
+    """Some entries of a line of metrics, with the FLOPs of training up to it."""
+    flops, attention = training_flops(config.model, line["bytes"], line["tokens"], config.data.sequence_length)
+    return {key: line[key] for key in keys} | {"flops": flops, "attention_flops": attention}
+
+
+def split_score(found: Evaluation, rows: Rows) -> dict[str, Any]:
+    """An evaluation with the bits and bytes of its units: documents, or rows where there are fewer than LEAST_DOCUMENTS."""
+    if found.documents >= LEAST_DOCUMENTS:
+        unit, bits, sizes = "documents", found.document_bits, found.document_bytes
+    else:
+        ended = rows.ends_document & (rows.lengths < rows.sequence_length)  # their end is predicted, too
+        unit, sizes = "rows", (rows.lengths + ended).tolist()
+        bits = [per_byte * size for per_byte, size in zip(found.row_bits_per_byte, sizes, strict=True)]
+    return found.to_dict() | {"hash": rows.hash, "unit": unit, "unit_bits": rounded(bits), "unit_bytes": list(sizes)}
+
+
+def task_score(found: TaskScore) -> dict[str, Any]:
+    """A benchmark's score with the bits per byte of every item."""
+    return found.to_dict() | {"item_bits_per_byte": rounded(found.item_bits_per_byte)}
+
+
+def samples(model: AutoregressiveUNet, rows: Rows, seed: int) -> list[dict[str, Any]]:
+    """Boundaries on the first bytes of a few held-out rows, evenly spread: text (bytes as Latin-1), bits, probabilities."""
+    chosen = sorted({round(i * (len(rows) - 1) / (SAMPLES - 1)) for i in range(SAMPLES)})
+    texts = [first_bytes(rows, row) for row in chosen]
+    return [{"row": row} | compact(boundary_view(model, text, seed), text) for row, text in zip(chosen, texts, strict=True)]
+
+
+def first_bytes(rows: Rows, row: int) -> bytes:
+    """The first SAMPLE_BYTES of a row, or all that it has."""
+    return bytes(rows.bytes_[row][: min(SAMPLE_BYTES, int(rows.lengths[row]))])
+
+
+def compact(view: dict[str, list], text: bytes) -> dict[str, Any]:
+    """A view of a text in few letters: bytes as Latin-1, boundaries as "0010", probabilities as whole percent."""
+    percent = view["probabilities"] and [round(100 * p) for p in view["probabilities"]]
+    return {"text": text.decode("latin-1"), "boundaries": "".join(map(str, view["boundaries"])), "percent": percent}
+
+
+def snapshots_of(folder: Path) -> list[dict[str, Any]]:
+    """Boundaries of the fixed texts over training, in few letters."""
+    lines = [json.loads(line) for line in read_file(folder / "snapshots.jsonl").splitlines()]
+    return [
+        {"step": line["step"]}
+        | {name: compact(view, view["text"].encode()) for name, view in line["texts"].items()}
+        for line in lines
+    ]  # fmt: skip
+
+
+def evidence_of(
+    folder: Path, *, sweep: str, name: str, validation: Rows, tasks: dict[str, TaskItems], device: str,
+    seed: int = 0, max_items: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Everything about a finished run but its test score.
+
+    Args:
+        folder: of the run.
+        sweep, name: of the sweep it belongs to, and of the contender.
+        validation: rows scored.
+        tasks: items of each benchmark.
+        device: "auto", "cpu" or "cuda".
+        seed: of the boundary draws.
+        max_items: of each benchmark, fewer than all.
+    """
+    record = json.loads(read_file(folder / "record.json"))
+    config, chosen = load_config(folder), resolve_device(device)
+    model, batch, lines = load(folder).to(chosen), config.train.micro_batch, metrics_of(folder)
+    train = [line for line in lines if line["split"] == "train"]
+    with autocast(config, chosen):
+        score = split_score(evaluate(model, validation, seed=seed, batch=batch), validation)
+        positions = by_position(
+            model, validation, gamma=config.objective.gamma, seed=seed, batch=batch, max_rows=POSITION_ROWS
+        )  # fmt: skip
+        many = batch * TASK_BATCH if chosen.type == "cuda" else batch
+        scored = {
+            task: task_score(score_items(model, items, seed=seed, batch=many, max_items=max_items))
+            for task, items in tasks.items()
+        }
+        shown = samples(model, validation, seed)
+    own = {key: value for key, value in record.items() if key not in ("curve", "evaluation", "schema", "name")}
+    return sealed(
+        {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name}
+        | own
+        | {
+            "scores": {"validation": score, "test": None} | scored,
+            "curve": [with_flops(line, config, CURVE) for line in thin(train, 200)],
+            "held_out": [with_flops(line, config, HELD_OUT) for line in lines if line["split"] == "validation"],
+            "positions": positions | {"gamma": config.objective.gamma},
+            "samples": shown,
+            "snapshots": snapshots_of(folder),
+        }
+    )
+
+
+def failure_of(config: Config, *, sweep: str, name: str, why: str, **named: Any) -> dict[str, Any]:
+    """The record of a run that did not finish; `named` has commit, device, versions, data."""
+    plain = {"config": config.to_dict(), "config_hash": config.digest(), "seed": config.train.seed}
+    return sealed({"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, **plain, **named, "failed": why})
+
+
+def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str, seed: int = 0) -> dict[str, Any]:
+    """The record with its score on test rows, which it may get once.
+
+    Raises:
+        RltokError: it has one already, or the folder holds another run.
+    """
+    if record["scores"]["test"] is not None:
+        raise RltokError(f"{record['name']}, seed {record['seed']}, was scored on the test split before. Once is enough.")
+    config, chosen = load_config(folder), resolve_device(device)
+    if config.digest() != record["config_hash"]:
+        raise RltokError(f"{folder} holds another run than the record of {record['name']}, seed {record['seed']}.")
+    model = load(folder).to(chosen)
+    with autocast(config, chosen):
+        found = evaluate(model, test, seed=seed, batch=config.train.micro_batch)
+    return sealed(record | {"scores": record["scores"] | {"test": split_score(found, test)}})

@@ -1,0 +1,197 @@
+"""Figures of a sweep, each drawn from rows that are also stored as CSV: Figures 2, 3, 6 to 8 and 13, rewards by position.
+
+sweep --rows of "figure_3"--> (head, rows) --> the figure, and notebooks/results/figures/SWEEP/figure_3.csv
+"""
+
+import csv
+import html
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltok.evidence_tables import contenders_of
+from rltok.judges import agreement_at
+from rltok.paper_numbers import FIGURE_3
+from rltok.plots import PALETTE
+from rltok.records import Record, Sweep
+from rltok.standings import MARKERS
+from rltok.views import boundary_html
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Data = tuple[list[str], list[list[Any]]]
+HARD = ("hnet", "hnet_port")  # shown by their decisions, as in the paper's Figure 8
+
+
+def _curves(sweep: Sweep, points: Callable[[Record], Sequence[Sequence[Any]]], head: list[str]) -> Data:
+    rows = [
+        [name, seed, *point] for name in contenders_of(sweep) for seed, run in sweep.runs[name].items() for point in points(run)
+    ]
+    return ["contender", "seed", *head], rows
+
+
+def figure_3_data(sweep: Sweep) -> Data:
+    """Held-out bits per byte during training: FLOPs by the paper's rule, FLOPs with attention, bits per byte."""
+
+    def points(run: Record) -> list[list[float]]:
+        return [[p["flops"], p["flops"] + p["attention_flops"], p["bits_per_byte"]] for p in run["held_out"] if p["step"]]
+
+    return _curves(sweep, points, ["flops", "flops_with_attention", "bits_per_byte"])
+
+
+def figure_13_data(sweep: Sweep) -> Data:
+    """Policy entropy during training, by share of the updates; contenders without a policy have none."""
+
+    def points(run: Record) -> list[list[float]]:
+        last = run["curve"][-1]["step"]
+        return [[p["step"] / last, p["policy_entropy"]] for p in run["curve"] if p["policy_entropy"] is not None]
+
+    return _curves(sweep, points, ["share_of_training", "entropy_nats"])
+
+
+def agreement_data(sweep: Sweep) -> Data:
+    """F1 of the boundaries of the fixed texts, at each snapshot, against the final ones."""
+
+    def points(run: Record) -> list[list[float]]:
+        last = run["snapshots"][-1]["step"]
+        return [[shot["step"] / last, agreement_at(run, shot["step"] / last)] for shot in run["snapshots"]]
+
+    return _curves(sweep, points, ["share_of_training", "f1_with_final"])
+
+
+def white_space_data(sweep: Sweep) -> Data:
+    """Share of white-space bytes with a boundary during training, by bytes of training text."""
+
+    def points(run: Record) -> list[list[float]]:
+        return [[p["bytes"], p["whitespace_share"]] for p in run["curve"] if p["whitespace_share"] is not None]
+
+    return _curves(sweep, points, ["bytes", "whitespace_share"])
+
+
+def positions_data(sweep: Sweep) -> Data:
+    """Mean reward and return by position in the row, nats; of contenders with a policy."""
+
+    def points(run: Record) -> list[list[float]]:
+        if run["config"]["model"]["rule"]["name"] != "learned":
+            return []
+        found = run["positions"]
+        each = zip(found["start"], found["rewards"], found["returns"], strict=True)
+        return [[start, reward, back] for start, reward, back in each if reward is not None]
+
+    return _curves(sweep, points, ["position", "reward", "return"])
+
+
+DATA: dict[str, Callable[[Sweep], Data]] = {
+    "figure_3": figure_3_data, "figure_13": figure_13_data, "agreement": agreement_data, "white_space": white_space_data,
+    "positions": positions_data,
+}  # fmt: skip
+
+
+def as_csv(data: Data) -> str:
+    """The rows as CSV, numbers to six significant digits."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(data[0])
+    writer.writerows([[f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row] for row in data[1]])
+    return text.getvalue()
+
+
+def _lines(data: Data, names: Sequence[str], x: str, y: str) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
+    """Of every contender one (x, y) a seed."""
+    head, rows = data
+    column = {name: head.index(name) for name in (x, y)}
+    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for name in names:
+        for seed in dict.fromkeys(row[1] for row in rows if row[0] == name):
+            points = [row for row in rows if row[0] == name and row[1] == seed]
+            found.setdefault(name, []).append(tuple(np.array([p[column[key]] for p in points], float) for key in (x, y)))
+    return found
+
+
+def _draw(axes: Any, lines: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> None:
+    """The mean over seeds as a line, the seeds behind it as thin ones; x is nearly the same in all seeds, and averaged too."""
+    for number, (name, seeds) in enumerate(lines.items()):
+        colour, marker = PALETTE[number % len(PALETTE)], MARKERS[number // len(PALETTE) % len(MARKERS)]
+        shortest = min(len(x) for x, _ in seeds)
+        for x, y in seeds if len(seeds) > 1 else ():
+            axes.plot(x, y, color=colour, linewidth=0.5, alpha=0.5)
+        mean = [np.mean([pair[axis][:shortest] for pair in seeds], axis=0) for axis in (0, 1)]
+        axes.plot(*mean, color=colour, linewidth=1.5, label=name, marker=marker, markersize=3, markevery=max(1, shortest // 8))
+
+
+def figure_3(sweep: Sweep, names: Sequence[str], attention: bool = False) -> "Figure":
+    """Held-out bits per byte against training FLOPs; the paper's end points where its axis reaches."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7.4, 4.2))
+    x = "flops_with_attention" if attention else "flops"
+    _draw(axes, _lines(figure_3_data(sweep), names, x, "bits_per_byte"))
+    if axes.get_xlim()[1] > FIGURE_3["flops"] / 3:  # else they would squeeze ours into a corner
+        axes.plot([FIGURE_3["flops"]], [FIGURE_3["ours"]], "k*", label="paper, ours")
+    axes.set(xlabel=f"training FLOPs ({'with' if attention else 'without'} attention)", ylabel="held-out bits per byte")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def figure_13(sweep: Sweep, names: Sequence[str]) -> "Figure":
+    """Left, the policy's entropy; right, agreement of boundaries with the final ones; both by share of training."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.4))
+    _draw(left, _lines(figure_13_data(sweep), names, "share_of_training", "entropy_nats"))
+    _draw(right, _lines(agreement_data(sweep), names, "share_of_training", "f1_with_final"))
+    for axes, told in ((left, "policy entropy (nats per decision)"), (right, "F1 with final boundaries")):
+        axes.axvline(0.1, color="0.5", linewidth=0.8, linestyle=":")
+        axes.set(xlabel="share of training", ylabel=told, ylim=(0, None))
+    left.legend(fontsize=8)
+    return figure
+
+
+def positions_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
+    """Mean reward (left) and return (right) by position in the row."""
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.2))
+    for axes, key in zip(panels, ("reward", "return"), strict=True):
+        _draw(axes, _lines(positions_data(sweep), names, "position", key))
+        axes.axhline(0, color="0.5", linewidth=0.8)
+        axes.set(xlabel="position in the row (bytes)", ylabel=f"mean {key} (nats)")
+    panels[0].legend(fontsize=8)
+    return figure
+
+
+def sample_html(sweep: Sweep, name: str, number: int = 0, characters: int = 400, seed: int | None = None) -> str:
+    """HTML: a held-out passage with a contender's boundaries, as the paper's Figures 2 and 6 to 8."""
+    runs = sweep.runs[name]
+    run = runs[min(runs) if seed is None else seed]
+    found = run["samples"][number]
+    text = found["text"].encode("latin-1")[:characters]
+    boundaries = [int(bit) for bit in found["boundaries"][: len(text)]]
+    percent = None if name in HARD or not found["percent"] else [p / 100 for p in found["percent"][: len(text)]]
+    share = f"{sum(boundaries)} of {len(boundaries)} bytes end a token"
+    block = boundary_html(text, boundaries, percent, f"{name}: held-out passage, {share}")
+    return f"<div><strong>{html.escape(name)}</strong> ({share}){block}</div>"
+
+
+def snapshots_figure(sweep: Sweep, name: str, text: str = "prose", characters: int = 64) -> "Figure":
+    """Boundary probabilities (or decisions) on the start of a fixed text: a row a snapshot, from first to last update."""
+    import matplotlib.pyplot as plt
+
+    run = sweep.runs[name][min(sweep.runs[name])]
+    shots = run["snapshots"]
+    shown = shots[0][text]["text"].encode("latin-1")[:characters]
+    grid = [
+        [p / 100 for p in shot[text]["percent"][:characters]] if shot[text]["percent"]
+        else [int(bit) for bit in shot[text]["boundaries"][:characters]]
+        for shot in shots
+    ]  # fmt: skip
+    figure, axes = plt.subplots(figsize=(8.4, 0.2 * len(shots) + 1.0))
+    axes.imshow(np.array(grid), cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    axes.set_yticks(range(len(shots)), [str(shot["step"]) for shot in shots], fontsize=7)
+    axes.set_xticks(range(len(shown)), [chr(byte) if 32 < byte < 127 else "␣" for byte in shown], fontsize=7, family="monospace")
+    axes.set_ylabel("updates")
+    axes.grid(visible=False)
+    return figure

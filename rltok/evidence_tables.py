@@ -1,0 +1,143 @@
+"""Tables of a sweep beside the paper's: Table 1, Table 3, what drives the losses, and the verdicts on all claims."""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from rltok.claims import OURS, claims
+from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
+from rltok.records import Sweep, mean_and_error
+from rltok.rule_views import Gap, markdown
+from rltok.small_claims import judged, small_claims
+
+MISSING = "-"
+
+
+def contenders_of(sweep: Sweep) -> list[str]:
+    """Contenders of the sweep: those of the paper's Table 1 first, in its order, then the others in theirs."""
+    return [name for name in TABLE_1 if name in sweep.runs] + [name for name in sweep.runs if name not in TABLE_1]
+
+
+def heading(sweep: Sweep) -> str:
+    """What every table of the sweep is of, in a line: model, text, budget, seeds, device, commit."""
+    runs = sweep.records
+    first = runs[0]
+    size = first["config"]["name"].split("_")[0]
+    budget = statistics.fmean(run["bytes"] for run in runs)
+    rate = first["config"]["model"]["rule"]["target_rate"]
+    seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
+    most = max(seeds.values())
+    fewer = [name for name, count in seeds.items() if count < most]
+    told = f"{most} seeds" + (f", but one or few of {', '.join(fewer)}" if fewer else "")
+    kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
+    commits = sorted({run["commit"][:7] for run in runs})
+    devices = sorted({run["device"] for run in runs})
+    return (
+        f"{kind}Preset `{size}` ({first['matrix_parameters'] / 1e6:.3g}M matrix parameters), {budget / 1e6:.3g} MB of training"
+        f" text a run from {first['data']['name']} (the paper: 147M, 6 GB of FineWeb), target rate {rate:g}, {told};"
+        f" {', '.join(devices)}; commit {', '.join(commits)}."
+    )
+
+
+def _cell(gap: Gap | None) -> str:
+    return MISSING if gap is None else str(gap)[1:]
+
+
+def table_1(sweep: Sweep) -> str:
+    """Markdown: bits per byte of every contender on four benchmarks and held-out text, the paper's row below ours."""
+    rows = []
+    for name in contenders_of(sweep):
+        rows.append([f"**{name}**", *(_cell(sweep.mean(name, place)) for place in PLACES)])
+        if name in TABLE_1:
+            rows.append(
+                [f"{name}, paper", *(f"{v.mean:.3f} ± {v.error:.3f}" for v in (TABLE_1[name][place] for place in PLACES))]
+            )
+    return markdown(["bits per byte", *(PLACE_NAMES[place] for place in PLACES)], rows)
+
+
+def _seeds(values: Sequence[float], shown: str) -> str:
+    if not values:
+        return MISSING
+    mean, error = mean_and_error(values)
+    return f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown}}")
+
+
+def table_3(sweep: Sweep) -> str:
+    """Markdown: boundaries per byte on held-out text after training, and the paper's."""
+    rows = [
+        [name, _seeds(sweep.values(name, "rate"), ".3f"), _seeds(sweep.values(name, "tokens_per_byte"), ".3f"),
+         f"{TABLE_3[name]:.3f}" if name in TABLE_3 else MISSING]
+        for name in contenders_of(sweep)
+    ]  # fmt: skip
+    return markdown(["contender", "boundaries per byte", "tokens per byte", "paper"], rows)
+
+
+def accuracy_table(sweep: Sweep) -> str:
+    """Markdown: share of items in which the right answer has the fewest bits per byte; at this size it is noise around chance."""
+    places = [place for place in PLACES if place not in ("lambada", "test")]
+    rows = []
+    for name in contenders_of(sweep):
+        of_runs = [run["scores"] for run in sweep.runs[name].values()]
+        means = [[scores[place]["accuracy"] for scores in of_runs if scores.get(place)] for place in places]
+        rows.append([name, *(_seeds(values, ".3f") for values in means)])
+    scores = [sweep.records[0]["scores"].get(place) for place in places]
+    rows.append(["chance", *(MISSING if found is None else f"{found['chance']:.3f}" for found in scores)])
+    return markdown(["accuracy", *(PLACE_NAMES[place] for place in places)], rows)
+
+
+def drivers_table(sweep: Sweep) -> str:
+    """Markdown: what stands behind a loss. Advantages times their weight say how hard the policy is pulled."""
+    rows = []
+    for name in contenders_of(sweep):
+        runs = list(sweep.runs[name].values())
+        weight = runs[0]["config"]["objective"]["lambda_policy"]
+        learned = runs[0]["config"]["model"]["rule"]["name"] == "learned"
+        pulls = [statistics.median(point["advantage_rms"] for point in run["curve"]) for run in runs]
+        rows.append([
+            name, _cell(sweep.mean(name, "validation")), _seeds(sweep.values(name, "rate"), ".3f"),
+            _seeds(sweep.values(name, "whitespace_share"), ".2f"), _seeds(sweep.values(name, "policy_entropy"), ".3f"),
+            _seeds(pulls, ".3g") if learned else MISSING, f"{weight:.3g}" if learned else MISSING,
+            f"{statistics.fmean(run['flops'] for run in runs):.3g}",
+            f"{statistics.fmean(run['flops'] + run['attention_flops'] for run in runs):.3g}",
+            f"{statistics.fmean(run['seconds'] for run in runs):.0f}",
+        ])  # fmt: skip
+    head = ["contender", "validation, bits per byte", "rate", "white space", "entropy, nats", "RMS of advantages", "weight",
+            "FLOPs", "with attention", "seconds"]  # fmt: skip
+    return markdown(head, rows)
+
+
+def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
+    """A row a claim: what, where, the paper's number, then number and verdict for each gamma. Without a sweep: no run yet."""
+    rows = []
+    for claim in claims():
+        if headline and not claim.headline:
+            continue
+        found = [claim.judge(sweep or Sweep("none", {}, []), ours) for ours in OURS]
+        smoke = "smoke: " if sweep is not None and not sweep.full else ""
+        told = [cell for one in found for cell in (one.ours, one.verdict if "no run" in one.verdict else smoke + one.verdict)]
+        rows.append([claim.text, claim.source, claim.paper, *told])
+    return rows
+
+
+CLAIM_HEAD = ["claim", "where", "paper", "ours, γ = 0.99", "verdict", "ours, γ = 0.9", "verdict"]
+
+
+def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
+    """Markdown: every claim about runs at scale, with a verdict for the gamma of the text and for that of the authors' code."""
+    return markdown(CLAIM_HEAD, claim_rows(sweep, headline))
+
+
+def small_claims_table(results: Path, headline: bool = False) -> str:
+    """Markdown: every claim that small runs, counts or enumeration answer."""
+    rows = []
+    for claim in small_claims():
+        if claim.headline or not headline:
+            found = judged(claim, results)
+            rows.append([claim.text, claim.source, claim.paper, found.ours, found.verdict])
+    return markdown(["claim", "where", "paper", "ours", "verdict"], rows)
+
+
+def counts(rows: list[list[str]]) -> dict[str, int]:
+    """How many verdicts of each kind the rows of `claim_rows` have, either gamma."""
+    found = [row[column] for row in rows for column in (4, 6) if row[column] != MISSING]
+    return {verdict: found.count(verdict) for verdict in dict.fromkeys(sorted(found))}

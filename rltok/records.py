@@ -1,0 +1,160 @@
+"""Evidence records from a folder: checked, grouped by sweep and contender, and compared in pairs.
+
+    folder/SWEEP/NAME-seedK.json --read_sweeps--> {sweep: Sweep} --gap(first, second, place)--> Gap
+
+A difference is paired by seed and by document (or row, or benchmark item), so that what all contenders share cancels.
+"""
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rltok.checkpoint import sealed
+from rltok.config import from_dict
+from rltok.errors import RltokError
+from rltok.evidence_format import SCHEMA, WHAT
+from rltok.files import MISSING, read_file
+from rltok.rule_views import Gap
+from rltok.standings import error_of_mean
+
+SPLITS = ("validation", "test")
+NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
+WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "bytes", "seconds", "full", "flops")
+CLEAN = re.compile(r"[0-9a-f]{40}")
+
+Record = dict[str, Any]
+
+
+def check(record: Any, where: str) -> Record:
+    """The record itself; raises `RltokError` for another schema, a changed entry, or a commit that cannot be looked up."""
+
+    def demand(ok: bool, what: str) -> None:
+        if not ok:
+            raise RltokError(f"{where}: {what}. Make the record again.")
+
+    demand(isinstance(record, dict) and record.get("what") == WHAT, f"this is no record of {WHAT}")
+    demand(record.get("schema") == SCHEMA, f"schema {record.get('schema')!r} is unknown; this version reads {SCHEMA}")
+    lacking = [key for key in (*NAMED, *(() if record.get("failed") else WHOLE)) if key not in record]
+    demand(not lacking, f"it lacks {', '.join(lacking)}")
+    demand(record.get("digest") == sealed(record)["digest"], "it was changed after it was made: its digest differs")
+    try:
+        digest = from_dict(record["config"]).digest()
+    except (RltokError, KeyError, TypeError) as error:
+        raise RltokError(f"{where}: its configuration cannot be read ({error}). Make the record again.") from error
+    demand(digest == record.get("config_hash"), f"config_hash is {record.get('config_hash')!r}, its configuration has {digest}")
+    commit = str(record["commit"])
+    demand(CLEAN.fullmatch(commit) is not None, f"commit {commit!r} is none, or its tree was not clean")
+    return record
+
+
+def read_record(path: Path) -> Record:
+    """A checked record of a file."""
+    try:
+        found = json.loads(read_file(path))
+    except (*MISSING, ValueError, RecursionError) as error:
+        raise RltokError(f"{path.name} is missing or no JSON ({error}). Make the record again.") from error
+    return check(found, path.name)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The runs of one sweep, by contender and seed; failed ones apart."""
+
+    name: str
+    runs: dict[str, dict[int, Record]]
+    failed: list[Record]
+
+    @property
+    def records(self) -> list[Record]:
+        """Every finished run."""
+        return [run for seeds in self.runs.values() for run in seeds.values()]
+
+    @property
+    def full(self) -> bool:
+        """False for a smoke sweep, whose numbers say that everything runs and nothing else."""
+        return all(run["full"] for run in self.records)
+
+    def score(self, run: Record, place: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """(bits, bytes) of every unit of a split, or (bits per byte, ones) of every item; None where it was not scored."""
+        found = run["scores"].get(place)
+        if found is None:
+            return None
+        if place in SPLITS:
+            return np.array(found["unit_bits"]), np.array(found["unit_bytes"], dtype=float)
+        bits = np.array(found["item_bits_per_byte"])
+        return bits, np.ones(len(bits))
+
+    def scored(self, name: str, place: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """`score` of every seed that has one."""
+        found = {seed: self.score(run, place) for seed, run in self.runs.get(name, {}).items()}
+        return {seed: one for seed, one in found.items() if one is not None}
+
+    def mean(self, name: str, place: str) -> Gap | None:
+        """Bits per byte of a contender: mean over seeds, errors over units and over seeds. None without a score."""
+        scored = self.scored(name, place)
+        return _gap([bits for bits, _ in scored.values()], next(iter(scored.values()))[1]) if scored else None
+
+    def gap(self, first: str, second: str, place: str) -> tuple[Gap, int] | None:
+        """Delta = bits per byte of the first minus the second's, over seeds that both have, and the number of these seeds.
+
+        Raises:
+            RltokError: the two were scored on other units.
+        """
+        ours, theirs = self.scored(first, place), self.scored(second, place)
+        seeds = [seed for seed in ours if seed in theirs]
+        if not seeds:
+            return None
+        sizes = ours[seeds[0]][1]
+        if any(not np.array_equal(side[seed][1], sizes) for seed in seeds for side in (ours, theirs)):
+            raise RltokError(f"{first} and {second} of sweep {self.name} were scored on other text ({place}). Score them again.")
+        return _gap([ours[seed][0] - theirs[seed][0] for seed in seeds], sizes), len(seeds)
+
+    def values(self, name: str, key: str, place: str = "validation") -> list[float]:
+        """A number of a split's score for every seed, such as rate or whitespace_share; none where it is not known."""
+        found = [run["scores"][place] for run in self.runs.get(name, {}).values()]
+        return [one[key] for one in found if one is not None and one.get(key) is not None]
+
+
+def _gap(bits: Sequence[np.ndarray], sizes: np.ndarray) -> Gap:
+    """Total bits over total bytes of each seed, averaged; its error over units by the ratio estimator.
+
+    Delta = sum_u d_u / sum_u n_u,    d_u = mean over seeds;    error^2 = U/(U-1) sum_u (d_u - Delta n_u)^2 / (sum_u n_u)^2
+    """
+    total, mean = sizes.sum(), np.mean(bits, axis=0)
+    delta, units = float(mean.sum() / total), len(sizes)
+    error = math.sqrt(units / (units - 1) * ((mean - delta * sizes) ** 2).sum()) / total if units > 1 else None
+    return Gap(delta, error, error_of_mean([float(one.sum() / total) for one in bits]))
+
+
+def read_sweeps(folder: Path) -> dict[str, Sweep]:
+    """Every sweep of a folder: those at full size where there are any, else the smoke ones.
+
+    Raises:
+        RltokError: a record is damaged, of another schema, or stands there twice.
+    """
+    found: dict[str, Sweep] = {}
+    for path in sorted(folder.glob("*/*.json")):
+        record = read_record(path)
+        sweep = found.setdefault(record["sweep"], Sweep(record["sweep"], {}, []))
+        if record.get("failed"):
+            sweep.failed.append(record)
+            continue
+        seeds = sweep.runs.setdefault(record["name"], {})
+        if record["seed"] in seeds:
+            raise RltokError(f"{path.name}: {record['name']}, seed {record['seed']}, stands there twice. Remove one.")
+        seeds[record["seed"]] = record
+    whole = {name: sweep for name, sweep in found.items() if sweep.runs}
+    full = {name: sweep for name, sweep in whole.items() if sweep.full}
+    return full or whole
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean over seeds with its standard error."""
+    return statistics.fmean(values), error_of_mean(values)

@@ -1,0 +1,77 @@
+"""The rule by which a claim is judged, written before the runs that it judges.
+
+    Delta: mean over seeds of the paired difference per document.    sigma: the larger of its two standard errors, from seeds and
+    from documents.
+
+    supported       Delta lies beyond 2 sigma in the direction of the paper
+    contradicted    beyond 2 sigma in the other direction
+    undecided       in between, or no run yet
+    indicative      what would be one of the first two, from fewer than 3 seeds
+
+A claim that two methods are alike names a margin: supported when |Delta| + 2 sigma stays within it, contradicted when
+|Delta| - 2 sigma is beyond it. A claim about one number is judged by its distance from a limit and the error over seeds.
+"""
+
+from dataclasses import dataclass
+
+from rltok.rule_views import SURE, Gap
+
+LEAST_SEEDS = 3
+SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
+NO_RUN = "undecided: no run yet"
+INDICATIVE = {SUPPORTED: "indicative: for", CONTRADICTED: "indicative: against"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What we measured, in words, and the verdict."""
+
+    ours: str
+    verdict: str
+
+
+NOTHING = Finding("-", NO_RUN)
+
+
+def weakened(verdict: str, seeds: int) -> str:
+    """The verdict that so many seeds can carry."""
+    return INDICATIVE.get(verdict, verdict) if seeds < LEAST_SEEDS else verdict
+
+
+def sigma(gap: Gap) -> float | None:
+    """The larger standard error; None where neither is known."""
+    known = [error for error in (gap.rows, gap.seeds) if error is not None]
+    return max(known, default=None)
+
+
+def directed(gap: Gap, wanted: int, seeds: int) -> str:
+    """Verdict on a difference that the paper says is negative (wanted = -1) or positive (+1)."""
+    error = sigma(gap)
+    if error is None or abs(gap.bits) <= SURE * error:
+        return UNDECIDED
+    return weakened(SUPPORTED if gap.bits * wanted > 0 else CONTRADICTED, seeds)
+
+
+def alike(gap: Gap, margin: float, seeds: int) -> str:
+    """Verdict on two methods that the paper says do not differ, by a margin in bits per byte."""
+    error = sigma(gap)
+    if error is None:
+        return UNDECIDED
+    if abs(gap.bits) + SURE * error <= margin:
+        return weakened(SUPPORTED, seeds)
+    return weakened(CONTRADICTED, seeds) if abs(gap.bits) - SURE * error > margin else UNDECIDED
+
+
+def bounded(mean: float, error: float | None, seeds: int, *, low: float | None = None, high: float | None = None) -> str:
+    """Verdict on a number that the paper says lies between limits; one seed has no error and is taken as it is."""
+    reach = SURE * (error or 0.0)
+    if (low is None or mean - reach >= low) and (high is None or mean + reach <= high):
+        return weakened(SUPPORTED, seeds)
+    beyond = (low is not None and mean + reach < low) or (high is not None and mean - reach > high)
+    return weakened(CONTRADICTED, seeds) if beyond else UNDECIDED
+
+
+def together(verdicts: list[str]) -> str:
+    """One verdict on a claim that says several things at once: contradicted if one part is, supported if all are."""
+    order = (CONTRADICTED, INDICATIVE[CONTRADICTED], NO_RUN, UNDECIDED, INDICATIVE[SUPPORTED], SUPPORTED)
+    return min(verdicts, key=order.index)

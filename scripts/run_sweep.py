@@ -1,0 +1,213 @@
+"""Train every run of a plan, one after the other in one process, and leave an evidence record of each.
+
+python scripts/run_sweep.py scripts/sweeps/32m.toml --runs runs/32m --records notebooks/results/runs/32m \
+    --data 'english-train-*.parquet' --validation english-validation.parquet --tasks eval
+
+Going on after an interruption is the same command: finished records stay, a run goes on from its checkpoint. A run that fails
+(a loss that is not finite, too little memory) leaves a record that says so. The test split is not touched here: see
+scripts/score_test.py.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import record_files
+from rltok.task_items import TASKS, TaskItems, read_items
+
+from rltok.config import Config, with_settings
+from rltok.data import Corpus, load_corpus
+from rltok.errors import RltokError
+from rltok.evidence import evidence_of, failure_of
+from rltok.files import write_json
+from rltok.presets import preset
+from rltok.records import Record, read_record
+from rltok.results import device_name, repository_commit, versions
+from rltok.step import resolve_device
+from rltok.training import train
+
+PLAN_KEYS = {"preset", "full", "seeds", "settings", "run", "max_items"}
+RUN_KEYS = {"name", "variant", "settings", "seeds", "rate_of", "same_pull_as"}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a plan: a contender and a seed."""
+
+    name: str
+    seed: int
+    variant: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    rate_of: str | None = None  # target rate: what this contender came to draw
+    same_pull_as: str | None = None  # lambda_policy * RMS of the advantages as of this contender
+
+    @property
+    def stem(self) -> str:
+        """Name of its folder and record."""
+        return f"{self.name}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep consists of; `name` is that of its file."""
+
+    name: str
+    preset: str
+    full: bool
+    settings: dict[str, Any]
+    runs: list[Planned]
+    max_items: int | None
+
+    def config(self, run: Planned, records: dict[str, Record]) -> Config:
+        """Settings of a run; what it takes from another run's record must be there."""
+        base = preset(f"{self.preset}_{run.variant}" if run.variant else self.preset)
+        settings = self.settings | run.settings | {"train.seed": run.seed, "name": f"{self.preset}_{run.name}"}
+        if run.rate_of:
+            settings["model.rule.target_rate"] = taken(records, run, run.rate_of)["scores"]["validation"]["rate"]
+        config = with_settings(base, settings)
+        if run.same_pull_as:
+            model, now = taken(records, run, run.same_pull_as), taken(records, run, same_gamma(self, run))
+            weight = config.objective.lambda_policy * pull(model) / pull(now)
+            config = with_settings(config, {"objective.lambda_policy": weight})
+        return config
+
+
+def same_gamma(plan: Plan, run: Planned) -> str:
+    """The contender with the same settings and nothing taken from others."""
+    for other in plan.runs:
+        if (
+            other.settings == run.settings
+            and other.seed == run.seed
+            and not (other.same_pull_as or other.rate_of or other.variant)
+        ):
+            return other.name
+    raise RltokError(f"{run.name} has no run of the same settings to compare advantages with. Add one to the plan.")
+
+
+def taken(records: dict[str, Record], run: Planned, name: str) -> Record:
+    """The record of another contender at this run's seed."""
+    found = records.get(f"{name}-seed{run.seed}")
+    if found is None or found.get("failed"):
+        raise RltokError(f"{run.stem} takes a number from {name}-seed{run.seed}, which has no finished record. Run that first.")
+    return found
+
+
+def pull(record: Record) -> float:
+    """RMS of the advantages, median over the second half of training."""
+    sizes = [point["advantage_rms"] for point in record["curve"]]
+    return statistics.median(sizes[len(sizes) // 2 :])
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan from its file; unknown keys and double names are errors."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise RltokError(f"{path} is no plan: {error}.") from error
+    unknown = [key for key in found if key not in PLAN_KEYS]
+    unknown += [f"run.{key}" for run in found.get("run", []) for key in run if key not in RUN_KEYS]
+    if unknown or not found.get("run") or not found.get("seeds") or "preset" not in found or "full" not in found:
+        raise RltokError(f"{path} needs preset, full, seeds and runs; it has unknown keys: {', '.join(unknown) or 'none'}.")
+    runs = [
+        Planned(run["name"], seed, *(run.get(key, default) for key, default in
+                                     (("variant", None), ("settings", {}), ("rate_of", None), ("same_pull_as", None))))
+        for run in found["run"] for seed in run.get("seeds", found["seeds"])
+    ]  # fmt: skip
+    if len({run.stem for run in runs}) < len(runs):
+        raise RltokError(f"{path} names a run twice. Each needs a name of its own.")
+    return Plan(path.stem, found["preset"], found["full"], found.get("settings", {}), runs, found.get("max_items"))
+
+
+def stored(path: Path, config: Config, corpus: Corpus) -> Record | None:
+    """The record of a finished run of these settings on this text; None without one, and of a run that failed."""
+    if not path.exists():
+        return None
+    found = read_record(path)
+    if found.get("failed"):
+        return None
+    same = found["config_hash"] == config.digest() and found["data"]["train"] == corpus.description["train"]
+    if not same:
+        raise RltokError(f"{path} is of other settings or other text. Name another --records, or remove it.")
+    return found
+
+
+def run_one(plan: Plan, run: Planned, config: Config, options: argparse.Namespace, corpus: Corpus, tasks: dict) -> Record:
+    """Train and measure one run; what fails on the way becomes a record, too."""
+    folder, named = options.runs / run.stem, {"sweep": plan.name, "name": run.name}
+    try:
+        train(config, corpus, folder, resume=folder.exists(), device=options.device, full=plan.full, progress=options.progress)
+        return evidence_of(
+            folder, **named, validation=corpus.validation, tasks=tasks, device=options.device, max_items=plan.max_items
+        )
+    except RltokError as error:
+        device = device_name(resolve_device(options.device))
+        return failure_of(
+            config, **named, why=str(error), commit=repository_commit(), device=device, versions=versions(),
+            data=corpus.description, full=plan.full,
+        )  # fmt: skip
+
+
+def corpus_of(plan: Plan, options: argparse.Namespace) -> Corpus:
+    """The text, cut as the first run asks; all runs share it."""
+    first = plan.config(plan.runs[0], {})
+    return load_corpus(options.data, first.data, validation_spec=options.validation)
+
+
+def items_of(folder: Path | None) -> dict[str, TaskItems]:
+    """The benchmarks of a folder; none without one."""
+    return {} if folder is None else {task: read_items(task, folder) for task in TASKS}
+
+
+def wanted(plan: Plan, only: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Planned]:
+    """The runs asked for, in the plan's order; an unknown name is an error."""
+    unknown = [name for name in only or () if name not in {run.name for run in plan.runs}]
+    if unknown:
+        raise RltokError(
+            f"the plan has no run {', '.join(unknown)}. It has: {', '.join(dict.fromkeys(r.name for r in plan.runs))}."
+        )
+    return [run for run in plan.runs if (not only or run.name in only) and (not seeds or run.seed in seeds)]
+
+
+def main() -> None:
+    """Everything that is not there yet."""
+    parser = argparse.ArgumentParser(description="Train every run of a plan and leave an evidence record of each.")
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("--runs", type=Path, required=True, help="folder for the runs themselves")
+    parser.add_argument("--records", type=Path, required=True, help="folder for the records")
+    parser.add_argument("--data", default="sample", help="training text")
+    parser.add_argument("--validation", help="held-out text; default: the sample's own, or the last rows of --data")
+    parser.add_argument("--tasks", type=Path, help="folder of the benchmark files; without it they are left out")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="some contenders")
+    parser.add_argument("--seeds", type=int, nargs="+", help="some seeds")
+    parser.add_argument("--stop-after", type=float, metavar="SECONDS", help="start no run later than this")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--progress", action="store_true")
+    options = parser.parse_args()
+    plan, start = read_plan(options.plan), time.perf_counter()
+    runs, corpus, tasks = wanted(plan, options.only, options.seeds), corpus_of(plan, options), items_of(options.tasks)
+    options.records.mkdir(parents=True, exist_ok=True)
+    records = {path.stem: read_record(path) for path in sorted(options.records.glob("*.json"))}
+    for number, run in enumerate(runs, start=1):
+        if options.stop_after is not None and time.perf_counter() - start > options.stop_after:
+            print(f"stopped before {run.stem}; the same command goes on", file=sys.stderr)
+            return
+        config, path = plan.config(run, records), options.records / f"{run.stem}.json"
+        record = stored(path, config, corpus)
+        if record is None:
+            record = run_one(plan, run, config, options, corpus, tasks)
+            write_json(path, record)
+        records[run.stem] = record
+        told = record.get("failed") or f"{record['scores']['validation']['bits_per_byte']:.4f} bits per byte"
+        print(
+            f"{number}/{len(runs)}  {run.stem}: {told}, {time.perf_counter() - start:.0f} s so far", file=sys.stderr, flush=True
+        )
+
+
+if __name__ == "__main__":
+    record_files.run(main)

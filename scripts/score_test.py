@@ -1,0 +1,44 @@
+r"""Score finished runs on the test split, each once. The only script that reads it; a test holds all others off.
+
+python scripts/score_test.py scripts/sweeps/32m.toml --runs runs/32m \
+    --records notebooks/results/runs/32m --data english-test.parquet
+
+Choices are made on validation. So this comes last, and a record that has a test score does not get another one.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import record_files
+from run_sweep import read_plan
+
+from rltok.data import load_test
+from rltok.evidence import add_test
+from rltok.files import write_json
+from rltok.records import read_record
+
+
+def main() -> None:
+    """Every record of the plan without a test score whose run is there."""
+    parser = argparse.ArgumentParser(description="Score finished runs on the test split, each once.")
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--records", type=Path, required=True)
+    parser.add_argument("--data", default="sample", help="the test text, a prepared folder, or sample (default)")
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    plan = read_plan(options.plan)
+    rows = load_test(options.data, plan.config(plan.runs[0], {}).data)
+    for run in plan.runs:
+        path, folder = options.records / f"{run.stem}.json", options.runs / run.stem
+        record = read_record(path) if path.exists() else None
+        if record is None or record.get("failed") or record["scores"]["test"] is not None or not folder.exists():
+            continue
+        record = add_test(record, folder, rows, device=options.device)
+        write_json(path, record)
+        print(f"{run.stem}: {record['scores']['test']['bits_per_byte']:.4f} bits per byte on test", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    record_files.run(main)

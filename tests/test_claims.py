@@ -1,0 +1,216 @@
+"""rltok.claims, judges and small_claims: every claim has a row, and rows follow the records."""
+
+import json
+
+import pytest
+from sweeps import record, seeds_of, sweep_of, write
+
+from rltok.checkpoint import sealed
+from rltok.claims import OURS, claims
+from rltok.data.fixed_texts import FIXED_TEXTS
+from rltok.evidence_tables import CLAIM_HEAD, claim_rows, claims_table, counts, heading, small_claims_table, table_1, table_3
+from rltok.judges import agreement_at, curve_at
+from rltok.paper_numbers import ABLATION, PLACES, TABLE_1, TABLE_3
+from rltok.records import Sweep, read_sweeps
+from rltok.small_claims import judged, small_claims
+from rltok.verdicts import NO_RUN
+
+EMPTY = Sweep("none", {}, [])
+BY_ID = {claim.id: claim for claim in claims()}
+SMALL = {claim.id: claim for claim in small_claims()}
+
+# What the register of equations and the paper's own text list, by the row that answers for it.
+LISTED = {
+    "Table 1, held-out text, against each of the three": ["test_even", "test_dynamic_pooling_port", "test_hnet_port"],
+    "Table 1, lowest on PIQA, HellaSwag and LAMBADA": ["best_piqa", "best_hellaswag", "best_lambada"],
+    "Table 1, ARC-Easy": ["arc_even"],
+    "section 4.3, BPE": ["bpe_test", "bpe_piqa", "bpe_hellaswag", "bpe_arc_easy"],
+    "Table 1, BPE on LAMBADA": ["bpe_lambada"],
+    "one lag against eight": ["lags1_test", "lags1_lambada"],
+    "Table 3": ["rates"],
+    "Figure 3": ["flops_random_k", "flops_dynamic_pooling_port", "flops_hnet_port"],
+    "Figure 4": ["python"],
+    "Figures 5, 9, 10": ["python_places"],
+    "Figures 2 and 6": ["white_space"],
+    "Figure 13": ["entropy", "stable"],
+    "B.6": ["every_second", "rates_robust"],
+    "section 2.4, returns": ["returns"],
+    "section 5, aspect ratio": ["aspect"],
+    "the authors' ablation": [
+        "ablation_gamma1", "ablation_no_centring", "ablation_no_early", "ablation_lags0", "ablation_no_rate_loss"
+    ],
+}  # fmt: skip
+LISTED_SMALL = {
+    "efficiency": ["efficiency_flops", "efficiency_time"],
+    "eq. (10)": ["equality"],
+    "section 2.4, noise": ["noise"],
+    "section 2.6": ["no_constraint", "pressure"],
+    "D.1": ["leak"],
+}
+
+
+def test_every_claim_that_is_listed_has_a_row_and_every_row_is_listed():
+    assert sorted(BY_ID) == sorted(claim for group in LISTED.values() for claim in group)
+    assert sorted(SMALL) == sorted(claim for group in LISTED_SMALL.values() for claim in group)
+    assert len(claims()) == len(BY_ID)  # no name twice
+    assert len(claim_rows(None)) == len(BY_ID)
+
+
+def test_without_a_run_everything_is_undecided():
+    for row in claim_rows(None):
+        assert {row[4], row[6]} <= {NO_RUN, "-"} and row[4] == NO_RUN
+    assert set(counts(claim_rows(None))) == {NO_RUN}
+
+
+def test_numbers_of_the_paper_are_its_table():
+    assert BY_ID["test_even"].paper == "-0.079 ± 0.004"  # 1.297 - 1.376; root of twice 0.003 squared
+    assert BY_ID["arc_even"].paper == "-0.042 ± 0.025"
+    assert BY_ID["bpe_lambada"].paper == "-0.092 ± 0.018"
+    assert BY_ID["lags1_lambada"].paper == "-0.153 ± 0.018"
+    assert TABLE_1["hnet_port"]["lambada"].mean == 2.130 and TABLE_3["hnet_port"] == 0.206
+    assert all(set(row) == set(PLACES) for row in TABLE_1.values())
+
+
+@pytest.mark.parametrize(
+    ("ours", "rival", "verdict"), [(2.0, 2.1, "supported"), (2.1, 2.0, "contradicted"), (2.0, 2.0, "undecided")]
+)
+@pytest.mark.parametrize("claim", ["test_even", "bpe_test", "best_piqa"])
+def test_verdicts_follow_the_runs(claim, ours, rival, verdict):
+    rivals = [run for name in ("even", "dynamic_pooling_port", "hnet_port", "bpe") for run in seeds_of(name, rival)]
+    sweep = sweep_of(*seeds_of("ours", ours), *rivals)
+    if claim == "bpe_test":  # alike within a margin
+        verdict = "contradicted" if ours != rival else "supported"
+    assert BY_ID[claim].judge(sweep, "ours").verdict == verdict
+    assert BY_ID[claim].judge(sweep, "ours_gamma0.9").verdict == NO_RUN
+
+
+def test_one_seed_gives_no_more_than_an_indication():
+    sweep = sweep_of(record("ours", 0, bits=2.0), record("even", 0, bits=2.2))
+    assert BY_ID["test_even"].judge(sweep, "ours").verdict == "indicative: for"
+
+
+def test_a_record_replaced_by_another_changes_row_and_verdict(tmp_path):
+    write(tmp_path, *seeds_of("ours", 2.0), *seeds_of("even", 2.1))
+    before = {row[0]: row for row in claim_rows(read_sweeps(tmp_path)["32m"])}
+    told = table_1(read_sweeps(tmp_path)["32m"])
+    write(tmp_path, *seeds_of("even", 1.9))
+    after = {row[0]: row for row in claim_rows(read_sweeps(tmp_path)["32m"])}
+    text = BY_ID["test_even"].text
+    assert (before[text][4], after[text][4]) == ("supported", "contradicted")
+    assert table_1(read_sweeps(tmp_path)["32m"]) != told
+
+
+def test_smoke_runs_say_so_in_verdict_and_heading():
+    sweep = sweep_of(*seeds_of("ours", 2.0, full=False), *seeds_of("even", 2.1, full=False))
+    row = next(row for row in claim_rows(sweep) if row[0] == BY_ID["test_even"].text)
+    assert row[4] == "smoke: supported" and row[6] == NO_RUN
+    assert heading(sweep).startswith("**Smoke runs")
+    assert not heading(sweep_of(record())).startswith("**Smoke")
+
+
+def test_white_space_rate_and_entropy_are_held_against_their_limits():
+    good, bad = sweep_of(*seeds_of("ours", 2.0)), sweep_of(*seeds_of("ours", 2.0, white=0.4, rate=0.3, entropy=(0.5, 0.5)))
+    for claim in ("white_space", "rates", "entropy"):
+        found = [BY_ID[claim].judge(sweep, "ours").verdict for sweep in (good, bad)]
+        assert found[1] == "contradicted", claim
+    assert BY_ID["white_space"].judge(good, "ours").verdict == "supported"
+    assert BY_ID["rates"].judge(good, "ours").verdict == "supported"
+    assert BY_ID["returns"].judge(good, "ours").verdict == "supported"
+    assert BY_ID["stable"].judge(good, "ours").verdict == "supported"
+
+
+def test_questions_about_the_gamma_of_the_text_are_not_asked_of_the_other():
+    runs = [
+        *seeds_of("ours", 2.0),
+        *seeds_of("ours_gamma0.9", 2.0),
+        *seeds_of("ours_lags1", 2.0),
+        *seeds_of("ours_no_early", 2.1),
+    ]
+    sweep = sweep_of(*runs)
+    for claim in ("lags1_test", "ablation_no_early"):
+        assert BY_ID[claim].judge(sweep, OURS[0]).verdict == "supported"
+        assert BY_ID[claim].judge(sweep, OURS[1]).verdict == "-"
+
+
+def test_the_sign_of_an_ablation_is_that_of_the_authors():
+    sweep = sweep_of(*seeds_of("ours", 2.0), *seeds_of("ours_gamma1", 1.9))
+    assert ABLATION["ours_gamma1"][0] < ABLATION["ours"][0]  # there no discount was better, too
+    assert BY_ID["ablation_gamma1"].judge(sweep, "ours").verdict == "supported"
+
+
+def test_curves_are_read_between_their_points():
+    curve = [{"flops": 0.0, "bits_per_byte": 8.0}, {"flops": 10.0, "bits_per_byte": 4.0}, {"flops": 30.0, "bits_per_byte": 2.0}]
+    assert [curve_at(curve, flops) for flops in (0.0, 5.0, 10.0, 20.0, 30.0, 99.0)] == [8.0, 6.0, 4.0, 3.0, 2.0, 2.0]
+
+
+def test_equal_flops_compares_where_both_have_been():
+    ours, rival = seeds_of("ours", 2.0), seeds_of("random_k", 2.1)
+    for run in rival:
+        for point in run["held_out"]:
+            point["flops"] *= 2  # the same losses at twice the cost
+    sweep = sweep_of(*ours, *[sealed(run) for run in rival])
+    found = BY_ID["flops_random_k"].judge(sweep, "ours")
+    assert found.verdict == "supported"
+    at = ours[0]["held_out"][-1]["flops"]
+    assert float(found.ours.split()[0]) == pytest.approx(2.0 - curve_at(rival[1]["held_out"], at), abs=0.003)
+
+
+def test_agreement_is_f1_of_all_fixed_texts():
+    run = record()
+    size = len(FIXED_TEXTS["prose"].encode())
+    run["snapshots"][1]["prose"] = run["snapshots"][1]["prose"] | {"boundaries": "1" * size}
+    last = "".join(run["snapshots"][-1][text]["boundaries"] for text in FIXED_TEXTS)
+    ones = last.count("1")
+    then = ones - run["snapshots"][-1]["prose"]["boundaries"].count("1") + size
+    assert agreement_at(run, 1 / 20) == pytest.approx(2 * ones / (ones + then))
+    assert agreement_at(run, 1.0) == 1.0
+
+
+def test_tables_set_ours_beside_the_paper():
+    sweep = sweep_of(*seeds_of("ours", 2.0), *seeds_of("even", 2.1), record("naive", 0, rule="learned"))
+    lines = table_1(sweep).splitlines()
+    assert lines[0] == "| bits per byte | PIQA | HellaSwag | ARC-Easy | LAMBADA | held-out text |"
+    assert "| even, paper | 1.660 ± 0.011 | 1.306 ± 0.002 | 1.974 ± 0.017 | 1.926 ± 0.012 | 1.376 ± 0.003 |" in lines
+    assert [line.split("|")[1].strip() for line in lines[2:]] == [
+        "**even**",
+        "even, paper",
+        "**ours**",
+        "ours, paper",
+        "**naive**",
+    ]
+    assert "| ours | 0.200 ± 0.000 | 0.200 ± 0.000 | 0.204 |" in table_3(sweep)
+    assert claims_table(sweep).splitlines()[0] == "| " + " | ".join(CLAIM_HEAD) + " |"
+
+
+def test_small_claims_are_undecided_without_their_record(tmp_path):
+    for claim in small_claims():
+        verdict = judged(claim, tmp_path).verdict
+        assert (verdict == NO_RUN) == (claim.record is not None)
+    assert len(small_claims_table(tmp_path).splitlines()) == 2 + len(SMALL)
+
+
+def test_eq_10_and_the_count_of_flops_are_computed(tmp_path):
+    found = judged(SMALL["equality"], tmp_path)
+    assert found.verdict == "contradicted" and "nats" in found.ours
+    assert judged(SMALL["efficiency_flops"], tmp_path).verdict == "contradicted"
+    d = 768  # heads of 257 rows, a policy of 9; byte layers of 7 d^2, token layers of 16 d^2
+    share = (257 + 9) * d / (8 * 7 * d * d + 12 * 16 * d * d / 5 + 257 * d)
+    assert judged(SMALL["efficiency_flops"], tmp_path).ours == f"{share:.2%}"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "verdict"),
+    [
+        ("efficiency_time", {"policy_cost": {"cost": 0.007, "interval": [0.003, 0.011]}, "device": "x"}, "contradicted"),
+        ("efficiency_time", {"policy_cost": {"cost": 0.0, "interval": [-0.001, 0.0009]}, "device": "x"}, "supported"),
+        ("efficiency_time", {"policy_cost": {"cost": 0.002, "interval": [-0.001, 0.004]}, "device": "x"}, "undecided"),
+        ("no_constraint", {"runs": [{"loss": "none", "rate": 0.999}] * 3}, "supported"),
+        ("no_constraint", {"runs": [{"loss": "none", "rate": 0.999}, {"loss": "none", "rate": 0.17}]}, "undecided"),
+        ("no_constraint", {"runs": [{"loss": "none", "rate": 0.2}] * 3}, "contradicted"),
+        ("pressure", {"target": 0.2, "runs": [{"loss": loss, "rate": rate} for loss, rates in
+                      (("logits", (0.2, 0.21, 0.2)), ("probabilities", (0.28, 0.29, 0.3))) for rate in rates]}, "supported"),
+    ],
+)  # fmt: skip
+def test_small_verdicts_follow_their_records(tmp_path, name, content, verdict):
+    (tmp_path / f"{SMALL[name].record}.json").write_text(json.dumps(content))
+    assert judged(SMALL[name], tmp_path).verdict == verdict

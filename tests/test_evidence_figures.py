@@ -1,0 +1,73 @@
+"""rltok.evidence_figures: figures are drawn from the rows that are stored beside them."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from sweeps import record, seeds_of, sweep_of
+
+from rltok import plots
+from rltok.evidence_figures import DATA, as_csv, figure_3, figure_13, positions_figure, sample_html, snapshots_figure
+
+NAMES = ("even", "ours")
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return sweep_of(*seeds_of("ours", 2.0), *seeds_of("even", 2.1), record("hnet_port", 0, rule="hnet"))
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_rows_have_the_columns_of_their_head_and_survive_csv(sweep, name):
+    head, rows = DATA[name](sweep)
+    read = list(csv.reader(io.StringIO(as_csv((head, rows)))))
+    assert read[0] == head and len(read) == len(rows) + 1 > 1
+    for text, row in zip(read[1:], rows, strict=True):
+        assert text[0] == row[0] and int(text[1]) == row[1]
+        assert [float(cell) for cell in text[2:]] == pytest.approx(row[2:], rel=1e-5)
+
+
+def test_figure_3_leaves_out_the_model_before_training_and_counts_attention_apart(sweep):
+    head, rows = DATA["figure_3"](sweep)
+    assert head == ["contender", "seed", "flops", "flops_with_attention", "bits_per_byte"]
+    ours = [row for row in rows if row[:2] == ["ours", 1]]
+    assert [row[2] for row in ours] == [point["flops"] for point in sweep.runs["ours"][1]["held_out"]]
+    assert all(row[3] == pytest.approx(1.01 * row[2]) for row in ours)
+
+
+def test_rewards_by_position_are_of_policies_alone(sweep):
+    assert {row[0] for row in DATA["positions"](sweep)[1]} == {"ours"}
+
+
+@pytest.mark.parametrize("make", [figure_3, lambda s, n: figure_3(s, n, attention=True), figure_13, positions_figure])
+def test_lines_are_means_over_seeds(sweep, make):
+    figure = make(sweep, NAMES)
+    labelled = {line.get_label(): line for line in figure.axes[0].lines if not line.get_label().startswith("_")}
+    assert "ours" in labelled
+    thin = [
+        line for line in figure.axes[0].lines if line.get_color() == labelled["ours"].get_color() and line.get_linewidth() == 0.5
+    ]
+    assert np.allclose(labelled["ours"].get_ydata(), np.mean([line.get_ydata() for line in thin], axis=0))
+    assert plots.digest(figure).startswith("figure data: ")
+
+
+def test_other_numbers_change_the_digest(sweep):
+    other = sweep_of(*seeds_of("ours", 1.5), *seeds_of("even", 2.1))
+    assert plots.digest(figure_3(sweep, NAMES)) != plots.digest(figure_3(other, NAMES))
+
+
+def test_passages_show_decisions_for_h_net_and_probabilities_for_policies():
+    ours, hnet = record("ours"), record("hnet_port", rule="hnet")
+    size = len(ours["samples"][0]["boundaries"])
+    for run in (ours, hnet):
+        run["samples"][0] = run["samples"][0] | {"percent": [30] * size}
+    shown = sample_html(sweep_of(ours, hnet), "ours", characters=50)
+    assert 'title="boundary probability 0.30' in shown and "25 of 50 bytes end a token" in shown
+    hard = sample_html(sweep_of(ours, hnet), "hnet_port", characters=50)
+    assert "probability 1.00; a token ends here" in hard and "0.30" not in hard
+
+
+def test_a_picture_over_training_has_a_row_for_each_snapshot(sweep):
+    figure = snapshots_figure(sweep, "ours", characters=20)
+    assert figure.axes[0].images[0].get_array().shape == (4, 20)

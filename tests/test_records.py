@@ -1,0 +1,144 @@
+"""rltok.records: a record is what it was when it was made, and differences are paired by seed and document."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sweeps import record, seeds_of, sweep_of, write
+
+from rltok.checkpoint import sealed
+from rltok.errors import RltokError
+from rltok.evidence import failure_of
+from rltok.presets import preset
+from rltok.records import check, read_record, read_sweeps
+
+
+def changed(found, **entries):
+    """The record with entries changed and a digest to match."""
+    return sealed({key: value for key, value in (found | entries).items() if value is not ...})
+
+
+def test_a_whole_record_passes():
+    assert check(record(), "here")["name"] == "ours"
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ({"schema": 2}, "schema 2 is unknown; this version reads 1"),
+        ({"schema": ...}, "schema None is unknown"),
+        ({"what": "something"}, "no record of rltok evidence"),
+        ({"commit": "0" * 40 + "+changes"}, "its tree was not clean"),
+        ({"commit": None}, "commit 'None' is none"),
+        ({"config_hash": "abc"}, "config_hash is 'abc', its configuration has"),
+        ({"config": {"model": {"colour": 1}}}, "its configuration cannot be read"),
+        ({"curve": ..., "positions": ...}, "it lacks curve, positions"),
+    ],
+)
+def test_a_record_that_is_not_whole_is_named_with_what_is_wrong(entries, told):
+    with pytest.raises(RltokError, match="file.json: .*") as error:
+        check(changed(record(), **entries), "file.json")
+    assert told in str(error.value) and "Make the record again" in str(error.value)
+
+
+def test_a_number_changed_by_hand_is_noticed():
+    found = record()
+    found["scores"]["test"]["bits_per_byte"] -= 0.01
+    with pytest.raises(RltokError, match="changed after it was made"):
+        check(found, "file.json")
+
+
+def test_every_entry_is_under_the_seal():
+    found = record()
+    for key in found.keys() - {"digest"}:
+        with pytest.raises(RltokError):
+            check(found | {key: "other"}, "file.json")
+
+
+def test_a_file_that_is_no_json_is_named(tmp_path):
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(RltokError, match=r"a\.json is missing or no JSON"):
+        read_record(tmp_path / "a.json")
+    with pytest.raises(RltokError, match=r"b\.json is missing"):
+        read_record(tmp_path / "b.json")
+
+
+def test_sweeps_are_read_by_contender_and_seed_and_failed_runs_stand_apart(tmp_path):
+    failed = failure_of(
+        preset("tiny"), sweep="32m", name="naive", why="loss nan", commit="0" * 40, device="cpu", versions={}, data={}
+    )
+    write(tmp_path, *seeds_of("ours", 2.0), record("even", 1), failed)
+    sweep = read_sweeps(tmp_path)["32m"]
+    assert {name: sorted(seeds) for name, seeds in sweep.runs.items()} == {"ours": [0, 1, 2], "even": [1]}
+    assert [run["failed"] for run in sweep.failed] == ["loss nan"]
+    assert sweep.full
+
+
+def test_runs_at_full_size_take_the_place_of_smoke_runs(tmp_path):
+    write(tmp_path, record(sweep="smoke", full=False))
+    assert list(read_sweeps(tmp_path)) == ["smoke"] and not read_sweeps(tmp_path)["smoke"].full
+    write(tmp_path, record(sweep="32m"))
+    assert list(read_sweeps(tmp_path)) == ["32m"]
+
+
+def test_the_same_run_twice_is_an_error(tmp_path):
+    write(tmp_path, record())
+    (tmp_path / "32m" / "copy.json").write_text(json.dumps(record()))
+    with pytest.raises(RltokError, match="ours, seed 0, stands there twice"):
+        read_sweeps(tmp_path)
+
+
+def by_hand(first, second, place):
+    """Delta and both errors, from the records, without the package: the ratio estimator, documents as units."""
+    deltas, each = [], []
+    for a, b in zip(first, second, strict=True):
+        mine, other = a["scores"][place], b["scores"][place]
+        if place == "test":
+            sizes = np.array(mine["unit_bytes"], float)
+            d = np.array(mine["unit_bits"]) - np.array(other["unit_bits"])
+        else:
+            d = np.array(mine["item_bits_per_byte"]) - np.array(other["item_bits_per_byte"])
+            sizes = np.ones(len(d))
+        each.append(d)
+        deltas.append(d.sum() / sizes.sum())
+    mean = sum(each) / len(each)
+    left_out = [(mean.sum() - mean[u]) / (sizes.sum() - sizes[u]) for u in range(len(sizes))]  # the jackknife
+    spread = math.sqrt((len(sizes) - 1) / len(sizes) * sum((x - np.mean(left_out)) ** 2 for x in left_out))
+    return np.mean(deltas), spread, np.std(deltas, ddof=1) / math.sqrt(len(deltas))
+
+
+@pytest.mark.parametrize("place", ["test", "hellaswag"])
+def test_a_difference_is_paired_by_document_and_seed(place):
+    ours, even = seeds_of("ours", 2.0, wiggle=0.05), seeds_of("even", 2.1, wiggle=0.05)
+    gap, seeds = sweep_of(*ours, *even).gap("ours", "even", place)
+    delta, documents, spread = by_hand(ours, even, place)
+    assert seeds == 3
+    assert gap.bits == pytest.approx(delta, rel=1e-9)
+    assert gap.rows == pytest.approx(documents, rel=0.02)  # jackknife and ratio estimator agree to first order
+    assert gap.seeds == pytest.approx(spread, rel=1e-9)
+    unpaired = sweep_of(*ours).mean("ours", place)
+    assert gap.rows < unpaired.rows / 3  # what documents share has cancelled
+
+
+def test_only_seeds_that_both_have_are_compared():
+    sweep = sweep_of(*seeds_of("ours", 2.0), record("even", 1, bits=2.1), record("even", 7, bits=5.0))
+    gap, seeds = sweep.gap("ours", "even", "test")
+    assert seeds == 1 and gap.seeds is None and gap.bits == pytest.approx(-0.1, abs=0.02)
+    assert sweep.gap("ours", "nobody", "test") is None
+
+
+def test_scores_on_other_text_are_not_compared():
+    other = record("even", 0)
+    other["scores"]["test"]["unit_bytes"][3] += 1
+    with pytest.raises(RltokError, match="scored on other text"):
+        sweep_of(record(), sealed(other)).gap("ours", "even", "test")
+
+
+def test_a_run_without_a_test_score_has_none():
+    found = record()
+    found["scores"]["test"] = None
+    sweep = sweep_of(sealed(found))
+    assert sweep.mean("ours", "test") is None
+    assert sweep.mean("ours", "validation") is not None
+    assert sweep.values("ours", "rate", "test") == []

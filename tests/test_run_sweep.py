@@ -1,0 +1,194 @@
+"""scripts/run_sweep.py and score_test.py: a plan is run, goes on, takes numbers from other runs, and is scored on test once."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from runs import SETTINGS, TEXT
+from sweeps import record
+
+from rltok.config import with_settings
+from rltok.errors import RltokError
+from rltok.presets import preset
+from rltok.records import read_record, read_sweeps
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+import run_sweep  # noqa: E402
+import score_test  # noqa: E402
+
+PLAN = """
+preset = "tiny"
+full = false
+seeds = [0, 1]
+[settings]
+{settings}
+[[run]]
+name = "ours"
+settings = {{ "objective.gamma" = 0.99 }}
+[[run]]
+name = "even"
+variant = "even"
+seeds = [0]
+[[run]]
+name = "ours_as_even"
+rate_of = "even"
+seeds = [0]
+"""
+
+
+@pytest.fixture(scope="module")
+def clean_tree():
+    """Records name a clean commit, whatever state this tree is in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLTOK_COMMIT", "1" * 40)
+        yield
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """A plan of four runs of a second, and the options to run it with."""
+    path = tmp_path / "small.toml"
+    lines = "\n".join(f'"{key}" = {json.dumps(value)}' for key, value in SETTINGS.items())
+    path.write_text(PLAN.format(settings=lines))
+    (tmp_path / "text.txt").write_bytes(TEXT * 2)
+    return path
+
+
+def call(main, plan, *more, monkeypatch):
+    """Run a script as from the command line."""
+    place = plan.parent
+    arguments = [str(plan), "--runs", str(place / "runs"), "--records", str(place / "records" / "small")]
+    monkeypatch.setattr(sys, "argv", ["script", *arguments, "--data", str(place / "text.txt"), "--device", "cpu", *more])
+    main()
+    return read_sweeps(place / "records")["small"]
+
+
+def test_a_plan_is_run_and_scored_on_test_once(plan, monkeypatch, clean_tree, capsys):
+    sweep = call(run_sweep.main, plan, monkeypatch=monkeypatch)
+    assert {name: sorted(seeds) for name, seeds in sweep.runs.items()} == {"even": [0], "ours": [0, 1], "ours_as_even": [0]}
+    ours = sweep.runs["ours"][0]
+    assert ours["config"]["objective"]["gamma"] == 0.99 and ours["commit"] == "1" * 40
+    rate = sweep.runs["even"][0]["scores"]["validation"]["rate"]
+    assert sweep.runs["ours_as_even"][0]["config"]["model"]["rule"]["target_rate"] == rate
+    score = ours["scores"]["validation"]
+    assert score["unit"] == "rows"  # of one document
+    assert sum(score["unit_bits"]) / sum(score["unit_bytes"]) == pytest.approx(score["bits_per_byte"], rel=1e-4)
+    assert ours["scores"]["test"] is None
+    assert [shot["step"] for shot in ours["snapshots"]][-1] == 8 and ours["held_out"][-1]["step"] == 8
+    assert len(ours["samples"][0]["boundaries"]) == len(ours["samples"][0]["text"]) <= 512
+    before = {path.name: path.read_bytes() for path in (plan.parent / "records" / "small").iterdir()}
+    call(run_sweep.main, plan, monkeypatch=monkeypatch)  # nothing is left to do
+    assert {path.name: path.read_bytes() for path in (plan.parent / "records" / "small").iterdir()} == before
+    sweep = call(score_test.main, plan, monkeypatch=monkeypatch)
+    assert all(run["scores"]["test"]["rows"] > 0 for run in sweep.records)
+    again = call(score_test.main, plan, monkeypatch=monkeypatch)
+    assert again == sweep
+    assert capsys.readouterr().err.count("bits per byte on test") == 4
+
+
+def test_a_run_interrupted_goes_on(plan, monkeypatch, clean_tree):
+    train = run_sweep.train
+
+    def interrupted(config, *rest, **more):
+        if config.name.endswith("even"):
+            raise KeyboardInterrupt
+        return train(config, *rest, **more)
+
+    monkeypatch.setattr(run_sweep, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call(run_sweep.main, plan, monkeypatch=monkeypatch)
+    assert len(list((plan.parent / "records" / "small").iterdir())) == 2  # both seeds of ours
+    monkeypatch.setattr(run_sweep, "train", train)
+    assert len(call(run_sweep.main, plan, monkeypatch=monkeypatch).records) == 4
+
+
+def test_a_run_that_fails_leaves_a_record_and_the_others_go_on(plan, monkeypatch, clean_tree):
+    train = run_sweep.train
+
+    def failing(config, *rest, **more):
+        if config.name.endswith("ours") and config.train.seed == 1:
+            raise RltokError("update 3: loss nan, not finite.")
+        return train(config, *rest, **more)
+
+    monkeypatch.setattr(run_sweep, "train", failing)
+    sweep = call(run_sweep.main, plan, monkeypatch=monkeypatch)
+    assert [(run["name"], run["seed"], run["failed"]) for run in sweep.failed] == [("ours", 1, "update 3: loss nan, not finite.")]
+    assert len(sweep.records) == 3
+
+
+def test_records_of_other_settings_are_not_taken_for_these(plan, monkeypatch, clean_tree):
+    call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
+    plan.write_text(plan.read_text().replace('"train.log_every" = 2', '"train.log_every" = 1'))
+    with pytest.raises(RltokError, match="is of other settings or other text"):
+        call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
+
+
+def test_an_unknown_contender_is_named(plan, monkeypatch):
+    with pytest.raises(RltokError, match="the plan has no run evn. It has: ours, even, ours_as_even"):
+        call(run_sweep.main, plan, "--only", "evn", monkeypatch=monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("preset = 3 = 4", "is no plan"), ("colour = 1", "unknown keys: colour"),
+     ('preset = "tiny"\nfull = true\nseeds = [0]', "needs preset"),
+     ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\nsize=3', r"unknown keys: run\.size"),
+     ('preset="tiny"\nfull=true\nseeds=[0,0]\n[[run]]\nname="a"', "names a run twice")],
+)  # fmt: skip
+def test_a_plan_that_is_none_is_refused(tmp_path, text, told):
+    (tmp_path / "plan.toml").write_text(text)
+    with pytest.raises(RltokError, match=told):
+        run_sweep.read_plan(tmp_path / "plan.toml")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts" / "sweeps").glob("*.toml")), ids=lambda path: path.stem)
+def test_stored_plans_can_be_read_and_their_runs_differ(path):
+    plan = run_sweep.read_plan(path)
+    free = [run for run in plan.runs if not (run.rate_of or run.same_pull_as)]
+    configs = {run.stem: plan.config(run, {}) for run in free}
+    assert len({config.digest() for config in configs.values()}) == len(free)
+    for config in configs.values():  # one network, one budget, one order
+        first = configs[plan.runs[0].stem]
+        assert replace(config.train, seed=0) == replace(first.train, seed=0)
+        assert replace(config.model, rule=first.model.rule) == first.model
+        assert config.data == first.data
+
+
+def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
+    plan = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "32m.toml")
+    seeds = {}
+    for run in plan.runs:
+        seeds.setdefault(run.name, []).append(run.seed)
+    three = {"ours", "ours_gamma0.9", "even", "bpe", "dynamic_pooling_port", "hnet_port"}
+    assert {name for name, found in seeds.items() if found == [0, 1, 2]} == three
+    assert {name for name, found in seeds.items() if found == [0]} == {
+        "random_k", "whitespace", "entropy", "bpe_causal", "dynamic_pooling", "hnet", "ours_lags0", "ours_lags1", "ours_lags7",
+        "ours_gamma0.9_rms", "ours_no_early", "ours_no_centring", "ours_gamma1", "naive", "ours_no_rate_loss", "ours_rate_bpe",
+    }  # fmt: skip
+    first = plan.config(plan.runs[0], {})
+    assert first.model.rule.target_rate == 0.2 and first.data.cut == "full_windows" and first.train.training_bytes >= 100_000_000
+
+
+def test_the_same_pull_is_a_weight_that_makes_up_for_smaller_advantages():
+    plan = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "32m.toml")
+    run = next(run for run in plan.runs if run.same_pull_as)
+    records = {f"{name}-seed0": record(name) for name in ("ours", "ours_gamma0.9")}
+    for point in records["ours_gamma0.9-seed0"]["curve"]:
+        point["advantage_rms"] = 0.5 if point["step"] > 10 else 99.0  # the first half does not count
+    config = plan.config(run, records)
+    assert config.objective.lambda_policy == pytest.approx(0.01 * 2.0 / 0.5)
+    assert config.objective.gamma == 0.9
+    with pytest.raises(RltokError, match="takes a number from ours-seed0, which has no finished record"):
+        plan.config(run, {})
+
+
+def test_settings_of_a_failed_run_can_be_read_back(plan, monkeypatch, clean_tree):
+    monkeypatch.setattr(run_sweep, "train", lambda *_, **__: (_ for _ in ()).throw(RltokError("too little memory")))
+    with pytest.raises(KeyError):  # a sweep of failures alone is none
+        call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
+    found = read_record(plan.parent / "records" / "small" / "even-seed0.json")
+    assert found["failed"] == "too little memory"
+    assert found["config_hash"] == with_settings(preset("tiny_even"), SETTINGS | {"name": "x"}).digest()
