@@ -4,41 +4,31 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from rltok import demo as demo_module
 from rltok.bench_command import bench
 from rltok.compare_command import compare
 from rltok.config import Config, from_dict, with_settings
 from rltok.data import load_corpus
-from rltok.data.rows import Rows, cut_documents
-from rltok.data.sources import documents, is_hub, spec_name, text_bytes
+from rltok.data.sources import is_hub, text_bytes
 from rltok.doctor_command import doctor
 from rltok.errors import RltokError
-from rltok.evaluation import evaluate as evaluate_rows
+from rltok.evaluate_command import evaluate, print_json, scoring_device, shown
 from rltok.lab_command import variance
-from rltok.loading import load, load_config
-from rltok.options import parse_settings, refuse_kernels, use_colour
+from rltok.loading import load
+from rltok.options import parse_settings, use_colour
 from rltok.presets import fit_to_corpus, preset
 from rltok.run_folder import check_folder
 from rltok.snapshots import boundary_view
-from rltok.step import resolve_device
 from rltok.terminal import legend, paint_view
 from rltok.training import train as train_model
 from rltok.vocab import to_utf8
 
-EVALUATION_BATCH = 16
 LITTLE_TEXT = 1000  # bytes
 MOST_SHOWN = 50_000  # bytes: the attention of a longer row takes gigabytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
 
 __all__ = ["bench", "compare", "demo", "doctor", "evaluate", "show", "train", "variance"]
-
-
-def _print_json(values: Any) -> None:
-    print(json.dumps(values, indent=1, allow_nan=False))
 
 
 def _read_config(path: str) -> Config:
@@ -97,55 +87,15 @@ def train(options: argparse.Namespace) -> None:
         progress=not options.json,
     )  # fmt: skip
     if options.json:
-        _print_json({"out": out, "updates": record.updates, "bytes": record.bytes, "evaluation": record.evaluation})
+        print_json({"out": out, "updates": record.updates, "bytes": record.bytes, "evaluation": record.evaluation})
         return
     found = record.evaluation
     print(
         f"{record.updates} updates, {record.bytes} bytes, {record.bytes_per_second:.0f} bytes/s on {record.device}\n"
         f"held-out bits per byte {found['bits_per_byte']:.3f} (early head {found['early_bits_per_byte']:.3f}),"
-        f" boundaries per byte {found['rate']:.3f}, share of white space with a boundary {_number(found['whitespace_share'])}\n"
+        f" boundaries per byte {found['rate']:.3f}, share of white space with a boundary {shown(found['whitespace_share'])}\n"
         f"look at it: rltok show {out} 'some text'"
     )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _scoring_device(options: argparse.Namespace) -> torch.device:
-    refuse_kernels(options)
-    return resolve_device(options.device)
-
-
-def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
-    if options.data == "sample":
-        spec = "sample" if options.split == "all" else f"sample:{options.split or 'validation'}"
-    elif options.split not in (None, "all"):
-        raise RltokError(f"{options.data} has no {options.split} split. Leave --split out to score the whole text.")
-    elif is_hub(options.data) and options.max_bytes is None:
-        raise RltokError(f"{options.data!r} streams without a known end. Say how much to read: --max-bytes N.")
-    else:
-        spec = options.data
-    stream = documents(spec, allow_binary=options.allow_binary, force=options.force)
-    return cut_documents(stream, config.data.sequence_length, "windows", name=spec_name(spec), max_bytes=options.max_bytes)
-
-
-def evaluate(options: argparse.Namespace) -> None:
-    """`rltok evaluate`."""
-    config = load_config(options.run)
-    model = load(options.run).to(_scoring_device(options))
-    found = evaluate_rows(model, _rows_to_score(options, config), seed=options.seed, batch=EVALUATION_BATCH)
-    if options.json:
-        _print_json(found.to_dict())
-        return
-    error = "" if found.standard_error is None else f" +- {found.standard_error:.4f}"
-    print(f"bits per byte {found.bits_per_byte:.4f}{error} over {found.rows} rows, {found.scored_bytes} bytes and end marks")
-    print(f"early head    {found.early_bits_per_byte:.4f}")
-    print(
-        f"boundaries    {found.rate:.4f} per byte, {found.tokens_per_byte:.4f} tokens per byte, one draw with seed {found.seed}"
-    )
-    print(f"entropy       {_number(found.policy_entropy)} nats per decision")
-    print("by byte class " + ", ".join(f"{name} {_number(rate)}" for name, rate in found.class_rates.items()))
 
 
 def _text_to_show(options: argparse.Namespace) -> bytes:
@@ -174,10 +124,10 @@ def _text_to_show(options: argparse.Namespace) -> bytes:
 def show(options: argparse.Namespace) -> None:
     """`rltok show`."""
     data = _text_to_show(options)
-    model = load(options.run).to(_scoring_device(options))
+    model = load(options.run).to(scoring_device(options))
     view = boundary_view(model, data, options.seed)
     if options.json:
-        _print_json({"bytes": list(data), "seed": options.seed, **view})
+        print_json({"bytes": list(data), "seed": options.seed, **view})
         return
     colour = use_colour(options.color)
     print(paint_view(data, view, colour))
@@ -188,4 +138,4 @@ def demo(options: argparse.Namespace) -> None:
     """`rltok demo`."""
     result = demo_module.run_demo(options.out, seed=options.seed, device=options.device, smoke=options.smoke, quiet=options.json)
     if options.json:
-        _print_json(result)
+        print_json(result)

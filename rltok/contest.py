@@ -86,8 +86,15 @@ def _is_whole(found: Result, rows: int) -> bool:
     Evaluation(**scores, row_bits_per_byte=())  # raises TypeError for a missing or a foreign entry
     draws, rates = scores.pop("draws"), scores.pop("class_rates")
     perhaps = [*rates.values(), *(scores.pop(key) for key in ("standard_error", "policy_entropy", "whitespace_share"))]
+    perhaps.append(scores.pop("standard_error_documents", None))  # older scores lack this and the counts
     numbers = [value for value in perhaps if value is not None]
-    numbers += [*scores.values(), *found["row_bits_per_byte"], *found["fitted"].values(), found["rule"]["vocabulary"]]
+    numbers += [
+        *scores.pop("class_counts", {}).values(),
+        *scores.values(),
+        *found["row_bits_per_byte"],
+        *found["fitted"].values(),
+        found["rule"]["vocabulary"],
+    ]
     numbers += [found[key] for key in NUMBERS]
     return (
         all(type(number) in (int, float) and abs(number) < 1e300 for number in numbers)

@@ -1,6 +1,6 @@
 """Uniform random numbers as a pure function of (seed, step, row), so that resume, one rank and two ranks agree."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -26,3 +26,29 @@ def row_uniforms(seed: int, step: int, rows: Iterable[int], length: int) -> Floa
     key = np.array([seed, step], dtype=np.uint64)  # as a list they would pass through float64, which merges large seeds
     made = [np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, row])).random(length, np.float32) for row in rows]
     return torch.from_numpy(np.stack(made) if made else np.zeros((0, length), np.float32))
+
+
+DRAWS = ("sample", "threshold", "mean")
+
+
+def name_draws(draws: str, num_draws: int) -> str:
+    """What a record calls a way of drawing in evaluation: "sample", "threshold" or "mean of 4".
+
+    Raises:
+        RltokError: no such way, or a number of draws that does not go with it.
+    """
+    if draws not in DRAWS:
+        raise RltokError(f"draws must be one of {', '.join(DRAWS)}; got {draws!r}.")
+    if draws == "mean" and num_draws < 2:
+        raise RltokError(f"draws='mean' needs num_draws of at least 2; got {num_draws}. Give 4, or take draws='sample'.")
+    if draws != "mean" and num_draws != 1:
+        raise RltokError(f"draws={draws!r} is one draw; got num_draws={num_draws}. Take draws='mean', or leave num_draws out.")
+    return f"mean of {num_draws}" if draws == "mean" else draws
+
+
+def evaluation_uniforms(draws: str, seed: int, draw: int, rows: Sequence[int], length: int) -> Float[Tensor, "B N"]:
+    """Uniforms of one draw in evaluation: those of (seed, draw, row), or 1/2 everywhere, which says whether p > 1/2.
+
+    Draw 0 of a mean is the draw of "sample".
+    """
+    return torch.full((len(rows), length), 0.5) if draws == "threshold" else row_uniforms(seed, draw, rows, length)

@@ -1,25 +1,31 @@
-"""Held-out scores of a model: bits per byte with a standard error, and where its boundaries fall."""
+"""Held-out scores of a model: bits per byte with standard errors, and where its boundaries fall."""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rltok.byte_classes import CLASSES, byte_classes
 from rltok.data.rows import Rows
-from rltok.draws import row_uniforms
+from rltok.draws import evaluation_uniforms, name_draws
 from rltok.errors import RltokError
 from rltok.policy import entropy
 from rltok.unet import AutoregressiveUNet, UNetOutput
 
+SINGLE = ("row_bits_per_byte", "document_bits", "document_bytes")  # entries of single rows and documents, which no record keeps
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Numbers of one evaluation; rates are boundaries per drawn position, one seeded draw of boundaries a row."""
+    """Numbers of one evaluation; rates are boundaries per drawn position. `draws` says how the boundaries came about.
+
+    Of several draws, nats and rates are means over draws, taken before bits per byte and its standard errors.
+    """
 
     bits_per_byte: float
     standard_error: float | None  # of bits_per_byte, over rows; None for a single row
@@ -34,10 +40,15 @@ class Evaluation:
     seed: int
     row_bits_per_byte: tuple[float, ...]  # one entry a row, for paired comparisons
     draws: str = "sample"
+    documents: int = 0  # 0: scored before documents were counted
+    standard_error_documents: float | None = None  # of bits_per_byte, over documents; None for a single one
+    class_counts: dict[str, int] = field(default_factory=dict)  # drawn positions of each class, by which rates are pooled
+    document_bits: tuple[float, ...] = ()  # one entry a document
+    document_bytes: tuple[int, ...] = ()  # scored ones, end marks included
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, without the entries of single rows."""
-        return {key: value for key, value in asdict(self).items() if key != "row_bits_per_byte"}
+        """Plain values for JSON, without the entries of single rows and documents."""
+        return {key: value for key, value in asdict(self).items() if key not in SINGLE}
 
 
 def boundary_counts(ids: Tensor, out: UNetOutput) -> Tensor:
@@ -47,8 +58,21 @@ def boundary_counts(ids: Tensor, out: UNetOutput) -> Tensor:
     return torch.stack([(each & chosen).sum(dim=(1, 2)) for chosen in (out.drawn, out.drawn & out.boundaries)], dim=1)
 
 
-def _standard_error(values: Tensor) -> float | None:
+def error_over(values: Tensor) -> float | None:
+    """Standard error of the mean of values [n]; None for a single one."""
     return float(values.std() / math.sqrt(len(values))) if len(values) > 1 else None
+
+
+def ratio_error(sums: Tensor, sizes: Tensor) -> float | None:
+    """Standard error of sum(sums) / sum(sizes) over clusters [D], a document each; None for a single one.
+
+        r = S / B,    SE = sqrt(D / (D - 1) * sum_d (S_d - r B_d)^2) / B
+
+    The rows of a document are alike, so an error over rows is too small; documents are taken as independent.
+    """
+    count, whole = len(sums), sizes.sum()
+    rest = sums - sums.sum() / whole * sizes
+    return float((count / (count - 1) * (rest**2).sum()).sqrt() / whole) if count > 1 else None
 
 
 def paired_difference(first: Evaluation, second: Evaluation) -> tuple[float, float | None]:
@@ -56,7 +80,23 @@ def paired_difference(first: Evaluation, second: Evaluation) -> tuple[float, flo
     if first.rows != second.rows:
         raise RltokError(f"a paired difference needs the same rows on both sides; got {first.rows} and {second.rows}.")
     gaps = torch.tensor(first.row_bits_per_byte).double() - torch.tensor(second.row_bits_per_byte).double()
-    return float(gaps.mean()), _standard_error(gaps)
+    return float(gaps.mean()), error_over(gaps)
+
+
+def paired_documents(first: Evaluation, second: Evaluation) -> tuple[float, float | None]:
+    """first - second in bits per byte over all bytes, with its standard error over documents; both scored the same ones.
+
+    Raises:
+        RltokError: other documents on one side, or none: evaluations read from a record do not hold them.
+    """
+    if not first.document_bytes or first.document_bytes != second.document_bytes:
+        told = [f"{len(one.document_bytes)} documents of {sum(one.document_bytes)} bytes" for one in (first, second)]
+        raise RltokError(
+            f"a paired difference needs the same documents on both sides; got {told[0]} and {told[1]}. Score the same rows."
+        )
+    bits = [torch.tensor(one.document_bits, dtype=torch.float64) for one in (first, second)]
+    gaps, sizes = bits[0] - bits[1], torch.tensor(first.document_bytes, dtype=torch.float64)
+    return float(gaps.sum() / sizes.sum()), ratio_error(gaps, sizes)
 
 
 @contextmanager
@@ -70,11 +110,82 @@ def evaluation_mode(model: torch.nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-@torch.no_grad()
-def evaluate(model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int, max_rows: int | None = None) -> Evaluation:
-    """Score rows in evaluation mode (no softcap), boundaries drawn once from uniforms of (seed, row).
+def checked_draws(model: AutoregressiveUNet, draws: str, num_draws: int) -> str:
+    """`name_draws`, for this model. Raises `RltokError` where its rule has no probability to compare with 1/2."""
+    if draws == "threshold" and not model.rule.has_threshold:
+        raise RltokError(
+            f"draws='threshold' keeps the boundaries of probability above 1/2, but {type(model.rule).__name__} draws without"
+            " a probability of each. Take draws='sample' or 'mean'."
+        )
+    return name_draws(draws, num_draws)
 
-    Bits per byte is the mean over all scored bytes; its standard error treats rows as independent.
+
+class _Tally:
+    """Sums of an evaluation, over batches; of draws, too, until `summary` divides by their number."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, list[Tensor]] = {"nll": [], "early": [], "scored": []}  # one entry a row
+        self.counts, self.entropy, self.tokens = torch.zeros(len(CLASSES), 2, dtype=torch.long), 0.0, 0
+        self.has_policy = False
+
+    def add(self, ids: Tensor, outputs: Iterator[UNetOutput]) -> None:
+        """One batch, with one output a draw."""
+        rows: dict[str, Tensor | float] = dict.fromkeys(self.sums, 0.0)
+        for out in outputs:
+            for key, values in (("nll", out.nll), ("early", out.early_nll), ("scored", out.scored)):
+                rows[key] = rows[key] + values.double().sum(dim=1).cpu()
+            self.counts += boundary_counts(ids, out).cpu()
+            self.tokens += int(out.boundaries.sum())
+            self.has_policy = out.boundary_logits is not None
+            if self.has_policy:
+                self.entropy += float(entropy(out.boundary_logits)[out.drawn].double().sum())
+        for key, values in rows.items():
+            self.sums[key].append(values)
+
+    def summary(self, document: np.ndarray, num_draws: int) -> dict[str, Any]:
+        """Fields of an `Evaluation`, from the number of each row's document."""
+        nll, early, scored = (torch.cat(self.sums[key]) / num_draws for key in ("nll", "early", "scored"))
+        total, per_row = int(scored.sum()), nll / scored / math.log(2)
+        drawn, hits = self.counts.sum(dim=0).tolist()
+        kinds = list(zip(CLASSES, self.counts.tolist(), strict=True))
+        rates = {name: hit / there if there else None for name, (there, hit) in kinds}
+        return _per_document(nll / math.log(2), scored, document) | {
+            "bits_per_byte": float(nll.sum()) / total / math.log(2),
+            "standard_error": error_over(per_row),
+            "early_bits_per_byte": float(early.sum()) / total / math.log(2),
+            "rate": hits / max(1, drawn),
+            "tokens_per_byte": self.tokens / num_draws / total,
+            "policy_entropy": self.entropy / max(1, drawn) if self.has_policy else None,
+            "whitespace_share": rates["space"],
+            "class_rates": rates,
+            "class_counts": {name: there // num_draws for name, (there, _) in kinds},
+            "rows": len(nll),
+            "scored_bytes": total,
+            "row_bits_per_byte": tuple(per_row.tolist()),
+        }
+
+
+def _per_document(bits: Tensor, scored: Tensor, document: np.ndarray) -> dict[str, Any]:
+    _, inverse = np.unique(document, return_inverse=True)
+    place, count = torch.from_numpy(inverse), int(inverse.max()) + 1
+    sums, sizes = (values.new_zeros(count).index_add(0, place, values) for values in (bits, scored))
+    return {
+        "documents": count,
+        "standard_error_documents": ratio_error(sums, sizes),
+        "document_bits": tuple(sums.tolist()),
+        "document_bytes": tuple(int(size) for size in sizes),
+    }
+
+
+@torch.no_grad()
+def evaluate(
+    model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int, max_rows: int | None = None, draws: str = "sample",
+    num_draws: int = 1,
+) -> Evaluation:  # fmt: skip
+    """Score rows in evaluation mode (no softcap), boundaries drawn from uniforms of (seed, draw, row).
+
+    Bits per byte is the mean over all scored bytes; of its two standard errors one treats rows as independent, the other
+    documents.
 
     Args:
         model: stays in the mode it was in.
@@ -82,7 +193,10 @@ def evaluate(model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int, ma
         seed: of the boundary draws.
         batch: rows per forward pass; the result does not depend on it.
         max_rows: score the first so many rows only.
+        draws: "sample" (one seeded draw), "threshold" (boundaries where p > 1/2) or "mean" (of seeded draws).
+        num_draws: draws of "mean", the first of which is that of "sample".
     """
+    told = checked_draws(model, draws, num_draws)
     if len(rows) == 0:
         raise RltokError("there are no rows to evaluate. Give text of at least one row.")
     for name, value in (("batch", batch), ("max_rows", max_rows)):
@@ -90,40 +204,11 @@ def evaluate(model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int, ma
             raise RltokError(f"{name} must be at least 1; got {value}. Score at least one row.")
     device = next(model.parameters()).device
     count = len(rows) if max_rows is None else min(len(rows), max_rows)
-    sums = {"nll": [], "early": [], "scored": []}
-    counts, entropy_sum, tokens = torch.zeros(len(CLASSES), 2, dtype=torch.long), 0.0, 0
+    tally = _Tally()
     with evaluation_mode(model):
         for start in range(0, count, batch):
             numbers = range(start, min(count, start + batch))
             ids = rows.ids(list(numbers)).to(device)
-            out = model(ids, uniforms=row_uniforms(seed, 0, numbers, ids.shape[1] - 1).to(device))
-            for key, values in (("nll", out.nll), ("early", out.early_nll), ("scored", out.scored)):
-                sums[key].append(values.double().sum(dim=1).cpu())
-            counts += boundary_counts(ids, out).cpu()
-            tokens += int(out.boundaries.sum())
-            if out.boundary_logits is not None:
-                entropy_sum += float(entropy(out.boundary_logits)[out.drawn].double().sum())
-    return _summarise({key: torch.cat(parts) for key, parts in sums.items()}, counts, entropy_sum, tokens, out, seed)
-
-
-def _summarise(
-    sums: dict[str, Tensor], counts: Tensor, entropy_sum: float, tokens: int, last: UNetOutput, seed: int
-) -> Evaluation:
-    scored = int(sums["scored"].sum())
-    per_row = sums["nll"] / sums["scored"] / math.log(2)
-    drawn, hits = counts.sum(dim=0).tolist()
-    per_class = {name: hit / total if total else None for name, (total, hit) in zip(CLASSES, counts.tolist(), strict=True)}
-    return Evaluation(
-        bits_per_byte=float(sums["nll"].sum()) / scored / math.log(2),
-        standard_error=_standard_error(per_row),
-        early_bits_per_byte=float(sums["early"].sum()) / scored / math.log(2),
-        rate=hits / max(1, drawn),
-        tokens_per_byte=tokens / scored,
-        policy_entropy=None if last.boundary_logits is None else entropy_sum / max(1, drawn),
-        whitespace_share=per_class["space"],
-        class_rates=per_class,
-        rows=len(sums["nll"]),
-        scored_bytes=scored,
-        seed=seed,
-        row_bits_per_byte=tuple(per_row.tolist()),
-    )
+            uniforms = (evaluation_uniforms(draws, seed, draw, numbers, ids.shape[1] - 1) for draw in range(num_draws))
+            tally.add(ids, (model(ids, uniforms=each.to(device)) for each in uniforms))
+    return Evaluation(**tally.summary(rows.document[:count], num_draws), seed=seed, draws=told)

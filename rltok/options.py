@@ -10,9 +10,12 @@ from typing import Any, NoReturn
 from rltok import backends
 from rltok.bench import FULL_UPDATES
 from rltok.contenders import RULES
+from rltok.draws import DRAWS
 from rltok.errors import RltokError
 from rltok.results import versions
+from rltok.task_items import TASKS
 
+MEAN_DRAWS = 4
 EPILOG = "Every command explains itself: rltok COMMAND --help"
 
 
@@ -93,6 +96,33 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--tensorboard", action="store_true", help="also write metrics for TensorBoard")
     train.add_argument("--note", default="", help="a remark for the record")
     _add_common(train)
+
+
+def _add_evaluate(commands: Any) -> None:
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="held-out bits per byte of a trained model, on text or on benchmark sets",
+        description="Score a trained model on text or, with --tasks, on benchmark sets.",
+    )
+    evaluate.add_argument("run", help="a run's folder or one of its checkpoints")
+    _add_data(evaluate)
+    evaluate.add_argument(
+        "--split", choices=("validation", "test", "all"), help="of the sample (default: validation); other text is scored whole"
+    )
+    evaluate.add_argument(
+        "--tasks",
+        metavar="FOLDER",
+        help="score benchmark sets instead of text, from the files of a folder, or hub (Hugging Face)",
+    )
+    evaluate.add_argument("--task", nargs="+", choices=tuple(TASKS), metavar="NAME", help="only these: " + ", ".join(TASKS))
+    evaluate.add_argument("--max-items", type=int, metavar="N", help="the first so many items of each set")
+    evaluate.add_argument(
+        "--draws", choices=DRAWS, default="sample",
+        help="of boundaries: sample (one seeded draw, the default), threshold (where p > 1/2), mean (of seeded draws)",
+    )  # fmt: skip
+    evaluate.add_argument("--num-draws", type=int, metavar="K", help=f"seeded draws of --draws mean (default: {MEAN_DRAWS})")
+    evaluate.add_argument("--seed", type=int, default=0, help="of the boundary draws")
+    _add_common(evaluate)
 
 
 def _add_bench(commands: Any) -> None:
@@ -204,16 +234,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     _add_train(commands)
 
-    evaluate = commands.add_parser(
-        "evaluate", help="held-out bits per byte of a trained model", description="Score a trained model on text."
-    )
-    evaluate.add_argument("run", help="a run's folder or one of its checkpoints")
-    _add_data(evaluate)
-    evaluate.add_argument(
-        "--split", choices=("validation", "test", "all"), help="of the sample (default: validation); other text is scored whole"
-    )
-    evaluate.add_argument("--seed", type=int, default=0, help="of the boundary draws")
-    _add_common(evaluate)
+    _add_evaluate(commands)
 
     show = commands.add_parser(
         "show", help="boundaries of a text, coloured", description="Show where a trained model ends its tokens."

@@ -36,7 +36,11 @@ def averaged(found: Sequence[Evaluation]) -> Evaluation:
     """Bits per byte of every row averaged over seeds that scored the same rows; all else is the first seed's."""
     rows = tuple(statistics.fmean(bits) for bits in zip(*(one.row_bits_per_byte for one in found), strict=True))
     total = statistics.fmean(one.bits_per_byte for one in found)
-    return replace(found[0], bits_per_byte=total, standard_error=error_of_mean(rows), row_bits_per_byte=rows)
+    # what stands for documents would be of one seed alone
+    return replace(
+        found[0], bits_per_byte=total, standard_error=error_of_mean(rows), row_bits_per_byte=rows, standard_error_documents=None,
+        document_bits=(), document_bytes=(),
+    )  # fmt: skip
 
 
 def standings(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,18 +17,20 @@ from runs import SETTINGS, TEXT, as_options, json_lines, write_text
 import rltok
 from rltok import commands
 from rltok.cli import main
-from rltok.data import cut_documents
+from rltok.data import cut_documents, documents
 from rltok.data.documents import Document
 from rltok.evaluation import evaluate
 from rltok.loading import load, load_config
 from rltok.options import parse_settings, use_colour
 from rltok.snapshots import boundary_view
+from rltok.task_items import TASKS, read_items
+from rltok.tasks import score_items
 from rltok.terminal import BAR
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 OPTIONS = {
     "train": "--preset --config --set --data --max-bytes --any-bytes --force --validation --out --resume --tensorboard --note",
-    "evaluate": "run --data --max-bytes --any-bytes --force --split --seed",
+    "evaluate": "run --data --max-bytes --any-bytes --force --split --seed --tasks --task --max-items --draws --num-draws",
     "show": "run text --file --bytes --color --seed",
     "demo": "--smoke --out --seed",
     "compare": "--rules --budget --preset --set --data --max-bytes --any-bytes --force --split --seeds --jobs --out --resume",
@@ -174,7 +177,8 @@ def test_evaluate_scores_a_text_as_the_function_does_in_words_and_in_json(ok, fi
     assert json.loads(ok(*arguments, "--json").out) == json.loads(json.dumps(wanted.to_dict()))
     told = ok(*arguments).out
     assert f"bits per byte {wanted.bits_per_byte:.4f} +- {wanted.standard_error:.3f}" in told
-    assert f"over {len(rows)} rows" in told and "space" in told
+    assert f"over {len(rows)} rows" in told and f"space {wanted.whitespace_share:.3f} (of {wanted.class_counts['space']})" in told
+    assert "no standard error over 1 documents" in told and "one draw with seed 4" in told
 
 
 def test_evaluate_knows_the_splits_of_the_sample(ok, finished):
@@ -183,6 +187,55 @@ def test_evaluate_knows_the_splits_of_the_sample(ok, finished):
         for split in ("validation", "test", "all")
     }
     assert len(set(scores.values())) == 3
+
+
+def test_evaluate_draws_as_it_is_told(ok, finished):
+    for draws, count, said in (("threshold", 1, "where p > 1/2"), ("mean", 2, "mean of 2 draws with seed 0")):
+        named = [] if count == 1 else ["--num-draws", count]
+        arguments = ["evaluate", finished, "--max-bytes", 500, "--draws", draws, *named]
+        rows = cut_documents(documents("sample:validation"), 64, "windows", name="t", max_bytes=500)
+        wanted = evaluate(load(finished), rows, seed=0, batch=16, draws=draws, num_draws=count)
+        assert json.loads(ok(*arguments, "--json").out) == json.loads(json.dumps(wanted.to_dict()))
+        assert said in ok(*arguments).out
+    assert json.loads(ok(*arguments[:-2], "--json").out)["draws"] == "mean of 4"
+
+
+def test_evaluate_scores_benchmark_sets_as_the_function_does(ok, finished, tmp_path, monkeypatch):
+    for name in TASKS:
+        monkeypatch.setitem(TASKS, name, replace(TASKS[name], count=20))
+    bundled = Path(__file__).parent / "data"
+    arguments = ["evaluate", finished, "--tasks", bundled, "--task", "lambada", "piqa", "--max-items", 5, "--seed", 3]
+    found = json.loads(ok(*arguments, "--json").out)["tasks"]
+    wanted = [
+        score_items(load(finished), read_items(name, bundled), seed=3, batch=8, max_items=5) for name in ("lambada", "piqa")
+    ]
+    assert [line["task"] for line in found] == ["lambada", "piqa"]
+    for line, score in zip(found, wanted, strict=True):
+        assert line == pytest.approx(score.to_dict())
+    told = ok(*arguments, "--draws", "sample")
+    assert re.search(rf"piqa +5  {wanted[1].bits_per_byte:.4f} \+- \d\.\d+ +{wanted[1].accuracy:.3f} \+- .* 0\.500", told.out)
+    assert "Accuracy is noise" in told.out and "lambada: 5 of 20 items" in told.err and "one draw with seed 3" in told.out
+    assert [line["task"] for line in json.loads(ok(*arguments[:4], "--max-items", 1, "--json").out)["tasks"]] == list(TASKS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--task", "piqa"], "--task chooses among benchmark sets. Say where they are: --tasks FOLDER or --tasks hub"),
+        (["--max-items", "0"], "--max-items chooses among benchmark sets"),
+        (["--tasks", "here", "--split", "test"], "--tasks scores benchmark sets instead of text, to which --split belongs"),
+        (["--tasks", "here", "--data", "text.txt"], "to which --data belongs. Give one of the two"),
+        (["--tasks", "here", "--max-bytes", "9"], "to which --max-bytes belongs"),
+        (["--tasks", "here"], "folder 'here' has no piqa-validation.jsonl"),
+        (["--tasks", "hub", "--task", "lambada"], "cannot reach the Hugging Face hub for 'EleutherAI/lambada_openai'"),
+        (["--draws", "mean", "--num-draws", "1"], "needs num_draws of at least 2; got 1"),
+        (["--draws", "mean", "--num-draws", "0"], "needs num_draws of at least 2; got 0"),
+    ],
+)
+def test_evaluate_refuses_what_does_not_go_together(finished, monkeypatch, capsys, arguments, told):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert main(["evaluate", str(finished), *arguments]) == 2
+    assert told in capsys.readouterr().err
 
 
 def as_text(painted: str) -> str:

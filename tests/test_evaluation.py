@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import tiny_model
+from helpers import STRAIGHT_THROUGH, tiny_model
 
 from rltok.byte_classes import CLASSES
 from rltok.data import cut_documents
 from rltok.data.documents import Document
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
-from rltok.evaluation import Evaluation, boundary_counts, evaluate, paired_difference
+from rltok.evaluation import Evaluation, boundary_counts, evaluate, paired_difference, paired_documents
 from rltok.snapshots import boundary_view
 from rltok.unet import UNetOutput
 from rltok.vocab import BOS, EOS, PAD
@@ -170,8 +170,137 @@ def test_a_paired_difference_of_one_row_has_no_error_and_of_different_rows_is_re
         paired_difference(made(5.0, 1.0), made(4.0))
 
 
-def test_what_is_stored_is_all_but_the_single_rows():
+def test_what_is_stored_is_all_but_the_single_rows_and_documents():
     stored = made(5.0, 3.0).to_dict()
-    assert "row_bits_per_byte" not in stored
     assert stored == {key: getattr(made(5.0, 3.0), key) for key in stored}
-    assert len(stored) == len(replace(made(1.0)).__dict__) - 1
+    assert set(made(1.0).__dict__) - set(stored) == {"row_bits_per_byte", "document_bits", "document_bytes"}
+
+
+# Documents
+
+
+def many_documents(seed=0):
+    """Rows of 12 documents of 17 to 150 bytes."""
+    generator = np.random.default_rng(seed)
+    texts = [bytes(generator.integers(97, 123, size).astype(np.uint8)) for size in generator.integers(17, 150, 12)]
+    return cut_documents([Document(text, "s", str(i)) for i, text in enumerate(texts)], 24, "windows", name="t")
+
+
+def test_the_error_over_documents_is_that_of_a_ratio_of_sums_near_the_jackknife():
+    model, rows = tiny_model().eval(), many_documents()
+    found = evaluate(model, rows, seed=5, batch=7)
+    bits, sizes = np.zeros(12), np.zeros(12)
+    for number, row in enumerate(by_hand(model, rows, 5)[0]):
+        bits[rows.document[number]] += row.sum()
+        sizes[rows.document[number]] += len(row)
+    assert found.document_bytes == tuple(sizes) and found.document_bits == pytest.approx(bits, rel=1e-5)
+    ratio = bits.sum() / sizes.sum()
+    assert found.bits_per_byte == pytest.approx(ratio, rel=1e-5)
+    error = math.sqrt(12 / 11 * sum((b - ratio * size) ** 2 for b, size in zip(bits, sizes, strict=True))) / sizes.sum()
+    assert (found.documents, found.standard_error_documents) == (12, pytest.approx(error, rel=1e-3))
+    without = np.array([(bits.sum() - b) / (sizes.sum() - size) for b, size in zip(bits, sizes, strict=True)])
+    jackknife = math.sqrt(11 / 12 * ((without - without.mean()) ** 2).sum())
+    assert found.standard_error_documents == pytest.approx(jackknife, rel=0.15)
+
+
+def test_documents_are_those_of_the_rows_scored_and_one_has_no_error():
+    model, rows = tiny_model(), ragged_rows()
+    part = evaluate(model, rows, seed=1, batch=2, max_rows=1)
+    assert (part.documents, part.standard_error_documents, part.document_bytes) == (1, None, (24,))
+    assert part.document_bits[0] == pytest.approx(24 * part.bits_per_byte)
+    later = evaluate(model, rows.subset(slice(3, None)), seed=1, batch=2)  # numbers of documents need not begin at 0
+    assert later.documents == len(set(rows.document[3:]))
+    assert sum(later.document_bytes) == later.scored_bytes
+
+
+def of_documents(bits, sizes=(10, 20, 40)) -> Evaluation:
+    """An evaluation of these documents."""
+    return replace(made(1.0), document_bits=tuple(bits), document_bytes=tuple(sizes), documents=len(sizes))
+
+
+def test_a_paired_difference_over_documents_clusters_their_gaps():
+    gap, error = paired_documents(of_documents([30.0, 50.0, 90.0]), of_documents([25.0, 51.0, 80.0]))
+    gaps, sizes = np.array([5.0, -1.0, 10.0]), np.array([10, 20, 40])
+    assert gap == pytest.approx(14 / 70)
+    assert error == pytest.approx(math.sqrt(3 / 2 * ((gaps - 0.2 * sizes) ** 2).sum()) / 70)
+    assert paired_documents(of_documents([30.0], [10]), of_documents([25.0], [10])) == (0.5, None)
+
+
+@pytest.mark.parametrize("others", [of_documents([1.0, 2.0, 3.0], (10, 20, 41)), of_documents([1.0], (70,)), made(1.0)])
+def test_other_documents_are_refused(others):
+    for pair in ((of_documents([1.0, 2.0, 3.0]), others), (others, of_documents([1.0, 2.0, 3.0]))):
+        with pytest.raises(RltokError, match="needs the same documents on both sides; got .*3 documents of 70 bytes"):
+            paired_documents(*pair)
+    with pytest.raises(RltokError, match="got 0 documents of 0 bytes and 0 documents"):
+        paired_documents(made(1.0), made(1.0))
+
+
+# Draws
+
+
+DRAWN = [("learned", "faithful"), *STRAIGHT_THROUGH]
+
+
+@pytest.mark.parametrize(("rule", "variant"), [*DRAWN, ("even", "faithful")])
+def test_a_threshold_keeps_the_boundaries_that_are_more_likely_than_not(rule, variant):
+    model, rows = tiny_model(rule, variant=variant).eval(), ragged_rows()
+    found = evaluate(model, rows, seed=1, batch=3, draws="threshold")
+    again = evaluate(model, rows, seed=2, batch=3, draws="threshold")
+    assert (found.draws, found.row_bits_per_byte) == ("threshold", again.row_bits_per_byte)
+    ids = rows.ids(range(len(rows)))
+    out = model(ids, uniforms=torch.full((len(rows), 24), 0.5))
+    if rule != "even":
+        chances = out.soft if out.boundary_logits is None else out.boundary_logits.sigmoid()
+        assert torch.equal(out.boundaries[out.drawn], (chances > 0.5)[out.drawn])
+        assert 0 < found.rate < 1
+    assert found.rate == pytest.approx(float(out.boundaries[out.drawn].float().mean()))
+    assert found.tokens_per_byte == pytest.approx(float(out.boundaries[out.scored].float().mean()))
+    if rule in ("hnet", "even"):
+        assert found.row_bits_per_byte == evaluate(model, rows, seed=1, batch=3).row_bits_per_byte
+
+
+def test_the_mean_of_draws_is_that_of_their_nats_and_counts_each_byte_once():
+    model, rows = tiny_model().eval(), many_documents()
+    found = evaluate(model, rows, seed=5, batch=7, draws="mean", num_draws=3)
+    ids = rows.ids(range(len(rows)))
+    with torch.no_grad():
+        outs = [model(ids, uniforms=row_uniforms(5, draw, range(len(rows)), 24)) for draw in range(3)]
+    scored, drawn = outs[0].scored, outs[0].drawn
+    bits = torch.stack([out.nll.double() for out in outs]).mean(dim=0) / math.log(2)
+    per_row = (bits.sum(dim=1) / scored.sum(dim=1)).numpy()
+    assert found.row_bits_per_byte == pytest.approx(per_row, rel=1e-5)
+    assert found.standard_error == pytest.approx(np.std(per_row, ddof=1) / math.sqrt(len(rows)), rel=1e-4)
+    assert found.bits_per_byte == pytest.approx(float(bits.sum() / scored.sum()), rel=1e-5)
+    assert (found.scored_bytes, sum(found.document_bytes)) == (int(scored.sum()), int(scored.sum()))
+    assert (sum(found.class_counts.values()), found.draws) == (int(drawn.sum()), "mean of 3")
+    assert found.rate == pytest.approx(np.mean([float(out.boundaries[drawn].float().mean()) for out in outs]))
+    assert found.tokens_per_byte == pytest.approx(np.mean([float(out.boundaries[scored].float().mean()) for out in outs]))
+    entropies = [torch.distributions.Bernoulli(logits=out.boundary_logits[drawn]).entropy().mean() for out in outs]
+    assert found.policy_entropy == pytest.approx(float(torch.stack(entropies).mean()), rel=1e-4)
+    sample = evaluate(model, rows, seed=5, batch=7)
+    assert (found.early_bits_per_byte, found.class_counts) == (pytest.approx(sample.early_bits_per_byte), sample.class_counts)
+    first = (outs[0].nll.double().sum(dim=1) / scored.sum(dim=1) / math.log(2)).tolist()
+    assert sample.row_bits_per_byte == pytest.approx(first, rel=1e-5)
+
+
+def test_class_counts_pool_the_rates():
+    found = evaluate(tiny_model(), ragged_rows(), seed=5, batch=2)
+    rates = [found.class_rates[name] or 0.0 for name in CLASSES]
+    counts = [found.class_counts[name] for name in CLASSES]
+    assert found.rate == pytest.approx(np.dot(rates, counts) / sum(counts))
+    assert found.class_counts["digit"] > 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "draws", "count", "told"),
+    [
+        ("learned", "best", 1, "draws must be one of sample, threshold, mean; got 'best'"),
+        ("learned", "mean", 1, "draws='mean' needs num_draws of at least 2; got 1"),
+        ("learned", "sample", 2, "draws='sample' is one draw; got num_draws=2"),
+        ("even", "threshold", 0, "draws='threshold' is one draw; got num_draws=0"),
+        ("random_k", "threshold", 1, "RandomKRule draws without a probability of each"),
+    ],
+)
+def test_draws_that_do_not_go_together_are_refused(rule, draws, count, told):
+    with pytest.raises(RltokError, match=told):
+        evaluate(tiny_model(rule), ragged_rows(), seed=1, batch=2, draws=draws, num_draws=count)

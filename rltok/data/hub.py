@@ -17,6 +17,7 @@ ALIASES = {
     "codeparrot": "hf:transformersbook/codeparrot-train",
 }
 TEXT_COLUMNS = {"transformersbook/codeparrot-train": "content"}  # every other dataset: "text"
+TEXT_INSTEAD = "the bundled text, --data sample, or a local file"
 PROBE_SECONDS = 3.0
 
 
@@ -55,20 +56,34 @@ def parse(spec: str) -> tuple[str, str | None]:
     return name, config or None
 
 
-def _rows(spec: str, force: bool) -> Iterator[dict[str, Any]]:
-    """Rows of the dataset's train split, streamed in their own order."""
+def load_dataset(name: str, *arguments: Any, **named: Any) -> Any:
+    """`datasets.load_dataset`, its package imported when it is needed."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise RltokError(f"{name!r} needs the package 'datasets': pip install 'rltok[data]'.") from error
+    return datasets.load_dataset(name, *arguments, **named)
+
+
+def hub_rows(spec: str, force: bool, *, instead: str, **where: str) -> Iterator[dict[str, Any]]:
+    """Rows of `hf:OWNER/NAME[:CONFIG]`, streamed in their own order.
+
+    Args:
+        spec: which dataset.
+        force: skip the test that the hub answers (it cannot see proxies).
+        instead: what the error without a network tells the user to take instead.
+        where: the `split`, and a `revision` where the main one does not do.
+    """
     name, config = parse(spec)
     if not force and not hub_reachable():
         raise RltokError(
             f"cannot reach the Hugging Face hub for {name!r} (no network, or an offline switch is set)."
-            " Use the bundled text, --data sample, or a local file; behind a proxy add --force (force=True in Python)."
+            f" Use {instead}; behind a proxy add --force (force=True in Python)."
         )
     try:
-        import datasets
-    except ImportError as error:
-        raise RltokError(f"{spec!r} needs the package 'datasets': pip install 'rltok[data]'.") from error
-    try:
-        yield from datasets.load_dataset(name, config, split="train", streaming=True)
+        yield from load_dataset(name, config, streaming=True, **where)
+    except RltokError:
+        raise
     except Exception as error:  # its HTTP and file-system libraries each have exceptions of their own
         raise RltokError(f"cannot read {spec!r} from the hub: {one_line(error)}. Check the name and the network.") from error
 
@@ -77,7 +92,7 @@ def hub_documents(spec: str, force: bool) -> Iterator[Document]:
     """Documents of `hf:OWNER/NAME[:CONFIG]`; `force` skips the test that the hub answers (it cannot see proxies)."""
     name, _ = parse(spec)
     column = TEXT_COLUMNS.get(name, "text")
-    for number, row in enumerate(_rows(spec, force)):
+    for number, row in enumerate(hub_rows(spec, force, instead=TEXT_INSTEAD, split="train")):
         if not isinstance(row.get(column), str):
             has = ", ".join(row)[:200]
             raise RltokError(f"{spec!r} has no strings in column {column!r}; its columns are {has}. Choose another dataset.")

@@ -41,8 +41,8 @@ def _json_document(line: bytes, name: str, number: int) -> Document:
     return Document(text, _label(row.get("source"), name), _label(row.get("id"), str(number)))
 
 
-def jsonl_documents(path: Path) -> Iterator[Document]:
-    """One document per line from the field `text`, with `source` and `id` if present; `.gz` and `.zst` are unpacked."""
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number, line) of a file's lines that are not blank, counted from 1; `.gz` and `.zst` are unpacked."""
     import pyarrow as pa
 
     require_file(path)
@@ -50,9 +50,15 @@ def jsonl_documents(path: Path) -> Iterator[Document]:
         with pa.input_stream(str(path), compression="detect") as stream:
             for number, line in enumerate(io.BufferedReader(stream), start=1):
                 if line.strip():
-                    yield _json_document(line, path.name, number)
+                    yield number, line
     except (OSError, pa.ArrowException) as error:
         raise RltokError(f"cannot read {str(path)!r}: {one_line(error)}. Check its permissions and that it is whole.") from error
+
+
+def jsonl_documents(path: Path) -> Iterator[Document]:
+    """One document per line from the field `text`, with `source` and `id` if present; `.gz` and `.zst` are unpacked."""
+    for number, line in numbered_lines(path):
+        yield _json_document(line, path.name, number)
 
 
 def _check_text_column(schema: Any, name: str) -> None:

@@ -38,6 +38,9 @@ class TrainingRows(Protocol):
 class Rule(nn.Module):
     """A way of drawing boundaries. A new rule overrides `decide`, and `downsample` or `upsample` if it pools differently."""
 
+    # Whether uniforms of 1/2 give the boundaries with p > 1/2 (or the only ones there are): what draws="threshold" stands on.
+    has_threshold = True
+
     def fit(self, rows: TrainingRows, seed: int) -> None:
         """Learn from the training text before the first update what then stays as it is; nothing by default.
 

@@ -32,6 +32,8 @@ class EvenRule(Rule):
 class RandomKRule(Rule):
     """round(n * rate) boundaries in a row of n positions, the one on BOS included, the others anywhere with equal chance."""
 
+    has_threshold = False  # it compares uniforms with each other, not with probabilities
+
     def __init__(self, target_rate: float) -> None:
         super().__init__()
         self.target_rate = target_rate

@@ -1,0 +1,134 @@
+"""`rltok evaluate`: a trained model's scores on held-out text, or on benchmark sets."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from rltok.config import Config
+from rltok.data.rows import Rows, cut_documents
+from rltok.data.sources import documents, is_hub, spec_name
+from rltok.errors import RltokError
+from rltok.evaluation import Evaluation
+from rltok.evaluation import evaluate as evaluate_rows
+from rltok.loading import load, load_config
+from rltok.options import MEAN_DRAWS, refuse_kernels, say
+from rltok.step import resolve_device
+from rltok.task_items import TASKS, TaskItems, hub_items, read_items
+from rltok.tasks import TaskScore, score_items
+from rltok.unet import AutoregressiveUNet
+
+EVALUATION_BATCH = 16
+TASK_BATCH = 64  # rows of a benchmark set are a few hundred bytes long
+
+
+def print_json(values: Any) -> None:
+    """A result for a machine to read."""
+    print(json.dumps(values, indent=1, allow_nan=False))
+
+
+def shown(value: float | None) -> str:
+    """A number that may be missing."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def scoring_device(options: argparse.Namespace) -> torch.device:
+    """Where a model is scored: always by plain operations."""
+    refuse_kernels(options)
+    return resolve_device(options.device)
+
+
+def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
+    if options.data == "sample":
+        spec = "sample" if options.split == "all" else f"sample:{options.split or 'validation'}"
+    elif options.split not in (None, "all"):
+        raise RltokError(f"{options.data} has no {options.split} split. Leave --split out to score the whole text.")
+    elif is_hub(options.data) and options.max_bytes is None:
+        raise RltokError(f"{options.data!r} streams without a known end. Say how much to read: --max-bytes N.")
+    else:
+        spec = options.data
+    stream = documents(spec, allow_binary=options.allow_binary, force=options.force)
+    return cut_documents(stream, config.data.sequence_length, "windows", name=spec_name(spec), max_bytes=options.max_bytes)
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Raise `RltokError` for options of text together with those of benchmark sets."""
+    of_text = {"--data": options.data != "sample", "--split": options.split, "--max-bytes": options.max_bytes is not None}
+    of_tasks = {"--task": options.task, "--max-items": options.max_items is not None}
+    if options.tasks is None and any(of_tasks.values()):
+        given = next(name for name, there in of_tasks.items() if there)
+        raise RltokError(f"{given} chooses among benchmark sets. Say where they are: --tasks FOLDER or --tasks hub.")
+    if options.tasks is not None and any(of_text.values()):
+        given = next(name for name, there in of_text.items() if there)
+        raise RltokError(f"--tasks scores benchmark sets instead of text, to which {given} belongs. Give one of the two.")
+
+
+def _how_drawn(options: argparse.Namespace) -> dict[str, Any]:
+    count = options.num_draws
+    if count is None:
+        count = MEAN_DRAWS if options.draws == "mean" else 1
+    return {"seed": options.seed, "draws": options.draws, "num_draws": count}
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    """`rltok evaluate`."""
+    _check_options(options)
+    if options.tasks is None:
+        config = load_config(options.run)
+        model = load(options.run).to(scoring_device(options))
+        found = evaluate_rows(model, _rows_to_score(options, config), batch=EVALUATION_BATCH, **_how_drawn(options))
+        print_json(found.to_dict()) if options.json else print("\n".join(_text_lines(found)))
+        return
+    sets = [_items(options, name) for name in dict.fromkeys(options.task or TASKS)]  # all are read before any is scored
+    model = load(options.run).to(scoring_device(options))
+    scores = [_score(options, model, items) for items in sets]
+    print_json({"tasks": [score.to_dict() for score in scores]}) if options.json else print("\n".join(_task_lines(scores)))
+
+
+def _items(options: argparse.Namespace, name: str) -> TaskItems:
+    return hub_items(name, options.force) if options.tasks == "hub" else read_items(name, options.tasks)
+
+
+def _score(options: argparse.Namespace, model: AutoregressiveUNet, items: TaskItems) -> TaskScore:
+    count = len(items) if options.max_items is None else min(len(items), options.max_items)
+    say(options, f"{items.task}: {count} of {len(items)} items")
+    return score_items(model, items, batch=TASK_BATCH, max_items=options.max_items, **_how_drawn(options))
+
+
+def _error(value: float | None, digits: int = 4) -> str:
+    return "" if value is None else f" +- {value:.{digits}f}"
+
+
+def _drawn(draws: str, seed: int) -> str:
+    return {"sample": f"one draw with seed {seed}", "threshold": "where p > 1/2"}.get(draws, f"{draws} draws with seed {seed}")
+
+
+def _text_lines(found: Evaluation) -> list[str]:
+    whole, drawn = found.class_counts, _drawn(found.draws, found.seed)
+    by_class = (f"{name} {shown(rate)} (of {whole[name]})" for name, rate in found.class_rates.items())
+    return [
+        f"bits per byte {found.bits_per_byte:.4f}{_error(found.standard_error)} over {found.rows} rows,"
+        f" {found.scored_bytes} bytes and end marks",
+        f"              {_error(found.standard_error_documents).strip() or 'no standard error'} over {found.documents} documents",
+        f"early head    {found.early_bits_per_byte:.4f}",
+        f"boundaries    {found.rate:.4f} per byte, {found.tokens_per_byte:.4f} tokens per byte, {drawn}",
+        f"entropy       {shown(found.policy_entropy)} nats per decision",
+        f"by byte class {', '.join(by_class)}",
+    ]
+
+
+def _task_lines(scores: Sequence[TaskScore]) -> list[str]:
+    lines = [f"{'set':12s}{'items':>7s}  {'bits per byte':20s}{'accuracy':18s}{'chance':8s}"]
+    for score in scores:
+        accuracy = shown(score.accuracy) + _error(score.accuracy_error, 3)
+        told = f"{score.bits_per_byte:.4f}{_error(score.standard_error)}"
+        noise = "within noise of chance" if score.is_noise else ""
+        lines.append(f"{score.task:12s}{score.items:>7d}  {told:20s}{accuracy:18s}{shown(score.chance):8s}{noise}".rstrip())
+    return [
+        *lines,
+        f"+- standard error over items; boundaries: {_drawn(scores[0].draws, scores[0].seed)}. Bits per byte of the right"
+        " continuation, the space before it included.",
+        "Accuracy is noise for models of this size: compare bits per byte.",
+    ]
