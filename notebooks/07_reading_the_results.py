@@ -1,0 +1,365 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   rltok:
+#     constants:
+#       '0.9': gamma of the authors' code
+#       '0.99': gamma of the text
+#     download_mb: 0
+# ---
+
+# %% [markdown] tags=["header-strip"]
+# # 07 Reading the results
+#
+# **After this chapter you can** say which claims of the paper our runs support, contradict or leave open, and by which rule; read a
+# difference between two methods with both of its errors; find every number of this page in a file that names the run behind it; and
+# put a record of your own in the place of ours.
+#
+# <!-- strip -->
+# <!-- /strip -->
+
+# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# not compared: it describes this machine
+import importlib.util
+import os
+import subprocess
+import sys
+
+import torch
+
+REPOSITORY = ""
+if importlib.util.find_spec("rltok") is None and os.path.exists("../rltok/__init__.py"):
+    sys.path.insert(0, os.path.abspath(".."))  # a clone
+if importlib.util.find_spec("rltok") is None:
+    if not REPOSITORY:
+        raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e .")
+    wanted = [f"rltok @ git+{REPOSITORY}", f"torch=={torch.__version__}"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
+
+if torch.cuda.is_available():
+    card = torch.cuda.get_device_properties(0)
+    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
+    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
+else:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+
+# %% tags=["setup"]
+import copy
+import json
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+from IPython.display import HTML, Markdown
+
+from rltok import evidence_figures, evidence_tables, judges, plots, records, verdicts
+from rltok.claims import OURS
+from rltok.errors import RltokError
+from rltok.paper_numbers import PLACE_NAMES, TABLE_1
+from rltok.rule_views import Gap, markdown
+
+plots.use_style()
+results = Path("results") if Path("results").exists() else Path("notebooks/results")
+sweeps = records.read_sweeps(results / "runs")
+sweep = next(iter(sweeps.values()))
+shown = [name for name in ("even", "random_k", "bpe", "dynamic_pooling_port", "hnet_port", *OURS) if name in sweep.runs]
+learned = [name for name in OURS if name in sweep.runs]
+
+# %% [markdown]
+# Everything on this page is computed from *records*: one file a run, made on the machine that ran it, with its settings, text, commit,
+# device, cost and scores. No model is loaded here. If a record is replaced by another, every table, figure and verdict below
+# follows; nothing has to be edited. What these records are of:
+
+# %%
+Markdown(evidence_tables.heading(sweep))
+
+# %% [markdown]
+# If that line says *smoke*, the runs behind this page are so small that they say one thing only: every part of the page works. Their
+# numbers are real, and so are their errors, but they are no answer to anything that the paper claims. Either way the text is not the
+# paper's: bits per byte on it can be compared between our methods, not with the paper's column.
+#
+# ## A record cannot be edited
+#
+# A table that is made from files is worth as much as the files. Each record ends in a digest of all its other entries. Take one, and
+# make its score a little better:
+
+# %%
+path = sorted((results / "runs" / sweep.name).glob("ours-seed*.json"))[0]
+record = json.loads(path.read_text())
+forged = copy.deepcopy(record)
+forged["scores"]["validation"]["bits_per_byte"] -= 1 / 100
+for name, one in (("as it is", record), ("forged", forged)):
+    try:
+        print(f"{name}: seed {records.check(one, path.name)['seed']}, settings {one['config_hash']}, commit {one['commit'][:7]}")
+    except RltokError as error:
+        print(f"{name}: {error}")
+
+# %% [markdown]
+# This does not stop somebody who makes a new digest. It stops slips, and with the commit and the settings in the record anybody can
+# make the run again.
+#
+# ## The rule, before the numbers
+#
+# How is a claim judged? Somebody who looks at numbers first finds a rule that suits them. So the rule was written down before the runs
+# at scale were made, and it is code:
+
+# %%
+print(verdicts.__doc__.strip())
+
+# %% [markdown]
+# Two errors, because two things could have come out differently. *Other documents* could have been held out: the error over documents.
+# *Another seed* could have been drawn, which changes first weights, order of the text and every boundary: the error over seeds.
+# Averaging more documents does not make the second one smaller. The larger one counts.
+#
+# Predict the verdict on each of these differences in bits per byte, which a paper says are negative; three seeds each.
+
+# %% tags=["prediction"]
+guesses = ["supported", "supported", "supported"]
+
+# %% tags=["measurement"]
+cases = [
+    Gap(-1 / 20, rows=1 / 100, seeds=1 / 50),
+    Gap(-1 / 20, rows=1 / 200, seeds=3 / 100),
+    Gap(1 / 20, rows=1 / 50, seeds=1 / 100),
+]
+for guess, case in zip(guesses, cases, strict=True):
+    found = verdicts.directed(case, wanted=-1, seeds=3)
+    print(f"{case}: {found}; the guess was {'right' if guess == found else 'wrong'}")
+
+# %% [markdown]
+# (Behind ± stand both errors, documents / seeds.) The second one is small over documents and still undecided: its seeds disagree.
+#
+# ### Why differences are paired
+#
+# All methods are scored on the same documents, and documents differ far more than methods do: some text is easy for everybody. So take
+# the difference *per document* first, and then its mean and error. For two methods $A$ and $B$, document $u$ of $n_u$ bytes, and bits
+# $S_u$ averaged over seeds,
+#
+# $$\Delta = \frac{\sum_u (S^A_u - S^B_u)}{\sum_u n_u}, \qquad
+# \sigma^2_{\text{documents}} = \frac{U}{U-1}\,\frac{\sum_u (S^A_u - S^B_u - \Delta\,n_u)^2}{(\sum_u n_u)^2}.$$
+#
+# Predict: how many times smaller is this error than that of two means taken apart?
+
+# %% tags=["prediction"]
+guess_times = 2
+
+# %% tags=["measurement"]
+first, second = learned[0], "even"
+paired, seeds = sweep.gap(first, second, "validation")
+apart = math.hypot(*(sweep.mean(name, "validation").rows for name in (first, second)))
+times = apart / paired.rows
+print(f"{first} minus {second}: paired {paired.rows:.4f}, apart {apart:.4f} bits per byte")
+print(f"{times:.1f} times smaller; the guess was {guess_times}")
+print(
+    "units:",
+    sweep.runs[first][0]["scores"]["validation"]["unit"],
+    len(sweep.runs[first][0]["scores"]["validation"]["unit_bytes"]),
+)
+
+# %% [markdown]
+# (Where a text has fewer than twenty documents, as the bundled sample, its rows stand in for them. They are less independent than
+# documents, so the error comes out too small; one more reason not to believe smoke runs.)
+#
+# ## Losses
+#
+# Bits per byte of every method, with both errors, and the paper's row under ours where it has one. The four benchmarks are scored as in
+# the paper's appendix D: the right continuation's bits over its bytes; of LAMBADA the last word. Held-out text is the test split, which
+# one script alone reads, once for each run.
+
+# %%
+Markdown(evidence_tables.table_1(sweep))
+
+# %% [markdown]
+# Why no accuracies? Because at this size they are noise. The same runs, the share of questions in which the right answer had the fewest
+# bits per byte:
+
+# %%
+Markdown(evidence_tables.accuracy_table(sweep))
+
+# %% [markdown]
+# ### What stands behind a loss
+#
+# A method that draws more boundaries has more tokens to think with. A method with another $\gamma$ has larger returns, so that the same
+# weight $\lambda_\pi$ pulls harder. Neither shows in a loss. So here they are: the rate (the paper's Table 3), and what drives the
+# policy. Weight times advantages is the pull; compare two values of $\gamma$ only with that in mind.
+
+# %%
+Markdown(evidence_tables.table_3(sweep))
+
+# %%
+Markdown(evidence_tables.drivers_table(sweep))
+
+# %% [markdown]
+# ### At equal cost
+#
+# The paper's Figure 3 sets the loss against the FLOPs of training, counted by its own rule: six for every matrix parameter that a byte or
+# a token passes. The tokens are those that were drawn, counted update by update.
+
+# %% mystnb={"figure": {"caption": "Held-out bits per byte during training against training FLOPs, by the paper's rule, which leaves attention out. Thick: mean over seeds; thin: seeds. The paper's Figure 3.", "name": "fig-results-flops"}, "image": {"alt": "Falling curves, one colour for each way of drawing boundaries, bits per byte against training FLOPs; thin lines for single seeds lie close to their thick mean."}} tags=["measurement"]
+plots.show(evidence_figures.figure_3(sweep, shown))
+
+# %% [markdown]
+# The rule leaves attention out. With it, methods with more tokens move to the right, because attention among tokens grows with the square
+# of their number:
+
+# %%
+added = {name: statistics.fmean(run["attention_flops"] / run["flops"] for run in sweep.runs[name].values()) for name in shown}
+print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added.items()))
+
+# %% mystnb={"figure": {"caption": "The same with attention counted.", "name": "fig-results-flops-attention"}, "image": {"alt": "The same falling curves, moved a little to the right."}}
+plots.show(evidence_figures.figure_3(sweep, shown, attention=True))
+
+# %% [markdown]
+# ## Where the boundaries are
+#
+# Passages of held-out text with each method's decisions: for the policy its probability, for dynamic pooling its soft gate, for H-Net
+# the decision itself, as in the paper's Figures 2 and 6 to 8. A red edge is a boundary that was drawn.
+
+# %%
+HTML("".join(evidence_figures.sample_html(sweep, name) for name in shown if name not in ("random_k",)))
+
+# %% [markdown]
+# ### When they got there
+#
+# The paper's Figure 13 shows the policy's entropy falling early in training, and says that boundaries are stable after about a tenth of
+# it. The first is the left panel. For the second, a policy with little entropy can still change its mind; so the right panel compares the
+# boundaries of three fixed texts at twenty moments with those at the end, by F1 (1 is the same).
+#
+# Predict: at a tenth of training (dotted), have half of the boundaries found their final place?
+
+# %% tags=["prediction"]
+guess_half = True
+
+# %% mystnb={"figure": {"caption": "Left: entropy of the policy during training. Right: F1 of the boundaries of three fixed texts against those after training. Dotted: a tenth of training. The paper's Figure 13.", "name": "fig-results-entropy"}, "image": {"alt": "Left, curves of the entropy of each policy over the share of training. Right, the agreement of boundaries with the final ones rises to one at the end."}} tags=["measurement"]
+plots.show(evidence_figures.figure_13(sweep, learned))
+
+# %%
+at = {name: statistics.fmean(judges.agreement_at(run, 1 / 10) for run in sweep.runs[name].values()) for name in learned}
+print("F1 after a tenth:", ", ".join(f"{name} {value:.2f}" for name, value in at.items()))
+print("the guess was", "right" if guess_half == (statistics.fmean(at.values()) > 1 / 2) else "wrong")
+
+# %% mystnb={"figure": {"caption": "Boundary probabilities on the start of a fixed text, from the first update (top) to the last (bottom).", "name": "fig-results-snapshots"}, "image": {"alt": "A grid: a column for each character, a row for each snapshot. From top to bottom the shades become more distinct."}}
+plots.show(evidence_figures.snapshots_figure(sweep, learned[0]))
+
+# %% [markdown]
+# ### Rewards by position
+#
+# Eq. (17) subtracts a mean over the batch, position by position. The paper's reason is that returns grow along the row: the further in,
+# the more context the token level has, and the more it is ahead of the early head. Do they?
+
+# %% mystnb={"figure": {"caption": "Mean reward (15) and mean return (16) by position in the row, on validation rows.", "name": "fig-results-positions"}, "image": {"alt": "Two panels of curves over the position in the row: mean reward, and mean return, which drops near the end of the row."}}
+plots.show(evidence_figures.positions_figure(sweep, learned))
+
+# %% [markdown]
+# Near the end of the row a return has fewer rewards left to add up, so it must fall there, whatever the model does. The rule about this
+# claim therefore compares the first quarter of the row with the second.
+#
+# ## The verdicts
+#
+# All claims that runs at scale can answer. The column *paper* has its difference, ours minus the other where the claim is about ours,
+# with the errors of both rows combined. Two columns of ours: the text says that $\gamma$ is 0.99, while the authors' code very
+# probably ran 0.9 ([Paper against code](../book/paper_against_code.md)); so both stand for "ours".
+
+# %%
+Markdown(evidence_tables.claims_table(sweep))
+
+# %%
+for verdict, count in evidence_tables.counts(evidence_tables.claim_rows(sweep)).items():
+    print(f"{count:3d}  {verdict}")
+print("runs that failed:", ", ".join(f"{run['name']} ({run['failed']})" for run in sweep.failed) or "none")
+
+# %% [markdown]
+# And those that a count, an enumeration or a small run answers; their records are those of the earlier chapters:
+
+# %%
+Markdown(evidence_tables.small_claims_table(results))
+
+# %% [markdown]
+# Three of the paper's own numbers deserve a second look, without any run of ours. Differences between rows of its Table 1, in combined
+# standard errors:
+
+# %%
+looks = [
+    ("arc_easy", "ours", "even"),
+    ("lambada", "ours", "bpe"),
+    ("test", "ours", "ours_lags1"),
+    ("lambada", "ours", "ours_lags1"),
+]
+rows = []
+for place, first, second in looks:
+    a, b = TABLE_1[first][place], TABLE_1[second][place]
+    rows.append(
+        [
+            PLACE_NAMES[place],
+            f"{first} minus {second}",
+            f"{a.mean - b.mean:+.3f}",
+            f"{(a.mean - b.mean) / math.hypot(a.error, b.error):+.1f}",
+        ]
+    )
+Markdown(markdown(["set", "difference", "bits per byte", "in standard errors"], rows))
+
+# %% [markdown]
+# The text calls the first "roughly one standard error" and the policy with one lag "comparable". By the table it is almost two, and one lag
+# is clearly better than eight.
+#
+# ## What we saw
+#
+# * A number on this page comes from a record, a record names its run, and both are checked. Replace one, and the page follows.
+# * The rule for a verdict was there before the numbers: beyond two of the larger error, in the direction of the paper, from three seeds.
+# * Differences are paired by document and seed. That makes the error over documents many times smaller; the error over seeds it leaves.
+# * A loss alone is no comparison. The rate, the pull on the policy and the FLOPs belong beside it.
+# * What no run of ours is about stands in the table, too: undecided.
+#
+# ## Exercises
+#
+# **1. One seed** (easy, 5 minutes). Keep one seed of everything and ask for the verdicts again. What changes?
+
+# %% tags=["hide-cell", "solution"]
+one = records.Sweep(sweep.name, {name: {0: runs[0]} for name, runs in sweep.runs.items() if 0 in runs}, [])
+print(evidence_tables.counts(evidence_tables.claim_rows(one)))
+assert not any(
+    verdict.endswith(("supported", "contradicted")) for verdict in evidence_tables.counts(evidence_tables.claim_rows(one))
+)
+print("nothing is more than indicative")
+
+# %% [markdown]
+# **2. Unpaired** (medium, 10 minutes). How many of the differences from `even` on validation text would still count if each method's own
+# error over documents were used instead of the paired one?
+
+# %% tags=["hide-cell", "solution"]
+for name in shown:
+    if name != "even":
+        gap, seeds = sweep.gap(name, "even", "validation")
+        wide = Gap(gap.bits, math.hypot(*(sweep.mean(n, "validation").rows for n in (name, "even"))), gap.seeds)
+        print(f"{name:22s} paired: {verdicts.directed(gap, -1, seeds):20s} apart: {verdicts.directed(wide, -1, seeds)}")
+
+# %% [markdown]
+# **3. A margin** (medium, 10 minutes). A claim that two methods are alike needs a margin. For which margins would the difference between
+# our method and BPE guidance on held-out text count as none?
+
+# %% tags=["hide-cell", "solution"]
+gap, seeds = sweep.gap(learned[0], "bpe", "test")
+least = abs(gap.bits) + 2 * verdicts.sigma(gap)
+print(f"{gap}: from a margin of {least:.4f} bits per byte on")
+assert verdicts.alike(gap, least, seeds) != verdicts.UNDECIDED
+
+# %% [markdown]
+# **4. Your own claim** (hard, 20 minutes). Is the loss on a benchmark lower where a method draws more boundaries? Use rates and losses of
+# all runs of the sweep, and say what the answer can and cannot show.
+
+# %% tags=["hide-cell", "solution"]
+rates = [run["scores"]["validation"]["rate"] for run in sweep.records]
+losses = [run["scores"]["hellaswag"]["bits_per_byte"] for run in sweep.records]
+print(f"correlation of rate and loss over {len(rates)} runs: {np.corrcoef(rates, losses)[0, 1]:+.2f}")
+print("the methods differ in more than their rate, so this is no effect of the rate; a sweep over rates of one method would be")

@@ -1,0 +1,66 @@
+"""Stored evidence: every record is whole and of a commit of this repository, and what is made of the records is up to date."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rltok.records import read_record, read_sweeps
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "notebooks" / "results"
+STORED = sorted((RESULTS / "runs").glob("*/*.json"))
+MOST_BYTES = 1_000_000  # of one record
+sys.path.insert(0, str(ROOT / "scripts"))
+import make_figure_csv  # noqa: E402
+
+
+def test_there_are_records_to_check():
+    assert STORED
+    assert read_sweeps(RESULTS / "runs")
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_record_is_whole_small_and_where_it_belongs(path):
+    record = read_record(path)
+    assert path.parent.name == record["sweep"] and path.stem == f"{record['name']}-seed{record['seed']}"
+    assert path.stat().st_size < MOST_BYTES
+    assert record["config"]["train"]["seed"] == record["seed"]
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_commit_of_a_record_is_one_of_this_repository(path):
+    """A shallow clone does not hold old commits, and an archive none."""
+    commit = read_record(path)["commit"]
+    git = ["git", "-C", str(ROOT)]
+    if not (ROOT / ".git").exists() or subprocess.run([*git, "rev-parse", "--is-shallow-repository"], capture_output=True,
+                                                      text=True).stdout.strip() != "false":  # fmt: skip
+        pytest.skip("the history is not here")
+    found = subprocess.run([*git, "cat-file", "-t", commit], capture_output=True, text=True)
+    assert found.stdout.strip() == "commit", f"{commit} is no commit of this repository. Make the record again from a clean tree."
+
+
+def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
+    for sweep in read_sweeps(RESULTS / "runs").values():
+        for place in ("validation", "test"):
+            assert len({run["scores"][place]["hash"] for run in sweep.records if run["scores"][place]}) <= 1
+        for task in ("piqa", "hellaswag", "arc_easy", "lambada"):
+            found = {(run["scores"][task]["fingerprint"], run["scores"][task]["items"]) for run in sweep.records}
+            assert len(found) == 1
+        assert len({run["data"]["train"]["hash"] for run in sweep.records}) == 1
+
+
+def test_figure_data_are_those_of_the_records():
+    made = make_figure_csv.files()
+    stored = {str(path.relative_to(make_figure_csv.FOLDER)): path.read_text() for path in make_figure_csv.FOLDER.glob("*/*.csv")}
+    assert stored == made, "run scripts/make_figure_csv.py"
+
+
+def test_records_hold_no_path_of_a_machine():
+    for path in STORED:
+        text = json.dumps(
+            {key: value for key, value in json.loads(path.read_text()).items() if key not in ("samples", "snapshots")}
+        )
+        assert not any(place in text for place in ("/tmp/", "/root/", "/home/", "/work/"))
