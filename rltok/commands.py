@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from rltok import demo as demo_module
 from rltok.bench_command import bench
 from rltok.compare_command import compare
 from rltok.config import Config, from_dict, with_settings
-from rltok.data import load_corpus
+from rltok.data import load_corpus, load_test
+from rltok.data.prepared import is_prepared, open_prepared
 from rltok.data.rows import Rows, cut_documents
 from rltok.data.sources import documents, is_hub, spec_name, text_bytes
 from rltok.doctor_command import doctor
@@ -21,6 +23,7 @@ from rltok.evaluation import evaluate as evaluate_rows
 from rltok.lab_command import variance
 from rltok.loading import load, load_config
 from rltok.options import parse_settings, refuse_kernels, use_colour
+from rltok.prepare_command import prepare
 from rltok.presets import fit_to_corpus, preset
 from rltok.run_folder import check_folder
 from rltok.snapshots import boundary_view
@@ -34,7 +37,7 @@ LITTLE_TEXT = 1000  # bytes
 MOST_SHOWN = 50_000  # bytes: the attention of a longer row takes gigabytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
 
-__all__ = ["bench", "compare", "demo", "doctor", "evaluate", "show", "train", "variance"]
+__all__ = ["bench", "compare", "demo", "doctor", "evaluate", "prepare", "show", "train", "variance"]
 
 
 def _print_json(values: Any) -> None:
@@ -117,7 +120,21 @@ def _scoring_device(options: argparse.Namespace) -> torch.device:
     return resolve_device(options.device)
 
 
+def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
+    """Validation rows of a prepared folder, or the test rows where the user asks for these."""
+    if options.split == "all":
+        raise RltokError(f"{options.data} was written by rltok prepare. Score its --split validation or test.")
+    stored = open_prepared(options.data).record["settings"]["cut"]
+    data = replace(config.data, cut="documents" if stored == "documents" else "windows")
+    rows = load_test(options.data, data) if options.split == "test" else load_corpus(options.data, data).validation
+    if options.max_bytes is None:
+        return rows
+    return rows.subset(slice(0, max(1, options.max_bytes // rows.sequence_length)))
+
+
 def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
+    if is_prepared(options.data):
+        return _prepared_rows(options, config)
     if options.data == "sample":
         spec = "sample" if options.split == "all" else f"sample:{options.split or 'validation'}"
     elif options.split not in (None, "all"):

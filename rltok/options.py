@@ -11,6 +11,7 @@ from rltok import backends
 from rltok.bench import FULL_UPDATES
 from rltok.contenders import RULES
 from rltok.errors import RltokError
+from rltok.prepare_options import add_prepare
 from rltok.results import versions
 
 EPILOG = "Every command explains itself: rltok COMMAND --help"
@@ -62,8 +63,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         "--data",
         default="sample",
         metavar="TEXT",
-        help="sample (bundled English), a text file, a folder, a .jsonl or .parquet with a text column, python:FOLDER,"
-        " fineweb, codeparrot or hf:NAME (default: sample)",
+        help="sample (bundled English), a text file, a folder, also one that rltok prepare wrote, a .jsonl or .parquet with a"
+        " text column, python:FOLDER, fineweb, codeparrot or hf:NAME (default: sample)",
     )
     parser.add_argument("--max-bytes", type=int, metavar="N", help="read at most so many bytes of text")
     parser.add_argument("--any-bytes", dest="allow_binary", action="store_true", help="take files that do not look like text")
@@ -202,6 +203,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version="rltok " + versions()["rltok"])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    add_prepare(commands, _add_common)
+
     _add_train(commands)
 
     evaluate = commands.add_parser(
@@ -210,8 +213,9 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("run", help="a run's folder or one of its checkpoints")
     _add_data(evaluate)
     evaluate.add_argument(
-        "--split", choices=("validation", "test", "all"), help="of the sample (default: validation); other text is scored whole"
-    )
+        "--split", choices=("validation", "test", "all"),
+        help="of the sample or a prepared folder (default: validation); other text is scored whole",
+    )  # fmt: skip
     evaluate.add_argument("--seed", type=int, default=0, help="of the boundary draws")
     _add_common(evaluate)
 
