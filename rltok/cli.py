@@ -10,6 +10,10 @@ from rltok import backends, commands
 from rltok.errors import RltokError
 from rltok.options import parse
 
+HOW_TO_GO_ON = dict.fromkeys(("train", "compare"), " Go on with the same command and --resume.") | {
+    "prepare": " The same command goes on where it stopped."
+}
+
 
 def _one_line(error: BaseException) -> str:
     if isinstance(error, MemoryError | RuntimeError):  # torch's own, for a card and for the CPU, are RuntimeErrors
@@ -47,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"rltok: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        hint = " Go on with the same command and --resume." if options.command in ("train", "compare") else ""
+        hint = HOW_TO_GO_ON.get(options.command, "")
         print(f"\nrltok: interrupted.{hint}", file=sys.stderr)
         return 130
 

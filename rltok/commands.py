@@ -17,6 +17,7 @@ from rltok.evaluate_command import evaluate, print_json, scoring_device, shown
 from rltok.lab_command import variance
 from rltok.loading import load
 from rltok.options import parse_settings, use_colour
+from rltok.prepare_command import prepare
 from rltok.presets import fit_to_corpus, preset
 from rltok.run_folder import check_folder
 from rltok.snapshots import boundary_view
@@ -28,7 +29,7 @@ LITTLE_TEXT = 1000  # bytes
 MOST_SHOWN = 50_000  # bytes: the attention of a longer row takes gigabytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
 
-__all__ = ["bench", "compare", "demo", "doctor", "evaluate", "show", "train", "variance"]
+__all__ = ["bench", "compare", "demo", "doctor", "evaluate", "prepare", "show", "train", "variance"]
 
 
 def _read_config(path: str) -> Config:

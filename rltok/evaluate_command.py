@@ -3,11 +3,14 @@
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from rltok.config import Config
+from rltok.data import load_corpus, load_test
+from rltok.data.prepared import is_prepared, open_prepared
 from rltok.data.rows import Rows, cut_documents
 from rltok.data.sources import documents, is_hub, spec_name
 from rltok.errors import RltokError
@@ -40,7 +43,21 @@ def scoring_device(options: argparse.Namespace) -> torch.device:
     return resolve_device(options.device)
 
 
+def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
+    """Validation rows of a prepared folder, or the test rows where the user asks for these."""
+    if options.split == "all":
+        raise RltokError(f"{options.data} was written by rltok prepare. Score its --split validation or test.")
+    stored = open_prepared(options.data).record["settings"]["cut"]
+    data = replace(config.data, cut="documents" if stored == "documents" else "windows")
+    rows = load_test(options.data, data) if options.split == "test" else load_corpus(options.data, data).validation
+    if options.max_bytes is None:
+        return rows
+    return rows.subset(slice(0, max(1, options.max_bytes // rows.sequence_length)))
+
+
 def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
+    if is_prepared(options.data):
+        return _prepared_rows(options, config)
     if options.data == "sample":
         spec = "sample" if options.split == "all" else f"sample:{options.split or 'validation'}"
     elif options.split not in (None, "all"):

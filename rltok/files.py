@@ -46,14 +46,14 @@ def read_file(path: Path) -> bytes:
 
 
 @contextmanager
-def room(folder: Path) -> Iterator[None]:
+def room(folder: Path, how: str = "--resume") -> Iterator[None]:
     """Around writing: a full disk, or a quota used up, becomes an `RltokError` that says how to go on."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise RltokError(f"no room left on the disk of {folder}. Make room, then go on with --resume.") from error
+        raise RltokError(f"no room left on the disk of {folder}. Make room, then go on with {how}.") from error
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -12,6 +12,7 @@ from rltok.bench import FULL_UPDATES
 from rltok.contenders import RULES
 from rltok.draws import DRAWS
 from rltok.errors import RltokError
+from rltok.prepare_options import add_prepare
 from rltok.results import versions
 from rltok.task_items import TASKS
 
@@ -65,8 +66,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         "--data",
         default="sample",
         metavar="TEXT",
-        help="sample (bundled English), a text file, a folder, a .jsonl or .parquet with a text column, python:FOLDER,"
-        " fineweb, codeparrot or hf:NAME (default: sample)",
+        help="sample (bundled English), a text file, a folder, also one that rltok prepare wrote, a .jsonl or .parquet with a"
+        " text column, python:FOLDER, fineweb, codeparrot or hf:NAME (default: sample)",
     )
     parser.add_argument("--max-bytes", type=int, metavar="N", help="read at most so many bytes of text")
     parser.add_argument("--any-bytes", dest="allow_binary", action="store_true", help="take files that do not look like text")
@@ -231,6 +232,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version="rltok " + versions()["rltok"])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    add_prepare(commands, _add_common)
 
     _add_train(commands)
 

@@ -6,18 +6,19 @@ import time
 from tqdm import tqdm
 
 LINES = 10  # in a log, for a whole run
+UNKNOWN_STEP = 10**9  # bytes from line to line of a run whose end nobody knows
 
 
 class Progress:
     """Shows bytes trained on, bytes/s and time left on stderr, or nothing.
 
     Args:
-        total: bytes of the whole run.
+        total: bytes of the whole run; None where nobody knows.
         done: bytes of it that are behind us.
         shown: False keeps quiet.
     """
 
-    def __init__(self, total: int, done: int, shown: bool) -> None:
+    def __init__(self, total: int | None, done: int, shown: bool) -> None:
         in_terminal = sys.stderr.isatty()
         self._bar = tqdm(
             total=total, initial=done, unit="B", unit_scale=True, disable=not (shown and in_terminal), mininterval=0.5
@@ -25,7 +26,8 @@ class Progress:
         self._lines = shown and not in_terminal
         self._total, self._first, self._done = total, done, done
         self._start = time.perf_counter()
-        self._next = done + total / LINES
+        self._step = total / LINES if total else UNKNOWN_STEP
+        self._next = done + self._step
 
     def update(self, scored: int, status: str) -> None:
         """Another update is done, on so many bytes; `status` stands at the end of the line."""
@@ -33,15 +35,17 @@ class Progress:
         self._bar.update(scored)
         self._bar.set_postfix_str(status, refresh=False)
         if self._lines and self._done >= self._next:
-            self._next += self._total / LINES
+            self._next += self._step
             self._line(status)
 
     def _line(self, status: str) -> None:
         speed = (self._done - self._first) / max(1e-9, time.perf_counter() - self._start)
-        left = max(0, self._total - self._done) / speed
-        print(
-            f"{self._done / self._total:4.0%}  {speed / 1e3:.1f} kB/s  {left:.0f} s left  {status}", file=sys.stderr, flush=True
-        )
+        come = f"{self._done / 1e9:.1f} GB"
+        left = ""
+        if self._total:
+            come = f"{self._done / self._total:4.0%}"
+            left = f"  {max(0, self._total - self._done) / speed:.0f} s left"
+        print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Leave the bar as it is."""

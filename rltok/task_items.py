@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rltok import vocab
-from rltok.data.hub import hub_rows
+from rltok.data import hub
 from rltok.data.tables import JSONL_SUFFIXES, numbered_lines
 from rltok.errors import RltokError
 
@@ -230,5 +230,6 @@ def hub_items(name: str, force: bool) -> TaskItems:
         force: ask without first testing that the hub answers (behind a proxy).
     """
     task = _known(name)
-    rows = hub_rows(task.hub, force, instead="local files, --tasks FOLDER", **task.where)
-    return _checked(name, [(number, task.from_hub(row)) for number, row in enumerate(rows)], "row", task.hub, True)
+    dataset = hub.open_dataset(task.hub, force, instead="local files, --tasks FOLDER", **task.where)
+    rows = [(number, task.from_hub(row)) for number, row in hub.dataset_rows(task.hub, dataset)]
+    return _checked(name, rows, "row", task.hub, True)

@@ -92,7 +92,7 @@ def test_force_goes_past_the_probe(hub, calls):
 def test_a_dataset_is_streamed_from_its_train_split_and_text_column(hub, calls, spec, name, config):
     found = list(documents(spec))
     assert calls == [(name, config, "train", True)]
-    assert found[2] == (("né 2" * 10).encode(), name, "row-2") and len(found) == 3
+    assert found[2] == (("né 2" * 10).encode(), name, "row-2", "") and len(found) == 3
 
 
 def test_a_dataset_without_the_text_column_names_those_it_has(hub, calls):

@@ -43,7 +43,7 @@ def jsonl(*rows):
 
 def test_a_text_file_is_one_document_with_its_bytes_untouched(tmp_path):
     path = write(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\ntwo \xff\n\n")
-    assert list(documents(str(path))) == [(b"\xef\xbb\xbfone\r\ntwo \xff\n\n", "a.txt", "a.txt")]
+    assert list(documents(str(path))) == [(b"\xef\xbb\xbfone\r\ntwo \xff\n\n", "a.txt", "a.txt", "")]
 
 
 def test_a_folder_gives_its_text_files_in_sorted_order_without_hidden_ones(tmp_path):
@@ -72,7 +72,7 @@ def test_json_lines_may_be_compressed_and_carry_source_and_id(tmp_path, suffix):
     data = jsonl({"text": "é\u2028x", "id": 0}, {"text": "b", "source": "s", "id": None}) + b"\n  \n"
     packed = {"": bytes, ".gz": gzip.compress, ".zst": lambda plain: pa.compress(plain, codec="zstd", asbytes=True)}[suffix](data)
     path = write(tmp_path / f"a.jsonl{suffix}", packed)
-    assert list(documents(path)) == [("é\u2028x".encode(), path.name, "0"), (b"b", "s", "2")]
+    assert list(documents(path)) == [("é\u2028x".encode(), path.name, "0", ""), (b"b", "s", "2", "")]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
@@ -81,12 +81,12 @@ def test_parquet_rows_are_documents_over_all_batches(tmp_path, kind):
     pq.write_table(pa.table({"n": range(602), "text": pa.array(values, pa.string()).cast(kind)}), tmp_path / "a.parquet")
     found = list(documents(tmp_path / "a.parquet"))
     assert [document.text for document in found] == [(value or "").encode() for value in values]
-    assert found[599][1:] == ("a.parquet", "a.parquet#599")
+    assert found[599][1:] == ("a.parquet", "a.parquet#599", "")
 
 
 def test_parquet_source_and_id_are_kept_and_nulls_replaced(tmp_path):
     pq.write_table(pa.table({"text": ["a", "b"], "id": [0, None], "source": [None, "s"]}), tmp_path / "a.parquet")
-    assert list(documents(tmp_path / "a.parquet")) == [(b"a", "a.parquet", "0"), (b"b", "s", "a.parquet#1")]
+    assert list(documents(tmp_path / "a.parquet")) == [(b"a", "a.parquet", "0", ""), (b"b", "s", "a.parquet#1", "")]
 
 
 def test_a_folder_of_parquet_is_its_tables_not_the_readme_beside_them(tmp_path):

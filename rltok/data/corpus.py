@@ -1,9 +1,11 @@
 """A corpus: training, validation and perhaps test rows, with a description that goes into every record of a run."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rltok.config import DataConfig
+from rltok.data.prepared import Prepared, is_prepared, open_prepared
 from rltok.data.rows import Rows, cut_documents
 from rltok.data.sources import Spec, documents, is_hub, spec_name
 from rltok.errors import RltokError
@@ -58,6 +60,16 @@ def describe(rows: Rows | None) -> dict[str, Any] | None:
     return {"rows": len(rows), "documents": rows.num_documents, "bytes": rows.total_bytes, "hash": rows.hash}
 
 
+def _verified(spec: Spec, config: DataConfig) -> Prepared | None:
+    """A prepared folder that can be cut so and whose files are whole, or None for any other text."""
+    if not isinstance(spec, str | Path) or not is_prepared(spec):
+        return None
+    prepared = open_prepared(spec)
+    prepared.check_cut(config)
+    prepared.verify()
+    return prepared
+
+
 def load_corpus(
     spec: Spec,
     config: DataConfig,
@@ -70,7 +82,8 @@ def load_corpus(
     """Rows to train and to validate on.
 
     Args:
-        spec: what `documents` accepts. The word `sample` brings its own three splits, made of whole documents.
+        spec: what `documents` accepts, or a folder that `rltok prepare` wrote, whose rows stay in its files. Such a folder
+            and the word `sample` bring their own splits, made of whole documents.
         config: how documents are cut, and the share held out.
         validation_spec: separate text for validation. Without it the last max(1, round(held_out_fraction * R)) of R
             rows in corpus order are held out (never all of them).
@@ -79,15 +92,23 @@ def load_corpus(
         force: ask the hub without first testing that it answers.
 
     Raises:
-        RltokError: bad or missing text, too little of it, or validation text equal to the training text.
+        RltokError: bad or missing text, too little of it, validation text equal to the training text,
+            or a damaged shard.
     """
+    prepared = _verified(spec, config)
     is_sample = spec == "sample"
-    rows = _cut("sample:train" if is_sample else spec, config, max_bytes, allow_binary, force)
+    if prepared is not None:
+        rows = prepared.rows("train", config, max_bytes)
+    else:
+        rows = _cut("sample:train" if is_sample else spec, config, max_bytes, allow_binary, force)
     if validation_spec is not None:
         train, validation = rows, _cut(validation_spec, config, max_bytes, allow_binary, force)
         held_out = f"separate text: {validation.name}"
         if train.hash == validation.hash:
             raise RltokError(f"validation text {validation.name!r} is the training text itself. Give other text or leave it out.")
+    elif prepared is not None and prepared.text_bytes("validation"):
+        train, validation = rows, prepared.rows("validation", config)
+        held_out = "whole documents, set apart by rltok prepare"
     elif is_sample:
         train, validation = rows, _cut("sample:validation", config, None, allow_binary, force)
         held_out = "whole documents, as listed with the sample"
@@ -104,6 +125,20 @@ def load_corpus(
         "skipped_documents": rows.skipped_documents,
         "train": describe(train),
         "validation": describe(validation),
-        "test": describe(test),
+        "test": describe(test) if prepared is None else prepared.describe("test"),
     }
     return Corpus(train, validation, test, description)
+
+
+def load_test(spec: Spec, config: DataConfig, *, allow_binary: bool = False, force: bool = False) -> Rows:
+    """Rows of the test split of a prepared folder or of `sample`; any other text is taken as test text itself.
+
+    Nothing else reads a prepared folder's test documents.
+
+    Raises:
+        RltokError: bad or missing text, a damaged shard, or no test document.
+    """
+    prepared = _verified(spec, config)
+    if prepared is not None:
+        return prepared.rows("test", config)
+    return _cut("sample:test" if spec == "sample" else spec, config, None, allow_binary, force)

@@ -18,6 +18,14 @@ class Document(NamedTuple):
     text: bytes
     source: str  # corpus or file it belongs to
     id: str  # its name there
+    whole: str = ""  # of a part of a longer document: the name of the whole; empty for a document that is whole itself
+
+
+class _NullText(bytes):
+    """Empty text of its own, so that a table's null can be told from an empty string."""
+
+
+NULL_TEXT = _NullText()  # the text of a row whose text is null
 
 
 def junk_reason(data: bytes) -> str | None:

@@ -4,12 +4,13 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 from rltok import vocab
-from rltok.data.documents import Document, one_line
+from rltok.data.documents import NULL_TEXT, Document, one_line
 from rltok.errors import RltokError
 
 ALIASES = {
@@ -19,6 +20,7 @@ ALIASES = {
 TEXT_COLUMNS = {"transformersbook/codeparrot-train": "content"}  # every other dataset: "text"
 TEXT_INSTEAD = "the bundled text, --data sample, or a local file"
 PROBE_SECONDS = 3.0
+TRIES = 5  # failures in a row, without a row between them, after which a stream is given up
 
 
 def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:
@@ -56,23 +58,24 @@ def parse(spec: str) -> tuple[str, str | None]:
     return name, config or None
 
 
-def load_dataset(name: str, *arguments: Any, **named: Any) -> Any:
-    """`datasets.load_dataset`, its package imported when it is needed."""
-    try:
-        import datasets
-    except ImportError as error:
-        raise RltokError(f"{name!r} needs the package 'datasets': pip install 'rltok[data]'.") from error
-    return datasets.load_dataset(name, *arguments, **named)
+def load_dataset(name: str, config: str | None, **where: str) -> Any:
+    """A dataset as the package `datasets` streams it. Tests put local files in its place."""
+    import datasets
+
+    return datasets.load_dataset(name, config, streaming=True, **where)
 
 
-def hub_rows(spec: str, force: bool, *, instead: str, **where: str) -> Iterator[dict[str, Any]]:
-    """Rows of `hf:OWNER/NAME[:CONFIG]`, streamed in their own order.
+def open_dataset(spec: str, force: bool, *, instead: str = TEXT_INSTEAD, **where: str) -> Any:
+    """A dataset `hf:OWNER/NAME[:CONFIG]` ready to stream.
 
     Args:
         spec: which dataset.
         force: skip the test that the hub answers (it cannot see proxies).
         instead: what the error without a network tells the user to take instead.
         where: the `split`, and a `revision` where the main one does not do.
+
+    Raises:
+        RltokError: at once: no network, no package `datasets`, no such dataset.
     """
     name, config = parse(spec)
     if not force and not hub_reachable():
@@ -81,19 +84,79 @@ def hub_rows(spec: str, force: bool, *, instead: str, **where: str) -> Iterator[
             f" Use {instead}; behind a proxy add --force (force=True in Python)."
         )
     try:
-        yield from load_dataset(name, config, streaming=True, **where)
-    except RltokError:
-        raise
+        return load_dataset(name, config, **where)
+    except ImportError as error:
+        raise RltokError(f"{spec!r} needs the package 'datasets': pip install 'rltok[data]'.") from error
     except Exception as error:  # its HTTP and file-system libraries each have exceptions of their own
         raise RltokError(f"cannot read {spec!r} from the hub: {one_line(error)}. Check the name and the network.") from error
 
 
-def hub_documents(spec: str, force: bool) -> Iterator[Document]:
-    """Documents of `hf:OWNER/NAME[:CONFIG]`; `force` skips the test that the hub answers (it cannot see proxies)."""
+def retried(
+    spec: str, open_at: Callable[[int], Iterator[Any]], start: int, sleep: Callable[[float], None]
+) -> Iterator[tuple[int, Any]]:
+    """Number and row of a stream from row `start` on, which survives broken connections.
+
+    Args:
+        spec: what is read, for the error.
+        open_at: opens the stream again at a row.
+        start: the first row wanted.
+        sleep: waits so many seconds: 1 after a failure, then 2, 4, 8; a row that arrives starts this anew.
+
+    Raises:
+        RltokError: TRIES failures in a row, or rows that no further try would mend.
+    """
+    number, failures = start, 0
+    while True:
+        try:
+            for row in open_at(number):
+                failures = 0
+                yield number, row
+                number += 1
+            return
+        except RltokError:
+            raise
+        except UnicodeDecodeError as error:
+            raise RltokError(f"{spec!r}, row {number} is no valid UTF-8: {one_line(error)}. Choose another dataset.") from error
+        except Exception as error:  # see open_dataset
+            failures += 1
+            if failures >= TRIES:
+                raise RltokError(
+                    f"cannot read {spec!r} from the hub: {one_line(error)}; row {number} failed {failures} times in a row."
+                    " Check the network, then give the same command again; `rltok prepare` goes on where it stopped."
+                ) from error
+            sleep(2.0 ** (failures - 1))
+
+
+def dataset_rows(
+    spec: str, dataset: Any, start: int = 0, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[tuple[int, Any]]:
+    """`retried` for an open dataset."""
+    return retried(spec, lambda taken: iter(dataset.skip(taken) if taken else dataset), start, sleep)
+
+
+def shard_documents(
+    spec: str, dataset: Any, part: tuple[int, int] | None = None, start: int = 0, *,
+    allow_null: bool = False, sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Document]:  # fmt: skip
+    """Documents of an open dataset.
+
+    Args:
+        part: (i, n) for the i-th of the n files it is made of; None for all.
+        start: how many rows to leave out first.
+        allow_null: a null text is the document `NULL_TEXT` instead of an error.
+    """
     name, _ = parse(spec)
     column = TEXT_COLUMNS.get(name, "text")
-    for number, row in enumerate(hub_rows(spec, force, instead=TEXT_INSTEAD, split="train")):
-        if not isinstance(row.get(column), str):
+    chosen = dataset if part is None else dataset.shard(num_shards=part[1], index=part[0])
+    for number, row in dataset_rows(spec, chosen, start, sleep):
+        is_null = allow_null and row.get(column, "") is None
+        if not (is_null or isinstance(row.get(column), str)):
             has = ", ".join(row)[:200]
             raise RltokError(f"{spec!r} has no strings in column {column!r}; its columns are {has}. Choose another dataset.")
-        yield Document(vocab.to_utf8(row[column]), name, str(row.get("id", number)))
+        text = NULL_TEXT if is_null else vocab.to_utf8(row[column])
+        yield Document(text, name, str(row.get("id", number)))
+
+
+def hub_documents(spec: str, force: bool) -> Iterator[Document]:
+    """Documents of `hf:OWNER/NAME[:CONFIG]`; `force` skips the test that the hub answers (it cannot see proxies)."""
+    yield from shard_documents(spec, open_dataset(spec, force, split="train"))

@@ -4,6 +4,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from rltok.errors import RltokError
+
 
 @lru_cache(maxsize=2)  # an update may straddle two passes
 def pass_order(seed: int, pass_number: int, num_rows: int) -> np.ndarray:
@@ -27,3 +29,19 @@ def row_indices(seed: int, step: int, rows_per_update: int, num_rows: int) -> np
         here = passes == pass_number
         chosen[here] = pass_order(seed, int(pass_number), num_rows)[places[here]]
     return chosen
+
+
+def rank_rows(indices: np.ndarray, rank: int, ranks: int) -> np.ndarray:
+    """The part of an update's rows that falls to one of several processes: the rank-th of equal contiguous parts.
+
+    Raises:
+        RltokError: the update cannot be dealt out equally.
+    """
+    if not 0 <= rank < ranks:
+        raise RltokError(f"rank must lie between 0 and {ranks - 1}, for {ranks} processes; got {rank}.")
+    if len(indices) % ranks:
+        raise RltokError(
+            f"train.sequences_per_update={len(indices)} is no multiple of {ranks} processes. Set one, or use fewer processes."
+        )
+    each = len(indices) // ranks
+    return indices[rank * each : (rank + 1) * each]

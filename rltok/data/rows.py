@@ -17,27 +17,30 @@ import torch
 
 from rltok import vocab
 from rltok.data.documents import Document
+from rltok.data.mapped import MappedBytes
 from rltok.errors import RltokError
 
 Cut = Literal["documents", "windows", "full_windows"]
 MIN_TAIL = 16  # bytes: a shorter rest of a document is not worth a row
+HASHED_ROWS = 1024  # read at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """R rows of at most N bytes in corpus order. The arrays are read-only, and a subset by slice shares them."""
 
-    bytes_: np.ndarray  # uint8 [R, N], zero after a row's length
+    bytes_: np.ndarray | MappedBytes  # uint8 [R, N], zero after a row's length
     lengths: np.ndarray  # int32 [R], 1 to N
     ends_document: np.ndarray  # bool [R]: the row's last byte is the last of its document
-    document: np.ndarray  # int32 [R]: number of the row's document in the corpus
+    document: np.ndarray  # int32 [R]: number of the row's document in the corpus; parts of one, read in turn, share it
     name: str
     cut: Cut
     skipped_documents: int = field(default=0)  # too short for a row; 0 in a subset
 
     def __post_init__(self) -> None:
         for array in (self.bytes_, self.lengths, self.ends_document, self.document):
-            array.flags.writeable = False
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
 
     def __len__(self) -> int:
         """R, the number of rows."""
@@ -62,7 +65,8 @@ class Rows:
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 of everything that decides `ids`: N, bytes, lengths, ends."""
         digest = hashlib.sha256(str(self.sequence_length).encode())
-        digest.update(np.ascontiguousarray(self.bytes_))
+        for start in range(0, len(self), HASHED_ROWS):
+            digest.update(np.ascontiguousarray(self.bytes_[start : start + HASHED_ROWS]))
         digest.update(self.lengths.astype("<i4").tobytes())
         digest.update(self.ends_document.astype(np.uint8).tobytes())
         return digest.hexdigest()[:16]
@@ -80,9 +84,10 @@ class Rows:
         return torch.from_numpy(ids)
 
     def subset(self, indices: slice | np.ndarray) -> "Rows":
-        """Some of the rows, in the order given: a slice shares memory, an index array copies."""
-        arrays = (array[indices] for array in (self.bytes_, self.lengths, self.ends_document, self.document))
-        return Rows(*arrays, name=self.name, cut=self.cut)
+        """Some of the rows, in the order given: a slice shares memory, an index array copies; mapped rows stay in their files."""
+        bytes_ = self.bytes_.view(indices) if isinstance(self.bytes_, MappedBytes) else self.bytes_[indices]
+        arrays = (array[indices] for array in (self.lengths, self.ends_document, self.document))
+        return Rows(bytes_, *arrays, name=self.name, cut=self.cut)
 
 
 @dataclass
@@ -96,6 +101,7 @@ class _Cutter:
     ends: list[bool] = field(default_factory=list)
     document: list[int] = field(default_factory=list)
     num_documents: int = 0
+    whole: tuple[str, str] = ("", "")  # source and name of the whole document that the last one is part of
     skipped: int = 0
     longest: int = 0
     kept: int = 0
@@ -104,8 +110,11 @@ class _Cutter:
         """Bytes that may still be taken, infinity for any number."""
         return math.inf if self.max_bytes is None else self.max_bytes - self.kept
 
-    def add(self, text: bytes, pieces: list[tuple[int, int]]) -> None:
+    def add(self, document: Document, pieces: list[tuple[int, int]]) -> None:
         """Take (start, stop) pieces of one document as its rows; none counts it as skipped."""
+        text, whole = document.text, (document.source, document.whole)
+        self.num_documents += not (document.whole and whole == self.whole)
+        self.whole = whole
         self.longest = max(self.longest, len(text))
         self.skipped += not pieces
         for start, stop in pieces:
@@ -113,9 +122,8 @@ class _Cutter:
             self.buffer += bytes(self.sequence_length - (stop - start))
             self.lengths.append(stop - start)
             self.ends.append(stop == len(text))
-            self.document.append(self.num_documents)
+            self.document.append(self.num_documents - 1)
             self.kept += stop - start
-        self.num_documents += 1
 
 
 def first_bytes(size: int, sequence_length: int) -> list[tuple[int, int]]:
@@ -168,7 +176,7 @@ def cut_documents(
     cutter = _Cutter(sequence_length, max_bytes)
     smallest = min(MIN_TAIL, sequence_length) if cut == "windows" else sequence_length
     for document in _until_full(documents, cutter, smallest):
-        cutter.add(document.text, PIECES[cut](min(len(document.text), cutter.room()), sequence_length))
+        cutter.add(document, PIECES[cut](min(len(document.text), cutter.room()), sequence_length))
     if not cutter.lengths:
         raise RltokError(_no_rows(cutter, name, cut, smallest))
     return Rows(

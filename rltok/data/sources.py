@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rltok.data import files, hub, tables
 from rltok.data.documents import Document, require_text
+from rltok.data.prepared import is_prepared, open_prepared
 from rltok.data.sample import SPLITS, sample_documents
 from rltok.errors import RltokError
 
@@ -42,19 +43,19 @@ def spec_name(spec: Spec) -> str:
     return f"{first} and {len(rest)} more" if rest else first
 
 
-def _file_documents(path: Path, allow_binary: bool) -> Iterator[Document]:
+def file_documents(path: Path, allow_binary: bool, allow_null: bool = False) -> Iterator[Document]:
     """Documents of one file, read by its suffix: Parquet, JSON Lines, or else one text."""
     name = path.name.lower()
     if name.endswith(tables.PARQUET_SUFFIXES):
         yield from tables.parquet_documents(path)
     elif name.endswith(tables.JSONL_SUFFIXES):
-        yield from tables.jsonl_documents(path)
+        yield from tables.jsonl_documents(path, allow_null)
     else:
         yield files.read_text_file(path, path.name, path.name, allow_binary)
 
 
-def _folder_documents(folder: Path, allow_binary: bool) -> Iterator[Document]:
-    """Parquet files of a folder if it has any, or else its JSON Lines, or else its text files."""
+def folder_tables_or_texts(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Parquet files of a folder if it has any, or else its JSON Lines; without either its text files."""
     paths = files.list_files(folder)
     parquet = files.with_suffix(paths, tables.PARQUET_SUFFIXES)
     jsonl = files.with_suffix(paths, tables.JSONL_SUFFIXES)
@@ -64,13 +65,11 @@ def _folder_documents(folder: Path, allow_binary: bool) -> Iterator[Document]:
     if not (parquet or jsonl or texts):
         wanted = ", ".join((*files.TEXT_SUFFIXES, *tables.JSONL_SUFFIXES, *tables.PARQUET_SUFFIXES))
         raise RltokError(f"folder {str(folder)!r} has no text: no file ends in {wanted}. For Python sources write python:FOLDER.")
-    if texts and not (parquet or jsonl):  # a README beside a dataset's tables is no part of it
-        return files.folder_documents(folder, texts, allow_binary)
-    return itertools.chain.from_iterable(_file_documents(path, allow_binary) for path in parquet or jsonl)
+    return parquet or jsonl, [] if parquet or jsonl else texts  # a README beside a dataset's tables is no part of it
 
 
-def _python_documents(place: str, allow_binary: bool) -> Iterator[Document]:
-    """Python sources under a folder; `stdlib` is the interpreter's own library without installed packages."""
+def python_files(place: str) -> tuple[Path, list[Path]]:
+    """A folder and the Python sources under it; `stdlib` is the interpreter's own library without installed packages."""
     is_stdlib = place == "stdlib"
     folder = os.path.expanduser(sysconfig.get_paths()["stdlib"] if is_stdlib else place)
     if not os.path.isdir(folder):
@@ -81,19 +80,27 @@ def _python_documents(place: str, allow_binary: bool) -> Iterator[Document]:
     paths = files.with_suffix(files.list_files(Path(folder), leave_out), files.PYTHON_SUFFIXES)
     if not paths:
         raise RltokError(f"python:{place} has no text: no file in the folder ends in .py. Name a folder with Python sources.")
-    return files.folder_documents(Path(folder), paths, allow_binary)
+    return Path(folder), paths
+
+
+def matching_files(spec: str | Path) -> list[Path]:
+    """The file, or the files that a pattern matches."""
+    if os.path.exists(spec):
+        return [Path(spec)]
+    matches = sorted(glob.glob(str(spec), recursive=True)) if glob.has_magic(str(spec)) else []
+    if not matches:
+        raise RltokError(f"no such file, folder or kind of data: {str(spec)!r}. Allowed: {ALLOWED}.")
+    return [Path(match) for match in matches]
 
 
 def _path_documents(spec: str | Path, allow_binary: bool) -> Iterator[Document]:
     """Documents of a file, a folder or a pattern."""
-    if os.path.isdir(spec):  # unlike Path.is_dir, os.path answers False for names that no system accepts
-        return _folder_documents(Path(spec), allow_binary)
-    if os.path.exists(spec):
-        return _file_documents(Path(spec), allow_binary)
-    matches = sorted(glob.glob(str(spec), recursive=True)) if glob.has_magic(str(spec)) else []
-    if not matches:
-        raise RltokError(f"no such file, folder or kind of data: {str(spec)!r}. Allowed: {ALLOWED}.")
-    return itertools.chain.from_iterable(_file_documents(Path(match), allow_binary) for match in matches)
+    if not os.path.isdir(spec):  # unlike Path.is_dir, os.path answers False for names that no system accepts
+        return itertools.chain.from_iterable(file_documents(path, allow_binary) for path in matching_files(spec))
+    found, texts = folder_tables_or_texts(Path(spec))
+    if texts:
+        return files.folder_documents(Path(spec), texts, allow_binary)
+    return itertools.chain.from_iterable(file_documents(path, allow_binary) for path in found)
 
 
 def documents(spec: Spec, *, allow_binary: bool = False, force: bool = False) -> Iterator[Document]:
@@ -113,6 +120,8 @@ def documents(spec: Spec, *, allow_binary: bool = False, force: bool = False) ->
         if not spec:
             raise RltokError("an empty list names no text. Give at least one file, folder or dataset.")
         return itertools.chain.from_iterable([documents(part, allow_binary=allow_binary, force=force) for part in spec])
+    if is_prepared(spec):
+        raise RltokError(f"{str(spec)!r} was written by `rltok prepare` and is read as rows. Name it as --data, alone.")
     if spec == "sample":
         found = sample_documents()
     elif isinstance(spec, str) and spec.removeprefix("sample:") in SPLITS and spec.startswith("sample:"):
@@ -120,14 +129,17 @@ def documents(spec: Spec, *, allow_binary: bool = False, force: bool = False) ->
     elif is_hub(spec):
         found = hub.hub_documents(hub.ALIASES.get(str(spec), str(spec)), force)
     elif isinstance(spec, str) and spec.startswith("python:"):
-        found = _python_documents(spec.removeprefix("python:"), allow_binary)
+        found = files.folder_documents(*python_files(spec.removeprefix("python:")), allow_binary)
     else:
         found = _path_documents(spec, allow_binary)
     return require_text(found, str(spec))
 
 
 def text_bytes(spec: Spec, *, max_bytes: int | None, allow_binary: bool, force: bool) -> int:
-    """How much text there is, up to `max_bytes`."""
+    """How much text there is, up to `max_bytes`; of a prepared folder, text for training."""
+    if isinstance(spec, str | Path) and is_prepared(spec):
+        total = open_prepared(spec).text_bytes("train")
+        return total if max_bytes is None else min(total, max_bytes)
     total = 0
     for document in documents(spec, allow_binary=allow_binary, force=force):
         total += len(document.text)

@@ -1,5 +1,6 @@
 """Documents from files with one document per row: JSON Lines and Parquet, streamed so that memory stays small."""
 
+import contextlib
 import io
 import json
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rltok import vocab
-from rltok.data.documents import Document, one_line
+from rltok.data.documents import NULL_TEXT, Document, one_line
 from rltok.data.files import require_file
 from rltok.errors import RltokError
 
@@ -21,7 +22,13 @@ def _label(value: Any, otherwise: str) -> str:
     return otherwise if value is None else str(value)
 
 
-def _json_document(line: bytes, name: str, number: int) -> Document:
+def _whole(label: Any) -> str:
+    """Of an id that a table states, such as `book#3`, the name of the whole document, `book`; empty for any other id."""
+    name, mark, number = str(label).rpartition("#")
+    return name if mark and number.isdecimal() else ""
+
+
+def _json_document(line: bytes, name: str, number: int, allow_null: bool) -> Document:
     """One line of JSON as a document; errors name the line."""
     place = f"{name!r}, line {number}"
     try:
@@ -30,15 +37,16 @@ def _json_document(line: bytes, name: str, number: int) -> Document:
         raise RltokError(f"{place} is not valid JSON: {one_line(error)}. Write one JSON object per line.") from error
     if not isinstance(row, dict):
         raise RltokError(f"{place} is {type(row).__name__}, not an object. Write one JSON object with a 'text' field per line.")
-    if not isinstance(row.get("text"), str):
+    is_null = allow_null and row.get("text", "") is None
+    if not (is_null or isinstance(row.get("text"), str)):
         names = ", ".join(map(repr, row))[:200] or "nothing"
         has = f"a 'text' of type {type(row['text']).__name__}" if "text" in row else f"no 'text', only {names}"
         raise RltokError(f"{place} has {has}; the text must be a string in the field 'text'. Rename or convert it.")
     try:
-        text = vocab.to_utf8(row["text"])
+        text = NULL_TEXT if is_null else vocab.to_utf8(row["text"])
     except RltokError as error:
         raise RltokError(f"{place}: {error}") from error
-    return Document(text, _label(row.get("source"), name), _label(row.get("id"), str(number)))
+    return Document(text, _label(row.get("source"), name), _label(row.get("id"), str(number)), _whole(row.get("id")))
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -55,10 +63,13 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise RltokError(f"cannot read {str(path)!r}: {one_line(error)}. Check its permissions and that it is whole.") from error
 
 
-def jsonl_documents(path: Path) -> Iterator[Document]:
-    """One document per line from the field `text`, with `source` and `id` if present; `.gz` and `.zst` are unpacked."""
+def jsonl_documents(path: Path, allow_null: bool = False) -> Iterator[Document]:
+    """One document per line from the field `text`, with `source` and `id` if present; `.gz` and `.zst` are unpacked.
+
+    A text that is null is an error, or with `allow_null` the document `NULL_TEXT`.
+    """
     for number, line in numbered_lines(path):
-        yield _json_document(line, path.name, number)
+        yield _json_document(line, path.name, number, allow_null)
 
 
 def _check_text_column(schema: Any, name: str) -> None:
@@ -74,7 +85,7 @@ def _check_text_column(schema: Any, name: str) -> None:
 
 
 def parquet_documents(path: Path) -> Iterator[Document]:
-    """One document per row from the column `text`, with `source` and `id` if present; a null text is an empty document."""
+    """One document per row from the column `text`, with `source` and `id` if present; a null text is the empty `NULL_TEXT`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -90,9 +101,23 @@ def parquet_documents(path: Path) -> Iterator[Document]:
                 none = [None] * len(texts)
                 sources, ids = (batch.column(name).to_pylist() if name in columns else none for name in ("source", "id"))
                 for text, source, label in zip(texts, sources, ids, strict=True):
-                    yield Document(text or b"", _label(source, path.name), _label(label, f"{path.name}#{number}"))
+                    label_or_number = _label(label, f"{path.name}#{number}")
+                    yield Document(NULL_TEXT if text is None else text, _label(source, path.name), label_or_number, _whole(label))
                     number += 1
     except RltokError:
         raise
     except (OSError, pa.ArrowException, ValueError, KeyError, OverflowError) as error:  # odd values or names in a column
         raise RltokError(f"cannot read {str(path)!r} as Parquet: {one_line(error)}. Check that the download is whole.") from error
+
+
+def parquet_text_bytes(path: Path) -> int:
+    """Bytes that the text of a Parquet file takes unpacked, from its footer; 0 where that can't be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    total = 0
+    with contextlib.suppress(OSError, pa.ArrowException, ValueError), pq.ParquetFile(str(path)) as file:
+        for group in range(file.metadata.num_row_groups):
+            columns = (file.metadata.row_group(group).column(i) for i in range(file.metadata.num_columns))
+            total += sum(column.total_uncompressed_size for column in columns if column.path_in_schema == "text")
+    return total

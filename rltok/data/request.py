@@ -1,0 +1,114 @@
+"""A request to `rltok prepare` and the folder it claims: one request, one process at a time."""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rltok.data.prepared import REQUEST
+from rltok.data.shards import SPLITS
+from rltok.data.sources import spec_name
+from rltok.data.unit_writer import Rules
+from rltok.data.units import Unit, units_of
+from rltok.errors import RltokError
+from rltok.files import MISSING, read_file, room
+
+try:
+    import fcntl
+except ImportError:  # not a Unix
+    fcntl = None
+
+AGAIN = "the same command"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is prepared: sources by name, and what is stored of them. Texts of their own may be validation and test."""
+
+    sources: tuple[str, ...]
+    rules: Rules
+    validation: str | None = None
+    test: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `RltokError` for a value that makes no sense."""
+        rules = self.rules
+        shares = (rules.validation_fraction, rules.test_fraction)
+        checks = (
+            ("--sequence-length", rules.sequence_length, rules.sequence_length >= 8, "at least 8"),
+            ("--shard-bytes", rules.shard_bytes, rules.shard_bytes >= 1, "at least 1"),
+            ("--validation-fraction", shares[0], math.isfinite(shares[0]) and 0 <= shares[0] < 1, "at least 0 and less than 1"),
+            ("--test-fraction", shares[1], math.isfinite(shares[1]) and 0 <= shares[1] < 1, "at least 0 and less than 1"),
+            ("their sum", sum(shares), sum(shares) < 1, "less than 1, or nothing is left for training"),
+        )
+        for name, value, fine, allowed in checks:
+            if not fine:
+                raise RltokError(f"{name} must be {allowed}; got {value}.")
+        if rules.max_bytes is not None and rules.max_bytes < rules.sequence_length:
+            least = rules.sequence_length
+            raise RltokError(f"--max-bytes must be at least one row of --sequence-length {least}; got {rules.max_bytes}.")
+        if not self.sources or not all(spec.strip() for spec in self.sources):
+            raise RltokError("there is no SOURCE, or one is empty. Name a file, a folder, a pattern or a dataset.")
+
+    def record(self) -> dict[str, Any]:
+        """Plain values without folders of this machine; requests with equal ones may go on with each other's work."""
+        names = {"sources": [spec_name(source) for source in self.sources]}
+        for role in ("validation", "test"):
+            spec = getattr(self, role)
+            names[role] = None if spec is None else spec_name(spec)
+        return names | asdict(self.rules)
+
+    def units(self, force: bool) -> tuple[list[Unit], list[int]]:
+        """All units in order, and of each which limit it counts against: 0 for the sources, 1 and 2 for the texts."""
+        units, groups = [], []
+        texts = [*((source, None) for source in self.sources), (self.validation, "validation"), (self.test, "test")]
+        for spec, split in texts:
+            found = [] if spec is None else units_of(spec, split, force)
+            units += found
+            groups += [0 if split is None else SPLITS.index(split)] * len(found)
+        return units, groups
+
+
+@contextmanager
+def claimed(folder: Path, request: Request) -> Iterator[None]:
+    """Around work in a folder: it is made, belongs to this request, and no other process works in it.
+
+    Raises:
+        RltokError: the folder is taken, by another process or another request.
+    """
+    try:
+        with room(folder, AGAIN):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / ".lock").open("a")
+    except OSError as error:
+        raise RltokError(f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out.") from error
+    with lock:
+        if fcntl is not None:  # the system frees the lock when the process ends, however it ends
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RltokError(f"another rltok prepare works in {folder}. Wait for it, or choose another --out.") from None
+        if not (folder / REQUEST).exists():
+            others = [path.name for path in folder.iterdir() if path.name != ".lock"]
+            if others:
+                raise RltokError(f"{folder} is not empty ({sorted(others)[0]} is there). Choose another --out.")
+        else:
+            check_same(folder, "settings", request.record())
+        yield
+
+
+def check_same(folder: Path, key: str, now: dict[str, Any]) -> None:
+    """Raise `RltokError` when a folder was begun with something else; names what differs."""
+    try:
+        stored = json.loads(read_file(folder / REQUEST))[key]
+        differing = [name for name in now if stored.get(name) != now[name]]
+    except (*MISSING, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, RltokError):
+            raise
+        raise RltokError(f"{folder / REQUEST} is damaged. Delete {folder} and prepare again.") from error
+    if differing:
+        told = "; ".join(f"{name} was {stored.get(name)!r}, now {now[name]!r}" for name in differing[:3])
+        raise RltokError(f"{folder} was begun by another command: {told[:400]}. Give the same command, or choose another --out.")

@@ -1,0 +1,111 @@
+"""`rltok prepare`: options to a request, the request to shards, and what came of it as a table."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rltok.data.prepare import Tell, prepare_folder
+from rltok.data.prepared import RECORD, open_prepared
+from rltok.data.request import Request
+from rltok.data.shards import SPLITS
+from rltok.data.tally import SKIPPED
+from rltok.data.unit_writer import Rules
+from rltok.errors import RltokError
+from rltok.options import say
+from rltok.progress import Progress
+
+WORDS = {"too_short": "too short for a row", "empty": "empty", "null": "without text (null)", "invalid_utf8": "no valid UTF-8"}
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """`rltok prepare`."""
+    if not options.out.strip():
+        raise RltokError("--out is empty. Name a folder.")
+    folder = Path(options.out)
+    for place in (folder, *folder.parents):
+        if os.path.lexists(place) and not place.is_dir():
+            raise RltokError(f"{place} is a file; --out needs a folder.")
+    if options.check:
+        _check(folder, options)
+        return
+    request = _request(options)
+    jobs = options.jobs if options.jobs is not None else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if jobs < 1:
+        raise RltokError(f"--jobs must be at least 1; got {jobs}.")
+    if (folder / RECORD).exists():
+        say(options, f"{folder}: finished already; --check reads it again and compares hashes")
+    bars: list[Progress] = []
+
+    def bar(total: int | None, done: int) -> Tell:
+        bars.append(Progress(total, done, not options.json))
+        return bars[0].update
+
+    try:
+        record = prepare_folder(request, folder, jobs=jobs, force=options.force, bar=bar)
+    finally:
+        for shown in bars:
+            shown.close()
+    if options.json:
+        print(json.dumps(record, indent=1, allow_nan=False))
+        return
+    print("\n".join(table(record)))
+    print(f"\ntrain on it: rltok train --data {folder}" + _settings(record))
+
+
+def _settings(record: dict[str, Any]) -> str:
+    """What `rltok train` has to be told besides the folder."""
+    cut, length = (record["settings"][key] for key in ("cut", "sequence_length"))
+    return f" --set data.cut={cut} data.sequence_length={length}"
+
+
+def _request(options: argparse.Namespace) -> Request:
+    rules = Rules(
+        cut=options.cut,
+        sequence_length=options.sequence_length,
+        validation_fraction=0.0 if options.validation is not None else options.validation_fraction,
+        test_fraction=0.0 if options.test is not None else options.test_fraction,
+        max_bytes=options.max_bytes,
+        shard_bytes=options.shard_bytes,
+        any_bytes=options.allow_binary,
+    )
+    return Request(tuple(options.source), rules, options.validation, options.test)
+
+
+def _check(folder: Path, options: argparse.Namespace) -> None:
+    if not folder.is_dir():
+        raise RltokError(f"there is no folder {folder}. Name one that rltok prepare wrote.")
+    prepared = open_prepared(folder)
+    damaged = prepared.damaged()
+    count = len(prepared.record["shards"])
+    if options.json:
+        print(json.dumps({"shards": count, "damaged": damaged}, indent=1))
+    if damaged:
+        raise RltokError(f"{len(damaged)} of {count} shards and their list are damaged: " + " ".join(damaged))
+    if not options.json:
+        print(f"{folder}: all {count} shards are as they were written")
+
+
+def table(record: dict[str, Any]) -> list[str]:
+    """What was read, left out and kept, for a terminal."""
+    read, timing = record["read"], record["timing"]
+    lines = [f"{'split':<12}{'documents':>12}{'bytes':>16}{'rows':>12}{'duplicates':>12}"]
+    for split in SPLITS:
+        counts = record["splits"][split]
+        lines.append(f"{split:<12}" + "".join(f"{counts[key]:>{n}}" for key, n in _COLUMNS))
+    lines += ["", f"{read['read']} documents read, {read['stored']} stored; of what is stored, the longest has {read['longest']}"]
+    lines[-1] += f" bytes, the mean {record['mean_bytes']:.0f}"
+    for reason in SKIPPED:
+        if read[reason]:
+            named = ", ".join(read["named"].get(reason, []))
+            lines.append(f"{read[reason]} left out: {WORDS[reason]}" + (f" (first: {named})" if named else ""))
+    beyond = sum(counts["beyond_max_bytes"] for counts in record["splits"].values())
+    lines += [f"{beyond} left out: past --max-bytes"] if beyond else []
+    lines += ["", f"{'largest sources':<40}{'documents':>12}{'bytes':>16}"]
+    lines += [f"{name[:39]:<40}{each['documents']:>12}{each['bytes']:>16}" for name, each in record["largest_sources"].items()]
+    rate = f"{timing['bytes_per_second'] / 1e6:.1f} MB/s"
+    return [*lines, "", f"{timing['seconds']:.1f} s for {timing['bytes'] / 1e6:.1f} MB in the last session, {rate}"]
+
+
+_COLUMNS = (("documents", 12), ("bytes", 16), ("rows", 12), ("duplicates", 12))
