@@ -83,7 +83,7 @@ def first_bytes(rows: Rows, row: int) -> bytes:
     return bytes(rows.bytes_[row][: min(SAMPLE_BYTES, int(rows.lengths[row]))])
 
 
-def compact(view: dict[str, list], text: bytes) -> dict[str, Any]:
+def compact(view: dict[str, Any], text: bytes) -> dict[str, Any]:
     """A view of a text in few letters: bytes as Latin-1, boundaries as "0010", probabilities as whole percent."""
     percent = view["probabilities"] and [round(100 * p) for p in view["probabilities"]]
     return {"text": text.decode("latin-1"), "boundaries": "".join(map(str, view["boundaries"])), "percent": percent}

@@ -108,8 +108,9 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument("run", help="a run's folder or one of its checkpoints")
     _add_data(evaluate)
     evaluate.add_argument(
-        "--split", choices=("validation", "test", "all"), help="of the sample (default: validation); other text is scored whole"
-    )
+        "--split", choices=("validation", "test", "all"),
+        help="of the sample or a prepared folder (default: validation); other text is scored whole",
+    )  # fmt: skip
     evaluate.add_argument(
         "--tasks",
         metavar="FOLDER",

@@ -210,9 +210,9 @@ def local_hub(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     asked = []
 
-    def load(name, config, *, split, streaming, revision=None):
+    def load(name, config, *, split, revision=None):
         asked.append((name, config, split, revision))
-        return datasets.load_dataset("json", data_files={split: str(tmp_path / "hub.jsonl")}, split=split, streaming=streaming)
+        return datasets.load_dataset("json", data_files={split: str(tmp_path / "hub.jsonl")}, split=split, streaming=True)
 
     monkeypatch.setattr(hub, "load_dataset", load)
     monkeypatch.setattr(hub, "hub_reachable", lambda: True)
