@@ -128,7 +128,9 @@ def _text_lines(found: Evaluation) -> list[str]:
     return [
         f"bits per byte {found.bits_per_byte:.4f}{_error(found.standard_error)} over {found.rows} rows,"
         f" {found.scored_bytes} bytes and end marks",
-        f"              {_error(found.standard_error_documents).strip() or 'no standard error'} over {found.documents} documents",
+        f"{'':20s}{_error(found.standard_error_documents)} over {found.documents} documents"
+        if found.documents > 1
+        else f"{'':14s}all of one document, so without a standard error over documents",
         f"early head    {found.early_bits_per_byte:.4f}",
         f"boundaries    {found.rate:.4f} per byte, {found.tokens_per_byte:.4f} tokens per byte, {drawn}",
         f"entropy       {shown(found.policy_entropy)} nats per decision",
@@ -137,7 +139,7 @@ def _text_lines(found: Evaluation) -> list[str]:
 
 
 def _task_lines(scores: Sequence[TaskScore]) -> list[str]:
-    lines = [f"{'set':12s}{'items':>7s}  {'bits per byte':20s}{'accuracy':18s}{'chance':8s}"]
+    lines = [f"{'set':12s}{'items':>7s}  {'bits per byte':20s}{'accuracy':18s}{'chance':8s}".rstrip()]
     for score in scores:
         accuracy = shown(score.accuracy) + _error(score.accuracy_error, 3)
         told = f"{score.bits_per_byte:.4f}{_error(score.standard_error)}"

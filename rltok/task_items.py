@@ -98,19 +98,20 @@ def _clean(value: Any) -> Any:
 
 def _hellaswag_from_hub(row: Fields) -> Fields:
     label = row.get("label")
-    cleaned = {key: _clean(row.get(key)) for key in ("activity_label", "ctx", "endings")}
-    return cleaned | {"label": int(label) if isinstance(label, str) and label.isdecimal() else label or None}
+    if isinstance(label, str):  # "" where the answer is held back
+        label = int(label) if label.isdecimal() else None
+    return {key: _clean(row.get(key)) for key in ("activity_label", "ctx", "endings")} | {"label": label}
 
 
 def _arc_from_hub(row: Fields) -> Fields:
-    choices = row.get("choices") or {}
+    choices = row["choices"] if isinstance(row.get("choices"), dict) else {}
     names = choices.get("label") or []
     label = names.index(row["answerKey"]) if row.get("answerKey") in names else None
     return {"question": row.get("question"), "choices": choices.get("text"), "label": label}
 
 
 def _lambada_from_hub(row: Fields) -> Fields:
-    context, _, target = (row.get("text") or "").strip().rpartition(" ")
+    context, _, target = str(row.get("text") or "").strip().rpartition(" ")
     return {"context": context or None, "target": target or None}
 
 

@@ -178,7 +178,11 @@ def test_evaluate_scores_a_text_as_the_function_does_in_words_and_in_json(ok, fi
     told = ok(*arguments).out
     assert f"bits per byte {wanted.bits_per_byte:.4f} +- {wanted.standard_error:.3f}" in told
     assert f"over {len(rows)} rows" in told and f"space {wanted.whitespace_share:.3f} (of {wanted.class_counts['space']})" in told
-    assert "no standard error over 1 documents" in told and "one draw with seed 4" in told
+    assert "all of one document" in told and "one draw with seed 4" in told
+    lines = tmp_path / "three.jsonl"
+    lines.write_text("".join(json.dumps({"text": f"{number} gulls. " * 9}) + "\n" for number in range(3)))
+    error = json.loads(ok("evaluate", finished, "--data", lines, "--json").out)["standard_error_documents"]
+    assert f" +- {error:.4f} over 3 documents" in ok("evaluate", finished, "--data", lines).out
 
 
 def test_evaluate_knows_the_splits_of_the_sample(ok, finished):

@@ -17,6 +17,7 @@ from rltok.contest import SCORE, Setting, stored_result
 from rltok.data import load_corpus
 from rltok.errors import RltokError
 from rltok.loading import load_config
+from rltok.standings import evaluation_of
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 RULES = ["even", "whitespace"]
@@ -169,10 +170,22 @@ def test_a_score_that_lacks_a_part_or_has_one_of_another_type_counts_as_none(fin
         ("fitted", {"x": "y"}),
         ("rule.scale", float("inf")),
     ]
+    changes += [("evaluation." + key, value) for key in ("class_counts", "documents") for value in (None, "x", [1], {"a": {}})]
+    changes += [("evaluation.standard_error_documents", "x"), ("evaluation.document_bits", [1.0])]
     changes += [("name", "even"), ("folder", "even-seed0"), ("curve", [{"step": 1}]), ("curve", [1])]
     for path, value in changes:
         (folder / SCORE).write_text(json.dumps(damaged(whole, path, value)))
         assert stored_result(job, setting) is None, (path, value)
+
+
+def test_a_score_from_before_documents_were_counted_still_counts(finished_one, out):
+    folder, config = out / "whitespace-seed0", load_config(out / "whitespace-seed0")
+    older = json.loads((folder / SCORE).read_text())
+    for key in ("documents", "standard_error_documents", "class_counts"):
+        del older["evaluation"][key]
+    (folder / SCORE).write_text(json.dumps(older))
+    assert stored_result(("whitespace", config, folder), setting_of(finished_one)) == older
+    assert evaluation_of(older).documents == 0
 
 
 def test_a_damaged_score_is_scored_again(out):

@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from dataclasses import replace
 
 import measure_leak
 import measure_rates
@@ -53,6 +54,9 @@ def test_with_one_seed_the_errors_are_those_of_the_evaluation_and_of_seeds_there
     )
     assert line["standard_error_seeds"] is None and line["minus_learned"]["standard_error_seeds"] is None
     assert averaged(pair[:1]).row_bits_per_byte == pair[0].row_bits_per_byte
+    counted = replace(pair[0], documents=3, standard_error_documents=0.1, document_bits=(1.0,), document_bytes=(2,))
+    assert averaged([counted, pair[1]]).standard_error_documents is None  # it would be of one seed
+    assert averaged([counted, pair[1]]).document_bits == averaged([counted, pair[1]]).document_bytes == ()
 
 
 def test_without_the_learned_rule_there_is_no_difference_and_a_single_row_has_no_error():

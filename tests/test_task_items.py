@@ -236,6 +236,8 @@ def test_the_hubs_columns_become_the_same_items(local_hub, task):
     ("task", "change", "told"),
     [
         ("hellaswag", {"label": ""}, "hf:Rowan/hellaswag: 1 of 2 items lack 'label', the first on row 1"),
+        ("hellaswag", {"label": 3}, "1 of 2 items have a 'label' that is no index of a choice, the first on row 1"),
+        ("arc_easy", {"choices": "none"}, "1 of 2 items lack 'choices', the first on row 1"),
         ("arc_easy", {"answerKey": "9"}, "hf:allenai/ai2_arc:ARC-Easy: 1 of 2 items lack 'label', the first on row 1"),
         ("lambada", {"text": "word"}, "1 of 2 items lack 'context', the first on row 1"),
         ("piqa", {"label": -1}, "1 of 2 items have a 'label' that is no index of a choice, the first on row 1"),
@@ -245,6 +247,11 @@ def test_rows_of_the_hub_with_a_wrong_column_are_counted(local_hub, task, change
     local_hub(task, [ON_HUB[task][0], ON_HUB[task][0] | change])
     with pytest.raises(RltokError, match=told):
         hub_items(task, False)
+
+
+def test_a_label_may_be_a_number_at_the_hub_too(local_hub):
+    local_hub("hellaswag", [ON_HUB["hellaswag"][0] | {"label": 0}])
+    assert hub_items("hellaswag", False).items[0].gold == 0
 
 
 def test_without_a_network_the_hub_is_not_asked(monkeypatch):
