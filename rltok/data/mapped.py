@@ -39,8 +39,8 @@ class MappedBytes:
         arrays = (array[indices] for array in (self._file, self._start, self._lengths))
         return MappedBytes(self._paths, *arrays, self.shape[1])
 
-    def __getitem__(self, key: Any) -> np.ndarray:
-        """A copy of one row (a number), of some (a slice or an array), or of a part of them (a pair)."""
+    def __getitem__(self, key: Any) -> Any:
+        """A copy of one row (a number), of some (a slice or an array), or of a part of them (a pair), as from an array."""
         rows, *rest = key if isinstance(key, tuple) else (key,)
         if isinstance(rows, int | np.integer):
             return self._read(np.array([range(len(self))[rows]]))[0][tuple(rest)]

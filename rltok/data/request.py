@@ -92,7 +92,7 @@ def claimed(folder: Path, request: Request) -> Iterator[None]:
             except BlockingIOError:
                 raise RltokError(f"another rltok prepare works in {folder}. Wait for it, or choose another --out.") from None
         if not (folder / REQUEST).exists():
-            others = [path.name for path in folder.iterdir() if path.name != ".lock"]
+            others = [path.name for path in folder.iterdir() if path.name != ".lock" and not path.match(".rltok-*.tmp")]
             if others:
                 raise RltokError(f"{folder} is not empty ({sorted(others)[0]} is there). Choose another --out.")
         else:
