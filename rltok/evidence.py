@@ -35,13 +35,14 @@ CURVE = (
     "step", "bytes", "tokens", "nll", "early_nll", "rate", "tokens_per_byte", "policy_entropy", "whitespace_share",
     "advantage_rms", "grad_norm", "grad_norm_rule",
 )  # fmt: skip
+CURVE_DIGITS = 7
 HELD_OUT = ("step", "bytes", "tokens", "bits_per_byte", "standard_error", "rate", "policy_entropy", "whitespace_share")
-DIGITS = 5  # significant, of what is kept of single documents and items
+DIGITS = 4  # significant, of scores of single items: far below their error, and less than half the space
 
 
-def rounded(values: Sequence[float]) -> list[float]:
-    """To DIGITS significant digits: far below any error, and a third of the space."""
-    return [float(f"{value:.{DIGITS}g}") for value in values]
+def rounded(values: Sequence[float], digits: int = DIGITS) -> list[float]:
+    """To so many significant digits."""
+    return [float(f"{value:.{digits}g}") for value in values]
 
 
 def metrics_of(folder: Path) -> list[dict[str, Any]]:
@@ -52,7 +53,8 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
 def with_flops(line: dict[str, Any], config: Config, keys: Sequence[str]) -> dict[str, Any]:
     """Some entries of a line of metrics, with the FLOPs of training up to it."""
     flops, attention = training_flops(config.model, line["bytes"], line["tokens"], config.data.sequence_length)
-    return {key: line[key] for key in keys} | {"flops": flops, "attention_flops": attention}
+    found = {key: line[key] for key in keys} | {"flops": flops, "attention_flops": attention}
+    return {key: rounded([value], CURVE_DIGITS)[0] if isinstance(value, float) else value for key, value in found.items()}
 
 
 def split_score(found: Evaluation, rows: Rows) -> dict[str, Any]:
@@ -63,7 +65,12 @@ def split_score(found: Evaluation, rows: Rows) -> dict[str, Any]:
         ended = rows.ends_document & (rows.lengths < rows.sequence_length)  # their end is predicted, too
         unit, sizes = "rows", (rows.lengths + ended).tolist()
         bits = [per_byte * size for per_byte, size in zip(found.row_bits_per_byte, sizes, strict=True)]
-    return found.to_dict() | {"hash": rows.hash, "unit": unit, "unit_bits": rounded(bits), "unit_bytes": list(sizes)}
+    return found.to_dict() | {
+        "hash": rows.hash,
+        "unit": unit,
+        "unit_bits": rounded(bits, CURVE_DIGITS),
+        "unit_bytes": list(sizes),
+    }
 
 
 def task_score(found: TaskScore) -> dict[str, Any]:
@@ -84,19 +91,21 @@ def first_bytes(rows: Rows, row: int) -> bytes:
 
 
 def compact(view: dict[str, Any], text: bytes) -> dict[str, Any]:
-    """A view of a text in few letters: bytes as Latin-1, boundaries as "0010", probabilities as whole percent."""
-    percent = view["probabilities"] and [round(100 * p) for p in view["probabilities"]]
+    """A view of a text in few letters: bytes as Latin-1, boundaries as "0010", probabilities as two digits, at most 99 %."""
+    percent = view["probabilities"] and "".join(f"{min(99, round(100 * p)):02d}" for p in view["probabilities"])
     return {"text": text.decode("latin-1"), "boundaries": "".join(map(str, view["boundaries"])), "percent": percent}
 
 
-def snapshots_of(folder: Path) -> list[dict[str, Any]]:
-    """Boundaries of the fixed texts over training, in few letters."""
+def snapshots_of(folder: Path, with_text: bool) -> list[dict[str, Any]]:
+    """Boundaries of the fixed texts over training, in few letters; of most runs without texts and probabilities."""
     lines = [json.loads(line) for line in read_file(folder / "snapshots.jsonl").splitlines()]
-    return [
-        {"step": line["step"]}
-        | {name: compact(view, view["text"].encode()) for name, view in line["texts"].items()}
-        for line in lines
-    ]  # fmt: skip
+    kept = ("text", "boundaries", "percent") if with_text else ("boundaries",)
+
+    def shot(texts: dict[str, Any]) -> dict[str, Any]:
+        views = {name: compact(view, view["text"].encode()) for name, view in texts.items()}
+        return {name: {key: view[key] for key in kept} for name, view in views.items()}
+
+    return [{"step": line["step"]} | shot(line["texts"]) for line in lines]
 
 
 def evidence_of(
@@ -139,7 +148,7 @@ def evidence_of(
             "held_out": [with_flops(line, config, HELD_OUT) for line in lines if line["split"] == "validation"],
             "positions": positions | {"gamma": config.objective.gamma},
             "samples": shown,
-            "snapshots": snapshots_of(folder),
+            "snapshots": snapshots_of(folder, with_text=config.train.seed == 0),
         }
     )
 

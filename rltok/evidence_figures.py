@@ -170,10 +170,16 @@ def sample_html(sweep: Sweep, name: str, number: int = 0, characters: int = 400,
     found = run["samples"][number]
     text = found["text"].encode("latin-1")[:characters]
     boundaries = [int(bit) for bit in found["boundaries"][: len(text)]]
-    percent = None if name in HARD or not found["percent"] else [p / 100 for p in found["percent"][: len(text)]]
+    percent = None if name in HARD else probabilities(found, len(text))
     share = f"{sum(boundaries)} of {len(boundaries)} bytes end a token"
     block = boundary_html(text, boundaries, percent, f"{name}: held-out passage, {share}")
     return f"<div><strong>{html.escape(name)}</strong> ({share}){block}</div>"
+
+
+def probabilities(view: dict[str, Any], size: int) -> list[float] | None:
+    """The first probabilities of a view, from two digits each; None where the rule has none."""
+    digits = view["percent"]
+    return digits and [int(digits[2 * i : 2 * i + 2]) / 100 for i in range(size)]
 
 
 def snapshots_figure(sweep: Sweep, name: str, text: str = "prose", characters: int = 64) -> "Figure":
@@ -181,13 +187,10 @@ def snapshots_figure(sweep: Sweep, name: str, text: str = "prose", characters: i
     import matplotlib.pyplot as plt
 
     run = sweep.runs[name][min(sweep.runs[name])]
-    shots = run["snapshots"]
+    shots = [shot for shot in run["snapshots"] if "text" in shot[text]]
     shown = shots[0][text]["text"].encode("latin-1")[:characters]
-    grid = [
-        [p / 100 for p in shot[text]["percent"][:characters]] if shot[text]["percent"]
-        else [int(bit) for bit in shot[text]["boundaries"][:characters]]
-        for shot in shots
-    ]  # fmt: skip
+    decided = [[int(bit) for bit in shot[text]["boundaries"][: len(shown)]] for shot in shots]
+    grid = [probabilities(shot[text], len(shown)) or bits for shot, bits in zip(shots, decided, strict=True)]
     figure, axes = plt.subplots(figsize=(8.4, 0.2 * len(shots) + 1.0))
     axes.imshow(np.array(grid), cmap="cividis", vmin=0, vmax=1, aspect="auto")
     axes.set_yticks(range(len(shots)), [str(shot["step"]) for shot in shots], fontsize=7)

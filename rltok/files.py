@@ -57,8 +57,13 @@ def room(folder: Path, how: str = "--resume") -> Iterator[None]:
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Write plain values in one step: a kill or a full disk leaves what was there before. A link stays one."""
-    text, path = json.dumps(values, indent=1, allow_nan=False) + "\n", path.resolve()
+    """Write plain values in one step; see `write_text`."""
+    write_text(path, json.dumps(values, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text in one step: a kill or a full disk leaves what was there before. A link stays one."""
+    path = path.resolve()
     temporary = path.with_name(f".rltok-{secrets.token_hex(8)}.tmp")  # a name that no other file has
     try:
         with temporary.open("x") as file:

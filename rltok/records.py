@@ -20,7 +20,7 @@ from rltok.checkpoint import sealed
 from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.evidence_format import SCHEMA, WHAT
-from rltok.files import MISSING, read_file
+from rltok.files import MISSING, read_file, write_text
 from rltok.rule_views import Gap
 from rltok.standings import error_of_mean
 
@@ -61,6 +61,12 @@ def read_record(path: Path) -> Record:
     except (*MISSING, ValueError, RecursionError) as error:
         raise RltokError(f"{path.name} is missing or no JSON ({error}). Make the record again.") from error
     return check(found, path.name)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record in one step, an entry a line: thousands of scores, each on a line of its own, would fill the repository."""
+    lines = [f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in record.items()]
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 @dataclass(frozen=True)

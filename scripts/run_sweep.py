@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import record_files
-from rltok.task_items import TASKS, TaskItems, read_items
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
 from rltok.evidence import evidence_of, failure_of
-from rltok.files import write_json
 from rltok.presets import preset
-from rltok.records import Record, read_record
+from rltok.records import Record, read_record, write_record
 from rltok.results import device_name, repository_commit, versions
 from rltok.step import resolve_device
+from rltok.task_items import TASKS, TaskItems, read_items
 from rltok.training import train
 
 PLAN_KEYS = {"preset", "full", "seeds", "settings", "run", "max_items"}
@@ -201,7 +200,7 @@ def main() -> None:
         record = stored(path, config, corpus)
         if record is None:
             record = run_one(plan, run, config, options, corpus, tasks)
-            write_json(path, record)
+            write_record(path, record)
         records[run.stem] = record
         told = record.get("failed") or f"{record['scores']['validation']['bits_per_byte']:.4f} bits per byte"
         print(

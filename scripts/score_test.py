@@ -15,8 +15,7 @@ from run_sweep import read_plan
 
 from rltok.data import load_test
 from rltok.evidence import add_test
-from rltok.files import write_json
-from rltok.records import read_record
+from rltok.records import read_record, write_record
 
 
 def main() -> None:
@@ -36,7 +35,7 @@ def main() -> None:
         if record is None or record.get("failed") or record["scores"]["test"] is not None or not folder.exists():
             continue
         record = add_test(record, folder, rows, device=options.device)
-        write_json(path, record)
+        write_record(path, record)
         print(f"{run.stem}: {record['scores']['test']['bits_per_byte']:.4f} bits per byte on test", file=sys.stderr, flush=True)
 
 

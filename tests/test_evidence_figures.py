@@ -61,7 +61,7 @@ def test_passages_show_decisions_for_h_net_and_probabilities_for_policies():
     ours, hnet = record("ours"), record("hnet_port", rule="hnet")
     size = len(ours["samples"][0]["boundaries"])
     for run in (ours, hnet):
-        run["samples"][0] = run["samples"][0] | {"percent": [30] * size}
+        run["samples"][0] = run["samples"][0] | {"percent": "30" * size}
     shown = sample_html(sweep_of(ours, hnet), "ours", characters=50)
     assert 'title="boundary probability 0.30' in shown and "25 of 50 bytes end a token" in shown
     hard = sample_html(sweep_of(ours, hnet), "hnet_port", characters=50)
