@@ -33,8 +33,11 @@ STEMS = {
 def shared_folder() -> Path | None:
     """The whole sets: named by RLTOK_SHARED, or beside the main checkout."""
     named = [Path(os.environ["RLTOK_SHARED"])] if "RLTOK_SHARED" in os.environ else []
-    git = subprocess.run(["git", "rev-parse", "--git-common-dir"], cwd=ROOT, capture_output=True, text=True, check=False)
-    main = (ROOT / git.stdout.strip()).resolve().parent
+    try:
+        git = subprocess.run(["git", "rev-parse", "--git-common-dir"], cwd=ROOT, capture_output=True, text=True, check=False)
+        main = (ROOT / git.stdout.strip()).resolve().parent
+    except OSError:  # no git
+        main = ROOT
     found = [place / "data" / "eval" for place in (*named, main.parent / "shared", ROOT.parent / "shared")]
     return next((place for place in found if place.is_dir()), None)
 

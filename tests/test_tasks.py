@@ -209,6 +209,15 @@ def test_scoring_leaves_the_model_in_its_mode_and_without_gradients(training):
     assert found == score_items(model.eval(), RAGGED, seed=1, batch=4)
 
 
+def test_the_precision_is_the_callers():
+    model = tiny_model("even")
+    full = score_items(model, RAGGED, seed=1, batch=4)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = score_items(model, RAGGED, seed=1, batch=4)
+    assert rough.item_bits_per_byte != full.item_bits_per_byte
+    assert rough.item_bits_per_byte == pytest.approx(full.item_bits_per_byte, rel=0.02)
+
+
 def test_sizes_that_cannot_be_scored_are_refused():
     for name, sizes in (("batch", {"batch": 0}), ("max_items", {"batch": 1, "max_items": 0})):
         with pytest.raises(RltokError, match=f"^{name} must be at least 1; got 0"):
