@@ -101,7 +101,7 @@ class _Cutter:
     ends: list[bool] = field(default_factory=list)
     document: list[int] = field(default_factory=list)
     num_documents: int = 0
-    whole: tuple[str, str] = ("", "")  # source and name of the whole document that the last one is part of
+    parted: dict[tuple[str, str], int] = field(default_factory=dict)  # source and name of documents in parts -> their number
     skipped: int = 0
     longest: int = 0
     kept: int = 0
@@ -112,9 +112,10 @@ class _Cutter:
 
     def add(self, document: Document, pieces: list[tuple[int, int]]) -> None:
         """Take (start, stop) pieces of one document as its rows; none counts it as skipped."""
-        text, whole = document.text, (document.source, document.whole)
-        self.num_documents += not (document.whole and whole == self.whole)
-        self.whole = whole
+        text, number = document.text, self.num_documents
+        if document.whole:  # its parts need not follow each other
+            number = self.parted.setdefault((document.source, document.whole), number)
+        self.num_documents += number == self.num_documents
         self.longest = max(self.longest, len(text))
         self.skipped += not pieces
         for start, stop in pieces:
@@ -122,7 +123,7 @@ class _Cutter:
             self.buffer += bytes(self.sequence_length - (stop - start))
             self.lengths.append(stop - start)
             self.ends.append(stop == len(text))
-            self.document.append(self.num_documents - 1)
+            self.document.append(number)
             self.kept += stop - start
 
 
