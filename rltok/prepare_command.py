@@ -34,8 +34,7 @@ def prepare(options: argparse.Namespace) -> None:
     jobs = options.jobs if options.jobs is not None else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if jobs < 1:
         raise RltokError(f"--jobs must be at least 1; got {jobs}.")
-    if (folder / RECORD).exists():
-        say(options, f"{folder}: finished already; --check reads it again and compares hashes")
+    finished = (folder / RECORD).exists()
     bars: list[Progress] = []
 
     def bar(total: int | None, done: int) -> Tell:
@@ -47,6 +46,8 @@ def prepare(options: argparse.Namespace) -> None:
     finally:
         for shown in bars:
             shown.close()
+    if finished:
+        say(options, f"{folder}: finished already; --check reads it again and compares hashes")
     if options.json:
         print(json.dumps(record, indent=1, allow_nan=False))
         return

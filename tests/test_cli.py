@@ -36,6 +36,8 @@ OPTIONS = {
     "compare": "--rules --budget --preset --set --data --max-bytes --any-bytes --force --split --seeds --jobs --out --resume",
     "bench": "--preset --set --data --updates --plain-updates --plain-micro-batch --policy-cost --repeats --out",
     "doctor": "",
+    "prepare": "SOURCE --out --validation --test --validation-fraction --test-fraction --cut --sequence-length --max-bytes"
+    " --shard-bytes --jobs --any-bytes --force --check",
 }
 SMALL = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})
 

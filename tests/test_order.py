@@ -1,10 +1,16 @@
 """rltok.data.order: every pass visits every row once, and a step depends on nothing but its number."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from preparing import request, write_jsonl
 
-from rltok.data.order import pass_order, row_indices
+from rltok.config import DataConfig
+from rltok.data.order import pass_order, rank_rows, row_indices
+from rltok.data.prepare import prepare_folder
+from rltok.data.prepared import open_prepared
+from rltok.errors import RltokError
 
 SIZES = dict(seed=st.integers(0, 2**63 - 1), rows_per_update=st.integers(1, 23), num_rows=st.integers(1, 17))
 
@@ -56,3 +62,47 @@ def test_the_order_is_the_same_on_every_machine_and_version():
     draws = np.random.Philox(np.random.SeedSequence((3, 1))).random_raw(6)
     expected = sorted(range(6), key=lambda i: int(draws[i]))
     assert row_indices(3, 1, 6, 6).tolist() == expected == [5, 3, 0, 1, 2, 4]
+
+
+@given(**SIZES, ranks=st.integers(2, 3), passes=st.integers(1, 2))
+def test_ranks_see_disjoint_rows_whose_union_is_the_corpus(seed, rows_per_update, num_rows, ranks, passes):
+    each, rows = rows_per_update, rows_per_update * ranks
+    updates = -(-passes * num_rows // rows)
+    parts = [
+        [rank_rows(row_indices(seed, step, rows, num_rows), rank, ranks) for step in range(updates)] for rank in range(ranks)
+    ]
+    assert all(len(part) == each for of_rank in parts for part in of_rank)
+    # put together update by update, the parts are the one order; so far as a pass goes, no row comes twice and none is missing
+    order = np.concatenate([parts[rank][step] for step in range(updates) for rank in range(ranks)])
+    np.testing.assert_array_equal(order, dealt(seed, updates, rows, num_rows))
+    places = np.tile(np.repeat(np.arange(ranks), each), updates)[:num_rows]
+    seen = [set(order[:num_rows][places == rank].tolist()) for rank in range(ranks)]
+    assert sum(map(len, seen)) == num_rows and set().union(*seen) == set(range(num_rows))
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_over_one_pass_of_a_prepared_corpus_ranks_share_it_out_and_resume_where_they_were(tmp_path, ranks):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"row number {i:04d}" * 2} for i in range(101)])
+    prepare_folder(request([path], cut="full_windows", sequence_length=30, shard_bytes=300), tmp_path / "out")
+    rows = open_prepared(tmp_path / "out").rows("train", DataConfig(sequence_length=30, cut="full_windows"))
+    updates, each = len(rows) // (4 * ranks), 4
+
+    def texts(rank, step):
+        indices = rank_rows(row_indices(1, step, each * ranks, len(rows)), rank, ranks)
+        return [bytes(row[1:].tolist()) for row in rows.ids(indices)]
+
+    unbroken = [[text for step in range(updates) for text in texts(rank, step)] for rank in range(ranks)]
+    left = row_indices(1, updates, each * ranks, len(rows))[: len(rows) - updates * each * ranks]  # the pass ends in an update
+    assert 0 < len(left) < each * ranks
+    together = [text for of_rank in unbroken for text in of_rank] + [bytes(row[1:].tolist()) for row in rows.ids(left)]
+    assert sorted(together) == [f"row number {i:04d}".encode() * 2 for i in range(101)]
+    pass_order.cache_clear()
+    for rank in range(ranks):  # a process that starts at update 5 knows nothing of those before
+        assert [text for step in range(5, updates) for text in texts(rank, step)] == unbroken[rank][5 * each :]
+
+
+def test_an_update_that_cannot_be_dealt_out_equally_says_what_to_set():
+    with pytest.raises(RltokError, match="train.sequences_per_update=5 is no multiple of 2 processes"):
+        rank_rows(np.arange(5), 0, 2)
+    with pytest.raises(RltokError, match="rank must lie between 0 and 1, for 2 processes; got 2"):
+        rank_rows(np.arange(4), 2, 2)

@@ -1,0 +1,161 @@
+"""`rltok prepare` from the command line: its table, its check for damage, training on it, one line for a mistake."""
+
+import json
+import os
+
+import pytest
+from preparing import write_jsonl
+from runs import SETTINGS, as_options
+
+from rltok import commands
+from rltok.cli import main
+
+SMALL = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})
+ROWS = [{"text": f"document {i} of a corpus about gulls and ferries", "source": f"s{i % 2}"} for i in range(60)]
+OPTIONS = ["--cut", "windows", "--sequence-length", "16", "--shard-bytes", "700", "--jobs", "1"]
+SHARES = ["--validation-fraction", "0.2", "--test-fraction", "0.3"]
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch):
+    """No waiting for the disk."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments, code=0):
+        found = main([str(argument) for argument in arguments])
+        told = capsys.readouterr()
+        assert found == code, told.err
+        if code:
+            said = [line for line in told.err.splitlines() if not line.startswith("preset tiny fitted")]
+            assert len(said) == 1 and said[0].startswith("rltok: ")
+        return told
+
+    return run
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write_jsonl(tmp_path / "a.jsonl", ROWS + ROWS[:3] + [{"text": None}, {"text": ""}, {"text": "short"}])
+
+
+def test_it_prints_what_it_kept_and_left_out_and_how_to_train(run, source, tmp_path):
+    told = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES)
+    lines = told.out.splitlines()
+    record = json.loads((tmp_path / "out" / "prepared.json").read_text())
+    for line, split in zip(lines[1:4], ("train", "validation", "test"), strict=True):
+        counts = record["splits"][split]
+        assert line.split() == [split, *(str(counts[key]) for key in ("documents", "bytes", "rows", "duplicates"))]
+    for part in (
+        "66 documents read, 63 stored", "1 left out: too short", "1 left out: empty", "without text (null) (first: a.jsonl: 64)",
+        "s0", f"rltok train --data {tmp_path / 'out'} --set data.cut=windows data.sequence_length=16",
+    ):  # fmt: skip
+        assert part in told.out
+    again = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES)
+    assert "finished already" in again.err and again.out.splitlines()[:4] == lines[:4]
+    assert json.loads(run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES, "--json").out) == record
+
+
+@pytest.mark.parametrize("name", ["00000-001.bin", "00000-000.idx", "kept.npy"])
+def test_a_damaged_shard_is_found_by_its_hash_when_checked_and_when_loaded(run, source, tmp_path, name):
+    out = tmp_path / "out"
+    run("prepare", source, "--out", out, *OPTIONS)
+    assert "are as they were written" in run("prepare", "--check", "--out", out).out
+    data = bytearray((out / name).read_bytes())
+    data[-5] ^= 1
+    (out / name).write_bytes(data)
+    message = run("prepare", "--check", "--out", out, code=2).err
+    assert f"shard {name} of" in message and "expected SHA-256" in message and message.count("damaged: expected") == 1
+    expected = json.loads((out / "prepared.json").read_text())
+    (stated,) = (
+        file["sha256"] for shard in (expected["kept"], *expected["shards"]) for suffix, file in shard["files"].items()
+        if shard["shard"] + suffix == name
+    )  # fmt: skip
+    assert stated in message
+    told = run("train", "--data", out, "--out", tmp_path / "run", *SMALL, "data.sequence_length=16", code=2).err
+    assert f"shard {name} of" in told and stated in told
+    (out / name).write_bytes(data[:-1])
+    assert f"expected {len(data)} bytes, found {len(data) - 1}" in run("prepare", "--check", "--out", out, code=2).err
+    (out / name).unlink()
+    assert "cannot be read" in run("prepare", "--check", "--out", out, code=2).err
+    assert len(json.loads(run_json(out))["damaged"]) == 1
+    for path in [*out.glob(f"{name[:-4]}.*"), out / "prepared.json"]:  # the remedy that the message names
+        path.unlink(missing_ok=True)
+    run("prepare", source, "--out", out, *OPTIONS)
+    run("prepare", "--check", "--out", out)
+
+
+def run_json(out):
+    import contextlib
+    import io
+
+    with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.redirect_stderr(io.StringIO()):
+        assert main(["prepare", "--check", "--json", "--out", str(out)]) == 2
+    return told.getvalue()
+
+
+def test_one_trains_on_a_prepared_folder_and_scores_its_splits(run, source, tmp_path):
+    run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES)
+    settings = [*SMALL, "data.sequence_length=16", "data.cut=windows", "train.sequences_per_update=4", "train.micro_batch=4"]
+    run("train", "--data", tmp_path / "out", "--out", tmp_path / "run", *settings, "train.training_bytes=256")
+    data = json.loads((tmp_path / "run" / "data.json").read_text())
+    counts = json.loads((tmp_path / "out" / "prepared.json").read_text())["splits"]
+    assert data["train"]["rows"] == counts["train"]["rows"] and data["validation"]["rows"] == counts["validation"]["rows"]
+    for split in ("validation", "test"):
+        told = run("evaluate", tmp_path / "run", "--data", tmp_path / "out", "--split", split, "--json").out
+        assert json.loads(told)["rows"] == counts[split]["rows"]
+    few = run("evaluate", tmp_path / "run", "--data", tmp_path / "out", "--max-bytes", "40", "--json").out
+    assert json.loads(few)["rows"] == 2
+    assert "--split validation or test" in run(
+        "evaluate", tmp_path / "run", "--data", tmp_path / "out", "--split", "all", code=2
+    ).err  # fmt: skip
+
+
+def test_bytes_that_are_no_text_are_let_through_when_asked(run, tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9 in Latin-1, which is text")
+    (tmp_path / "b.txt").write_bytes(b"plain text of many bytes")
+    for name, extra, stored in (("out", [], 1), ("any", ["--any-bytes"], 2)):
+        told = run("prepare", tmp_path / "a.txt", tmp_path / "b.txt", "--out", tmp_path / name, *OPTIONS, *extra, "--json")
+        assert json.loads(told.out)["read"]["stored"] == stored
+
+
+@pytest.mark.parametrize("options, complaint", [
+    (["--sequence-length", "4"], "--sequence-length must be at least 8; got 4"),
+    (["--shard-bytes", "0"], "--shard-bytes must be at least 1; got 0"),
+    (["--jobs", "0"], "--jobs must be at least 1; got 0"),
+    (["--validation-fraction", "1"], "--validation-fraction must be at least 0 and less than 1; got 1.0"),
+    (["--test-fraction", "nan"], "--test-fraction must be at least 0 and less than 1; got nan"),
+    (["--validation-fraction", "0.5", "--test-fraction", "0.5"], "their sum must be less than 1, or nothing is left"),
+    (["--max-bytes", "9"], "--max-bytes must be at least one row of --sequence-length 16; got 9"),
+    (["--out", ""], "--out is empty"),
+    (["--validation", "nowhere.txt"], "no such file, folder or kind of data: 'nowhere.txt'"),
+])  # fmt: skip
+def test_a_mistake_is_one_line_and_leaves_no_record(run, source, tmp_path, options, complaint):
+    message = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *options, code=2).err
+    assert complaint in message
+    assert not (tmp_path / "out" / "prepared.json").exists()
+
+
+def test_missing_sources_folders_and_files_in_the_way_are_one_line(run, source, tmp_path):
+    assert "there is no SOURCE" in run("prepare", "--out", tmp_path / "out", code=2).err
+    assert "no such file" in run("prepare", "nowhere", "--out", tmp_path / "out", code=2).err
+    assert "is a file; --out needs a folder" in run("prepare", source, "--out", source, code=2).err
+    assert "there is no folder" in run("prepare", "--check", "--out", tmp_path / "none", code=2).err
+    run("prepare", source, "--out", tmp_path / "done", *OPTIONS)
+    (tmp_path / "done" / "prepared.json").write_text('{"what": 1')
+    assert "prepared.json is damaged" in run("prepare", "--check", "--out", tmp_path / "done", code=2).err
+    (tmp_path / "done" / "prepared.json").write_text('{"what": "another", "schema": 1}')
+    assert "another kind or version" in run("prepare", "--check", "--out", tmp_path / "done", code=2).err
+    (tmp_path / "done" / "request.json").write_text("[]")
+    assert "request.json is damaged" in run("prepare", source, "--out", tmp_path / "done", *OPTIONS, code=2).err
+
+
+def test_an_interruption_says_how_to_go_on(monkeypatch, source, tmp_path, capsys):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rltok.prepare_command.prepare_folder", interrupt)
+    assert commands.prepare and main(["prepare", source, "--out", str(tmp_path / "out")]) == 130
+    assert "interrupted. The same command goes on where it stopped." in capsys.readouterr().err
