@@ -151,10 +151,10 @@ def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
         raise RltokError(f"no document of {read['read']} is left: {why}. Give other text, or --cut windows, into a new --out.")
     mark_kept(run.folder, seals, [run.groups[number] for number, _ in shards], rules.max_bytes, path)
     counts = count_kept(run.folder, seals, path, lambda sizes: piece_counts(sizes, rules.sequence_length, rules.cut))
-    first_whole, wholes = {}, 0
+    first, documents = {}, 0
     for number in numbers:
-        first_whole[number] = wholes
-        wholes += run.seals[number][-1]["wholes"]
+        first[number] = documents
+        documents += run.seals[number][-1]["to"]
     sources = largest_sources(read, TOP_SOURCES)
     del read["sources"]
     return {
@@ -163,7 +163,7 @@ def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
         "kept": {"shard": "kept", "files": {".npy": {"bytes": path.stat().st_size, "sha256": sha256_of(path)}}},
         "units": [run.units[number].name for number in numbers],
         "shards": [
-            {key: seal[key] for key in ("shard", "documents", "files")} | {"first_whole": first_whole[number]}
+            {key: seal[key] for key in ("shard", "documents", "files")} | {"first_document": first[number]}
             for number, seal in shards
         ],
         "timing": {"seconds": seconds, "bytes": session_bytes, "bytes_per_second": session_bytes / max(1e-9, seconds)},

@@ -102,10 +102,11 @@ class Prepared:
             found = np.array(entries(self.folder, shard))
             mine = (fate[first : first + len(found)] == KEPT) & (found["split"] == SPLITS.index(split))
             first += len(found)
-            rows, without = _cut_rows(found[mine], shard["first_whole"], number, width, cut)
+            rows, without = _cut_rows(found[mine], shard["first_document"], number, width, cut)
             parts.append(rows)
             skipped += without
-        file, start, lengths, ends, document = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        file, start, lengths, ends, document, key = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        _join_parts(document, key)
         if max_bytes is not None:
             least = min(MIN_TAIL, width) if cut == "windows" else width
             count, last = _within(lengths, max_bytes, least, width)
@@ -129,17 +130,26 @@ _REMEDY = {
 }
 
 
-def _cut_rows(found: np.ndarray, first_whole: int, file: int, width: int, cut: Cut) -> tuple[Sequence[np.ndarray], int]:
-    """(file, start, length, ends its document, document) of each row of a shard's documents, and how many have none."""
+def _join_parts(document: np.ndarray, key: np.ndarray) -> None:
+    """Give rows of parts of one document, wherever they stand, the number of its first one; a key of 0 belongs to no other."""
+    parts = np.flatnonzero(key)
+    _, first, which = np.unique(key[parts], return_index=True, return_inverse=True)
+    document[parts] = document[parts][first][which]
+
+
+def _cut_rows(found: np.ndarray, first_document: int, file: int, width: int, cut: Cut) -> tuple[Sequence[np.ndarray], int]:
+    """(file, start, length, ends its document, document, key of parts) of each row, and how many documents have no row."""
     sizes = found["length"].astype(np.int64)
     counts = piece_counts(sizes, width, cut)
     of = np.repeat(np.arange(len(found)), counts)
     begin = (np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)) * width
     lengths = np.minimum(width, sizes[of] - begin).astype(np.int32)
     ends = (begin + lengths == sizes[of]) & (found["complete"][of] == 1)
-    document = (first_whole + found["whole"][of].astype(np.int64)).astype(np.int32)
+    document = (first_document + found["number"][of].astype(np.int64)).astype(np.int32)
     start = found["offset"][of].astype(np.int64) + begin
-    return (np.full(len(of), file, dtype=np.int32), start, lengths, ends, document), int((counts == 0).sum())
+    return (np.full(len(of), file, dtype=np.int32), start, lengths, ends, document, found["part_of"][of]), int(
+        (counts == 0).sum()
+    )
 
 
 def _within(lengths: np.ndarray, max_bytes: int, least: int, width: int) -> tuple[int, int | None]:

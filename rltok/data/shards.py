@@ -24,7 +24,8 @@ ENTRY = np.dtype(
         ("length", "<u8"),  # bytes stored
         ("high", "<u8"),  # digest of the stored bytes, as two numbers
         ("low", "<u8"),
-        ("whole", "<u4"),  # number of the whole document in the unit, counting those that were skipped
+        ("part_of", "<u8"),  # of a part, a digest of the name of the whole document; 0 for a document that is whole itself
+        ("number", "<u4"),  # of the document in the unit, counting those that were skipped
         ("split", "u1"),  # index in SPLITS
         ("complete", "u1"),  # 1: what is stored is all of the document
         ("spare", "<u2"),
@@ -71,11 +72,11 @@ class ShardWriter:
     def _temporary(self, suffix: str) -> Path:
         return self._folder / f"{self._name}{suffix}.{os.getpid()}.tmp"
 
-    def add(self, text: bytes, digest: tuple[int, int], whole: int, split: int, complete: bool) -> None:
+    def add(self, text: bytes, digest: tuple[int, int], part_of: int, number: int, split: int, complete: bool) -> None:
         """Store a document's bytes."""
         self._file.write(text)
         self._hash.update(text)
-        self._entries.append((self.bytes, len(text), *digest, whole, split, complete, 0))
+        self._entries.append((self.bytes, len(text), *digest, part_of, number, split, complete, 0))
         self.bytes += len(text)
         self.documents += 1
         if len(self._entries) == 4096:

@@ -49,7 +49,7 @@ class Rules:
         """Which split, as its place in SPLITS: by the hash of what is stored, of parts by that of the whole document's name."""
         if forced is not None:
             return SPLITS.index(forced)
-        key = digest_of(f"{document.source}\0{document.whole}".encode()) if document.whole else digest
+        key = name_digest(document) if document.whole else digest
         u = key[0] / 2**64
         return 2 if u < self.test_fraction else 1 if u < self.test_fraction + self.validation_fraction else 0
 
@@ -63,6 +63,16 @@ def is_utf8(text: bytes) -> bool:
     return True
 
 
+def name_digest(document: Document) -> tuple[int, int]:
+    """Of source and name of the whole document that this one is a part of."""
+    return digest_of(f"{document.source}\0{document.whole}".encode())
+
+
+def part_of(document: Document) -> int:
+    """What all parts of one document share in the index; 0 for a document that is whole itself."""
+    return max(1, name_digest(document)[0]) if document.whole else 0
+
+
 def _fingerprint(document: Document) -> str:
     return hashlib.blake2b(document.text, digest_size=16).hexdigest()
 
@@ -72,8 +82,6 @@ class _Progress:
 
     def __init__(self, last: dict[str, Any] | None) -> None:
         self.number: int = last["to"] if last else 0  # documents read so far
-        self.wholes: int = last["wholes"] if last else 0  # the same without parts after the first
-        self.whole: list[str] = last["whole"] if last else ["", ""]  # source and name that the last document was a part of
         self.fingerprint: str = last["fingerprint"] if last else ""
         self.begin()
 
@@ -83,17 +91,15 @@ class _Progress:
 
     def read(self, document: Document) -> None:
         """One more document."""
-        whole = [document.source, document.whole]
-        self.wholes += not (document.whole and whole == self.whole)
-        self.whole, self.fingerprint, self.number = whole, _fingerprint(document), self.number + 1
+        self.fingerprint, self.number = _fingerprint(document), self.number + 1
         self.tally["read"] += 1
         self.tally["read_bytes"] += len(document.text)
 
     def facts(self, unit: Unit, last: bool, full: bool) -> dict[str, Any]:
         """What the seal says besides names, sizes and hashes."""
         return {
-            "unit": unit.name, "from": self.first, "to": self.number, "last": last, "full": full, "wholes": self.wholes,
-            "whole": self.whole, "fingerprint": self.fingerprint, "tally": self.tally,
+            "unit": unit.name, "from": self.first, "to": self.number, "last": last, "full": full,
+            "fingerprint": self.fingerprint, "tally": self.tally,
         }  # fmt: skip
 
 
@@ -146,7 +152,7 @@ def write_unit(
                 continue
             digest = digest_of(text)
             split = rules.split(document, digest, unit.split)
-            writer.add(text, digest, progress.wholes - 1, split, len(text) == len(document.text))
+            writer.add(text, digest, part_of(document), progress.number - 1, split, len(text) == len(document.text))
             count_stored(progress.tally, document.source, len(text))
             stored += len(text)
             if writer.bytes >= rules.shard_bytes or writer.documents >= MAX_SHARD_DOCUMENTS:
