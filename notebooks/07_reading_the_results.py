@@ -24,6 +24,7 @@
 # put a record of your own in the place of ours.
 #
 # <!-- strip -->
+# *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
 # %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
@@ -206,7 +207,7 @@ Markdown(evidence_tables.drivers_table(sweep))
 # The paper's Figure 3 sets the loss against the FLOPs of training, counted by its own rule: six for every matrix parameter that a byte or
 # a token passes. The tokens are those that were drawn, counted update by update.
 
-# %% mystnb={"figure": {"caption": "Held-out bits per byte during training against training FLOPs, by the paper's rule, which leaves attention out. Thick: mean over seeds; thin: seeds. The paper's Figure 3.", "name": "fig-results-flops"}, "image": {"alt": "Falling curves, one colour for each way of drawing boundaries, bits per byte against training FLOPs; thin lines for single seeds lie close to their thick mean."}} tags=["measurement"]
+# %% mystnb={"figure": {"caption": "Held-out bits per byte during training against training FLOPs, by the paper's rule, which leaves attention out. Thick: mean over seeds; thin: seeds. The paper's Figure 3.", "name": "fig-results-flops"}, "image": {"alt": "Falling curves, one colour for each way of drawing boundaries, bits per byte against training FLOPs; thin lines for single seeds lie close to their thick mean."}}
 plots.show(evidence_figures.figure_3(sweep, shown))
 
 # %% [markdown]

@@ -9,6 +9,7 @@ from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
 from rltok.records import Sweep, mean_and_error
 from rltok.rule_views import Gap, markdown
 from rltok.small_claims import judged, small_claims
+from rltok.verdicts import NO_RUN
 
 MISSING = "-"
 
@@ -28,7 +29,7 @@ def heading(sweep: Sweep) -> str:
     seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
     most = max(seeds.values())
     fewer = [name for name, count in seeds.items() if count < most]
-    told = f"{most} seeds" + (f", but one or few of {', '.join(fewer)}" if fewer else "")
+    told = f"{most} seeds" + (f" (fewer of {', '.join(fewer)})" if fewer else "")
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in runs})
     devices = sorted({run["device"] for run in runs})
@@ -114,7 +115,9 @@ def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
             continue
         found = [claim.judge(sweep or Sweep("none", {}, []), ours) for ours in OURS]
         smoke = "smoke: " if sweep is not None and not sweep.full else ""
-        told = [cell for one in found for cell in (one.ours, one.verdict if "no run" in one.verdict else smoke + one.verdict)]
+        told = [
+            cell for one in found for cell in (one.ours, one.verdict if one.verdict in (NO_RUN, MISSING) else smoke + one.verdict)
+        ]
         rows.append([claim.text, claim.source, claim.paper, *told])
     return rows
 

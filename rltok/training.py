@@ -152,9 +152,11 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
     try:
         curve = [line for line in lines if line["split"] == "train"]
         validation = [line for line in lines if line["split"] == "validation"][-1]
-        flops, attention = training_flops(config.model, run.bytes, run.tokens, config.data.sequence_length)
+        if lacking := {"bits_per_byte", "tokens_per_byte"} - validation.keys():
+            raise KeyError(*lacking)
     except (LookupError, TypeError) as error:
         raise RltokError(f"{run.folder.path / 'metrics.jsonl'} lacks a whole line of validation. {RESTORE}") from error
+    flops, attention = training_flops(config.model, run.bytes, run.tokens, config.data.sequence_length)
     return RunRecord(
         name=config.name,
         config=config.to_dict(),

@@ -140,6 +140,13 @@ def _toy(shares: list[dict[str, Any]]) -> str:
     return "share of the oracle's gain: " + "; ".join(f"{s['words']} {s['name']} {s['mean_share']:.2f}" for s in shares)
 
 
+def _scores(record: dict[str, Any]) -> str:
+    """Held-out bits per byte of an evidence record; the test split where it was scored."""
+    splits = {name: record["scores"][name] for name in ("validation", "test") if record["scores"][name]}
+    told = [f"{name} {found['bits_per_byte']:.4f}" for name, found in splits.items()]
+    return f"bits per byte: {', '.join(told)}; {splits['validation']['rate']:.3f} boundaries per byte"
+
+
 def verdict(record: dict[str, Any]) -> str:
     """What came out, in the record's own words or from its numbers."""
     if record.get("failed"):
@@ -165,6 +172,8 @@ def verdict(record: dict[str, Any]) -> str:
         return _paths(record)
     if record.get("shares"):
         return _toy(record["shares"])
+    if record.get("scores"):
+        return _scores(record)
     scored = record.get("evaluation") or {}
     if isinstance(scored.get("bits_per_byte"), int | float):
         error = scored.get("standard_error")

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORD = ROOT / "notebooks" / "results" / "tiny_demo.json"
-LADDER = ROOT / "notebooks" / "results" / "variance_ladder.json"
-COMPARED = ROOT / "notebooks" / "results" / "compare.json"
+RESULTS = ROOT / "notebooks" / "results"
+RECORD = RESULTS / "tiny_demo.json"
+LADDER = RESULTS / "variance_ladder.json"
+COMPARED = RESULTS / "compare.json"
 RUNGS = (
     "naive",
     "causal",
@@ -123,6 +124,18 @@ def speeds() -> str:
     return f"On one {devices}, {'; '.join(told)}; what was timed, and how, is in [the tables](book/_generated/speed_bench.md)."
 
 
+def evidence() -> str:
+    """The claims that matter most, with what our runs say of them; smoke runs say nothing."""
+    sys.path.insert(0, str(ROOT))
+    from rltok import evidence_tables, records
+
+    sweeps = [sweep for sweep in records.read_sweeps(RESULTS / "runs").values() if sweep.full]
+    parts = [f"{evidence_tables.heading(sweep)}\n\n{evidence_tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
+    parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
+    small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)
+    return "\n\n".join([*parts, small])
+
+
 def _fill(readme: str, name: str, made: str) -> str:
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, rest = readme.split(begin)
@@ -133,7 +146,7 @@ def render(readme: str, record: dict[str, Any]) -> str:
     """The README with the parts between markers made anew."""
     parts = {
         "measured": table(record), "passage": passages(record), "ladder": ladder(json.loads(LADDER.read_text())),
-        "comparison": comparison(json.loads(COMPARED.read_text())), "speeds": speeds(),
+        "comparison": comparison(json.loads(COMPARED.read_text())), "speeds": speeds(), "evidence": evidence(),
     }  # fmt: skip
     for name, made in parts.items():
         readme = _fill(readme, name, made)

@@ -116,7 +116,7 @@ def test_a_state_with_impossible_values_is_damaged_even_with_a_right_digest(newe
 
 
 @pytest.mark.parametrize(
-    "content", ["null", '"text"', "3", "[" * 99_999, '{"format": null}', '{"format": 1, "step": 1e999}', "\0"]
+    "content", ["null", '"text"', "3", "[" * 99_999, '{"format": null}', '{"format": 2, "step": 1e999}', "\0"]
 )
 def test_a_state_of_any_other_shape_is_damaged_too(newest, content):
     (newest / "state.json").write_text(content)

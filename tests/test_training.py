@@ -23,6 +23,7 @@ from rltok.optim import learning_rate
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 FIELDS = {
+    "tokens",
     "step", "split", "bytes", "nll", "early_nll", "rate", "tokens_per_byte", "policy_entropy", "whitespace_share",
     "advantage_rms", "grad_norm", "grad_norm_rule", "learning_rate", "seconds", "bytes_per_second",
 }  # fmt: skip
