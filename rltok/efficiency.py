@@ -13,7 +13,7 @@ from rltok.errors import RltokError
 from rltok.flops import flops_per_byte, parameter_counts
 from rltok.vocab import PREDICTED
 
-CLAIM = 0.001  # section 1: "less than 0.1% additional pretraining compute"
+CLAIM = 0.001  # section 2.1: "less than 0.1% additional pretraining compute"
 
 
 @dataclass(frozen=True)

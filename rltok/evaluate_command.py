@@ -47,7 +47,13 @@ def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
     """Validation rows of a prepared folder, or the test rows where the user asks for these."""
     if options.split == "all":
         raise RltokError(f"{options.data} was written by rltok prepare. Score its --split validation or test.")
-    stored = open_prepared(options.data).record["settings"]["cut"]
+    record = open_prepared(options.data).record
+    stored = record["settings"]["cut"]
+    if options.split != "test" and not record["splits"]["validation"]["documents"]:
+        raise RltokError(
+            f"{options.data} has no validation document of its own; training held out its last rows. Prepare with --validation"
+            " TEXT or a larger --validation-fraction, or score other text."
+        )
     data = replace(config.data, cut="documents" if stored == "documents" else "windows")
     rows = load_test(options.data, data) if options.split == "test" else load_corpus(options.data, data).validation
     if options.max_bytes is None:

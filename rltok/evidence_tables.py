@@ -1,10 +1,13 @@
 """Tables of a sweep beside the paper's: Table 1, Table 3, what drives the losses, and the verdicts on all claims."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rltok.claims import OURS, claims
+from rltok.judges import seeds_told
 from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
 from rltok.records import Sweep, mean_and_error
 from rltok.rule_views import Gap, markdown
@@ -29,7 +32,7 @@ def heading(sweep: Sweep) -> str:
     seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
     most = max(seeds.values())
     fewer = [name for name, count in seeds.items() if count < most]
-    told = f"{most} seeds" + (f" (fewer of {', '.join(fewer)})" if fewer else "")
+    told = seeds_told(most) + (f" (fewer of {', '.join(fewer)})" if fewer else "")
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in runs})
     devices = sorted({run["device"] for run in runs})
@@ -73,16 +76,24 @@ def table_3(sweep: Sweep) -> str:
     return markdown(["contender", "boundaries per byte", "tokens per byte", "paper"], rows)
 
 
+def _accuracy(scores: list[dict[str, Any]]) -> str:
+    if not scores:
+        return MISSING
+    mean, seeds = mean_and_error([one["accuracy"] for one in scores])
+    items = math.sqrt(mean * (1 - mean) / scores[0]["items"])
+    return f"{mean:.3f} ± {items:.3f} / {MISSING if seeds is None else f'{seeds:.3f}'}"
+
+
 def accuracy_table(sweep: Sweep) -> str:
-    """Markdown: share of items in which the right answer has the fewest bits per byte; at this size it is noise around chance."""
+    """Markdown: share of items whose right answer has the fewest bits per byte, ± binomial error over items / over seeds."""
     places = [place for place in PLACES if place not in ("lambada", "test")]
     rows = []
     for name in contenders_of(sweep):
         of_runs = [run["scores"] for run in sweep.runs[name].values()]
-        means = [[scores[place]["accuracy"] for scores in of_runs if scores.get(place)] for place in places]
-        rows.append([name, *(_seeds(values, ".3f") for values in means)])
+        found = [[scores[place] for scores in of_runs if scores.get(place)] for place in places]
+        rows.append([name, *(_accuracy(scores) for scores in found)])
     scores = [sweep.records[0]["scores"].get(place) for place in places]
-    rows.append(["chance", *(MISSING if found is None else f"{found['chance']:.3f}" for found in scores)])
+    rows.append(["chance", *(MISSING if found is None else f"{found['chance']:.3f}, {found['items']} items" for found in scores)])
     return markdown(["accuracy", *(PLACE_NAMES[place] for place in places)], rows)
 
 
@@ -125,9 +136,15 @@ def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
 CLAIM_HEAD = ["claim", "where", "paper", "ours, γ = 0.99", "verdict", "ours, γ = 0.9", "verdict"]
 
 
+def claim_head(sweep: Sweep | None) -> list[str]:
+    """The head of the claims' table; the verdicts say of which size they are."""
+    size = "" if sweep is None else f" at {sweep.records[0]['config']['name'].split('_')[0]}"
+    return [cell + size if cell == "verdict" else cell for cell in CLAIM_HEAD]
+
+
 def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
     """Markdown: every claim about runs at scale, with a verdict for the gamma of the text and for that of the authors' code."""
-    return markdown(CLAIM_HEAD, claim_rows(sweep, headline))
+    return markdown(claim_head(sweep), claim_rows(sweep, headline))
 
 
 def small_claims_table(results: Path, headline: bool = False) -> str:
@@ -142,5 +159,5 @@ def small_claims_table(results: Path, headline: bool = False) -> str:
 
 def counts(rows: list[list[str]]) -> dict[str, int]:
     """How many verdicts of each kind the rows of `claim_rows` have, either gamma."""
-    found = [row[column] for row in rows for column in (4, 6) if row[column] != MISSING]
+    found = [row[column] for row in rows for column in (4, 6) if row[column] != MISSING]  # MISSING: not asked
     return {verdict: found.count(verdict) for verdict in dict.fromkeys(sorted(found))}

@@ -1,10 +1,11 @@
 """How a sweep is asked about a claim: each function takes it and who stands for the paper's method, and finds a verdict."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from rltok.paper_numbers import TABLE_3
 from rltok.records import Sweep, mean_and_error
-from rltok.verdicts import NOTHING, UNDECIDED, Finding, alike, bounded, directed, together
+from rltok.rule_views import Gap
+from rltok.verdicts import NOTHING, Finding, alike, bounded, directed, no_worse, together
 
 MARGIN = 0.01  # bits per byte within which two methods count as alike: twice the error of a difference in the paper's Table 1
 RATE_MARGIN = 0.01  # boundaries per byte
@@ -13,6 +14,19 @@ STABLE_AT, STABLE = 0.1, 0.9  # after a tenth of training; agreement with the fi
 FALLEN = 0.5  # of the first entropy
 TEXT_OURS = "ours"  # the method with the gamma that the text states
 NOT_ASKED = Finding("-", "-")
+Judge = Callable[[Sweep, str], Finding]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim: a short name, what is claimed, where, the paper's number, and how it is judged."""
+
+    id: str
+    text: str
+    source: str
+    paper: str
+    judge: Judge
+    headline: bool = False  # also in the README
 
 
 def no_run(sweep: Sweep, ours: str) -> Finding:
@@ -20,9 +34,9 @@ def no_run(sweep: Sweep, ours: str) -> Finding:
     return NOTHING
 
 
-def of_text(sweep: Sweep, ours: str, judge: Callable[[Sweep, str], Finding]) -> Finding:
+def of_text(judge: Callable[..., Finding], **about: object) -> Judge:
     """A question whose runs all have the gamma of the text: it is not asked of the other one."""
-    return judge(sweep, ours) if ours == TEXT_OURS else NOT_ASKED
+    return lambda sweep, ours: judge(sweep, ours, **about) if ours == TEXT_OURS else NOT_ASKED
 
 
 def named(name: str, ours: str) -> str:
@@ -30,63 +44,89 @@ def named(name: str, ours: str) -> str:
     return ours if name == "ours" else name
 
 
+def seeds_told(count: int) -> str:
+    """ "1 seed", "3 seeds"."""
+    return f"{count} seed" + ("" if count == 1 else "s")
+
+
+def _judged(found: tuple[Gap, int] | None, judge: Callable[[Gap, int], str]) -> Finding:
+    """A difference in words, with what `judge` makes of it and its number of seeds; nothing where there is none."""
+    return NOTHING if found is None else Finding(f"{found[0]}, {seeds_told(found[1])}", judge(*found))
+
+
+def _all(parts: dict[str, Finding]) -> Finding:
+    """A claim of several parts, each by its name: as good as its worst."""
+    told = "; ".join(f"{name}: {part.ours}" for name, part in parts.items() if part != NOTHING)
+    return Finding(told or NOTHING.ours, together([part.verdict for part in parts.values()]))
+
+
+def _gap(sweep: Sweep, ours: str, first: str, second: str, place: str) -> tuple[Gap, int] | None:
+    return sweep.gap(named(first, ours), named(second, ours), place)
+
+
 def lower(sweep: Sweep, ours: str, first: str, second: str, place: str) -> Finding:
     """The first loses fewer bits per byte than the second."""
-    found = sweep.gap(named(first, ours), named(second, ours), place)
-    return NOTHING if found is None else Finding(f"{found[0]}, {found[1]} seeds", directed(found[0], -1, found[1]))
+    return _judged(_gap(sweep, ours, first, second, place), lambda gap, seeds: directed(gap, -1, seeds))
 
 
-def lower_than_each(sweep: Sweep, ours: str, rivals: Sequence[str], place: str) -> Finding:
-    """Ours loses fewer bits per byte than every rival: as good as the worst of the parts."""
-    parts = [lower(sweep, ours, "ours", rival, place) for rival in rivals]
-    told = "; ".join(f"{rival}: {part.ours}" for rival, part in zip(rivals, parts, strict=True) if part is not NOTHING)
-    return Finding(told or "-", together([part.verdict for part in parts]))
+def lower_than_each(sweep: Sweep, ours: str, first: str, rivals: Sequence[str], place: str) -> Finding:
+    """The first loses fewer bits per byte than every rival."""
+    return _all({rival: lower(sweep, ours, first, rival, place) for rival in rivals})
 
 
-def equal(sweep: Sweep, ours: str, first: str, second: str, place: str) -> Finding:
-    """The two lose as many bits per byte, within MARGIN."""
-    found = sweep.gap(named(first, ours), named(second, ours), place)
-    return NOTHING if found is None else Finding(f"{found[0]}, {found[1]} seeds", alike(found[0], MARGIN, found[1]))
+def as_good(sweep: Sweep, ours: str, first: str, second: str, place: str) -> Finding:
+    """The first loses at most MARGIN more than the second; less is as good, too."""
+    return _judged(_gap(sweep, ours, first, second, place), lambda gap, seeds: no_worse(gap, MARGIN, seeds))
+
+
+def equal(sweep: Sweep, ours: str, first: str, second: str, place: str, margin: float) -> Finding:
+    """The two do not differ by more than a margin, either way."""
+    return _judged(_gap(sweep, ours, first, second, place), lambda gap, seeds: alike(gap, margin, seeds))
 
 
 def _number(values: Sequence[float], shown: str, low: float | None = None, high: float | None = None) -> Finding:
     if not values:
         return NOTHING
     mean, error = mean_and_error(values)
-    told = f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown}}") + f", {len(values)} seeds"
+    told = f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown}}") + f", {seeds_told(len(values))}"
     return Finding(told, bounded(mean, error, len(values), low=low, high=high))
 
 
-def rates_near_target(sweep: Sweep, ours: str) -> Finding:
-    """Every contender of Table 3 draws as many boundaries as it was asked for, within RATE_MARGIN."""
-    parts, told = [], []
-    for name in TABLE_3:
-        runs = sweep.runs.get(named(name, ours), {})
-        if runs and name != "bpe":  # whose rate is its text's
-            target = next(iter(runs.values()))["config"]["model"]["rule"]["target_rate"]
-            found = _number(sweep.values(named(name, ours), "rate"), ".3f", target - RATE_MARGIN, target + RATE_MARGIN)
-            parts.append(found.verdict)
-            told.append(f"{name}: {found.ours}")
-    return Finding("; ".join(told), together(parts)) if parts else NOTHING
+def rate_near_target(sweep: Sweep, ours: str) -> Finding:
+    """Our method draws as many boundaries as it was asked for, within RATE_MARGIN."""
+    runs = sweep.runs.get(ours, {})
+    target = next(iter(runs.values()))["config"]["model"]["rule"]["target_rate"] if runs else 0.0
+    return _number(sweep.values(ours, "rate"), ".3f", target - RATE_MARGIN, target + RATE_MARGIN)
 
 
-def at_equal_flops(sweep: Sweep, ours: str, rival: str) -> Finding:
-    """Held-out bits per byte minus the rival's at the largest FLOPs that both reached, over seeds."""
-    pairs = [
-        (run["held_out"], sweep.runs[rival][seed]["held_out"])
-        for seed, run in sweep.runs.get(ours, {}).items() if seed in sweep.runs.get(rival, {})
-    ]  # fmt: skip
+def rate_below(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
+    """Our method draws fewer boundaries than the rivals, so that a lower loss of ours is not bought by tokens."""
+
+    def less(rival: str) -> Finding:
+        gaps = [a - b for a, b in zip(sweep.values(ours, "rate"), sweep.values(rival, "rate"), strict=False)]
+        return _number(gaps, "+.4f", high=0.0)
+
+    return _all({rival: less(rival) for rival in rivals})
+
+
+def at_equal_flops(sweep: Sweep, ours: str, rival: str, part: float = 1.0) -> Finding:
+    """Held-out bits per byte minus the rival's, at this part of the largest FLOPs that both reached."""
+    mine, other = sweep.runs.get(ours, {}), sweep.runs.get(rival, {})
+    pairs = [(mine[seed]["held_out"], other[seed]["held_out"]) for seed in mine if seed in other]
     if not pairs:
         return NOTHING
-    gaps = [curve_at(a, end) - curve_at(b, end) for a, b in pairs for end in (min(a[-1]["flops"], b[-1]["flops"]),)]
-    found, error = mean_and_error(gaps)
-    sign = directed_number(found, error, len(gaps))
-    return Finding(f"{found:+.4f}" + ("" if error is None else f" ± {error:.4f}") + f", {len(gaps)} seeds", sign)
+    ends = [part * min(a[-1]["flops"], b[-1]["flops"]) for a, b in pairs]
+    gaps = [curve_at(a, end) - curve_at(b, end) for (a, b), end in zip(pairs, ends, strict=True)]
+    after = sweep.gap(ours, rival, "validation")  # curves are of fewer rows, not kept one by one: its documents' error stands in
+    mean, error = mean_and_error(gaps)
+    gap = Gap(mean, None if after is None else after[0].rows, error)
+    return Finding(f"{gap}, {seeds_told(len(gaps))}", directed(gap, -1, len(gaps)))
 
 
-def directed_number(value: float, error: float | None, seeds: int) -> str:
-    """Verdict on a number that the paper says is negative; without an error over seeds it stays undecided."""
-    return bounded(value, error, seeds, high=0.0) if error is not None else UNDECIDED
+def all_along(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
+    """`at_equal_flops` after each quarter of training."""
+    quarters = (0.25, 0.5, 0.75, 1.0)
+    return _all({f"{rival} at {part:g}": at_equal_flops(sweep, ours, rival, part) for rival in rivals for part in quarters})
 
 
 def curve_at(curve: Sequence[dict], flops: float) -> float:
@@ -141,7 +181,13 @@ def returns_grow(sweep: Sweep, ours: str) -> Finding:
     return _number(gaps, ".3f", low=0.0)
 
 
+def returns_positive(sweep: Sweep, ours: str) -> Finding:
+    """The mean return over all positions is positive: the model is ahead of its early head."""
+    runs = sweep.runs.get(ours, {}).values()
+    each = [[value for value in run["positions"]["returns"] if value is not None] for run in runs]
+    return _number([sum(values) / len(values) for values in each], ".3f", low=0.0)
+
+
 def ablation(sweep: Sweep, ours: str, without: str, wanted: int) -> Finding:
     """A rung of the ladder removed, against the whole method."""
-    found = sweep.gap(without, ours, "validation")
-    return NOTHING if found is None else Finding(f"{found[0]}, {found[1]} seeds", directed(found[0], wanted, found[1]))
+    return _judged(sweep.gap(without, ours, "validation"), lambda gap, seeds: directed(gap, wanted, seeds))

@@ -16,7 +16,13 @@ from rltok.errors import RltokError
 from rltok.options import say
 from rltok.progress import Progress
 
-WORDS = {"too_short": "too short for a row", "empty": "empty", "null": "without text (null)", "invalid_utf8": "no valid UTF-8"}
+WORDS = {
+    "too_short": "too short for a row",
+    "empty": "empty",
+    "null": "without text (null)",
+    "invalid_utf8": "no valid UTF-8",
+    "no_text": "NUL or control bytes, no text",
+}
 
 
 def prepare(options: argparse.Namespace) -> None:
@@ -52,6 +58,10 @@ def prepare(options: argparse.Namespace) -> None:
         print(json.dumps(record, indent=1, allow_nan=False))
         return
     print("\n".join(table(record)))
+    for split in ("validation", "test"):
+        if not record["splits"][split]["documents"]:
+            share = "training then holds out its last rows" if split == "validation" else "there is nothing to score in the end"
+            print(f"the {split} split is empty: {share}. Give --{split} TEXT or a larger --{split}-fraction, into a new --out")
     print(f"\ntrain on it: rltok train --data {folder}" + _settings(record))
 
 
@@ -95,8 +105,8 @@ def table(record: dict[str, Any]) -> list[str]:
     for split in SPLITS:
         counts = record["splits"][split]
         lines.append(f"{split:<12}" + "".join(f"{counts[key]:>{n}}" for key, n in _COLUMNS))
-    lines += ["", f"{read['read']} documents read, {read['stored']} stored; of what is stored, the longest has {read['longest']}"]
-    lines[-1] += f" bytes, the mean {record['mean_bytes']:.0f}"
+    sizes = f"the longest has {read['longest']} bytes, the mean {record['mean_bytes']:.0f}"
+    lines += ["", f"{read['read']} documents read, {read['stored']} stored (duplicates too), of which {sizes}"]
     for reason in SKIPPED:
         if read[reason]:
             named = ", ".join(read["named"].get(reason, []))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rltok.checkpoint import sealed
+from rltok.checkpoint import differences, sealed
 from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.evidence_format import SCHEMA, WHAT
@@ -143,22 +143,56 @@ def read_sweeps(folder: Path) -> dict[str, Sweep]:
     """Every sweep of a folder: those at full size where there are any, else the smoke ones.
 
     Raises:
-        RltokError: a record is damaged, of another schema, or stands there twice.
+        RltokError: a record is damaged, of another schema, in another place, or of other settings or text than its neighbours.
     """
     found: dict[str, Sweep] = {}
     for path in sorted(folder.glob("*/*.json")):
         record = read_record(path)
+        if (path.parent.name, path.stem) != (record["sweep"], f"{record['name']}-seed{record['seed']}"):
+            raise RltokError(
+                f"{path.parent.name}/{path.name} holds {record['name']}, seed {record['seed']}, of sweep {record['sweep']}."
+                " A record lies at SWEEP/NAME-seedK.json."
+            )
         sweep = found.setdefault(record["sweep"], Sweep(record["sweep"], {}, []))
         if record.get("failed"):
             sweep.failed.append(record)
             continue
-        seeds = sweep.runs.setdefault(record["name"], {})
-        if record["seed"] in seeds:
-            raise RltokError(f"{path.name}: {record['name']}, seed {record['seed']}, stands there twice. Remove one.")
-        seeds[record["seed"]] = record
+        sweep.runs.setdefault(record["name"], {})[record["seed"]] = record
+    for sweep in found.values():
+        _check_alike(sweep)
     whole = {name: sweep for name, sweep in found.items() if sweep.runs}
     full = {name: sweep for name, sweep in whole.items() if sweep.full}
     return full or whole
+
+
+def _shared(record: Record) -> dict[str, Any]:
+    """What all runs of a sweep have in common: budget, text, size, whether they are full; and of the text each score is of."""
+    train = {key: value for key, value in record["config"]["train"].items() if key not in ("seed", "micro_batch")}
+    scored = {split: record["scores"][split] for split in SPLITS}
+    texts = {f"{split} text": found["hash"] for split, found in scored.items() if found is not None}
+    model = {key: value for key, value in record["config"]["model"].items() if key != "rule"}
+    data = record["data"].get("train", {}).get("hash")
+    return {"train": train, "model": model, "training text": data, "full": record["full"]} | texts
+
+
+def _check_alike(sweep: Sweep) -> None:
+    """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a contender."""
+    common: dict[str, Any] = {}
+    for name, seeds in sweep.runs.items():
+        config = _without_seed(next(iter(seeds.values()))["config"])
+        for seed, run in seeds.items():
+            mine = _shared(run)
+            common = mine | common  # a split may be scored in some runs only
+            other = differences({key: common[key] for key in mine}, mine) or differences(config, _without_seed(run["config"]))
+            if other:
+                raise RltokError(
+                    f"sweep {sweep.name}: {name}, seed {seed}, differs from its neighbours: {'; '.join(other[:3])}. Runs of a"
+                    " sweep share budget, size and text, and seeds of a contender all settings."
+                )
+
+
+def _without_seed(config: dict[str, Any]) -> dict[str, Any]:
+    return config | {"train": config["train"] | {"seed": None}}
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:

@@ -8,10 +8,12 @@
     undecided       in between, or no run yet
     indicative      what would be one of the first two, from fewer than 3 seeds
 
-A claim that two methods are alike names a margin: supported when |Delta| + 2 sigma stays within it, contradicted when
-|Delta| - 2 sigma is beyond it. A claim about one number is judged by its distance from a limit and the error over seeds.
+A claim that a method is as good as another names a margin: supported when Delta + 2 sigma stays below it, contradicted when
+Delta - 2 sigma is beyond it; one that two methods are alike, the same with |Delta|. A claim about one number is judged by its
+distance from a limit and the error over seeds. A claim of several parts is as good as its worst.
 """
 
+import math
 from dataclasses import dataclass
 
 from rltok.rule_views import SURE, Gap
@@ -52,6 +54,16 @@ def directed(gap: Gap, wanted: int, seeds: int) -> str:
     return weakened(SUPPORTED if gap.bits * wanted > 0 else CONTRADICTED, seeds)
 
 
+def no_worse(gap: Gap, margin: float, seeds: int) -> str:
+    """Verdict on a method that the paper says is as good as another: at most a margin worse, in bits per byte."""
+    error = sigma(gap)
+    if error is None:
+        return UNDECIDED
+    if gap.bits + SURE * error <= margin:
+        return weakened(SUPPORTED, seeds)
+    return weakened(CONTRADICTED, seeds) if gap.bits - SURE * error > margin else UNDECIDED
+
+
 def alike(gap: Gap, margin: float, seeds: int) -> str:
     """Verdict on two methods that the paper says do not differ, by a margin in bits per byte."""
     error = sigma(gap)
@@ -69,6 +81,16 @@ def bounded(mean: float, error: float | None, seeds: int, *, low: float | None =
         return weakened(SUPPORTED, seeds)
     beyond = (low is not None and mean + reach < low) or (high is not None and mean - reach > high)
     return weakened(CONTRADICTED, seeds) if beyond else UNDECIDED
+
+
+def by_chance(seeds: int) -> float:
+    """How often a difference of 0 lies beyond two standard errors of 3 seeds: P(|t| > 2) with 2 degrees of freedom.
+
+    Of normal differences between seeds; for another number of seeds there is no such simple form.
+    """
+    if seeds != LEAST_SEEDS:
+        raise ValueError(f"known in closed form for {LEAST_SEEDS} seeds; got {seeds}")
+    return 1 - SURE / math.sqrt(2 + SURE**2)
 
 
 def together(verdicts: list[str]) -> str:

@@ -16,7 +16,9 @@ FOLDER = RESULTS / "figures"
 
 def files() -> dict[str, str]:
     """Name inside the folder -> what belongs there."""
-    sweeps = read_sweeps(RESULTS / "runs")
+    sweeps = read_sweeps(RESULTS / "sweeps")
+    if not sweeps:
+        raise SystemExit(f"there is no evidence record under {RESULTS / 'sweeps'}; what is stored stays. Restore the records.")
     return {f"{name}/{figure}.csv": as_csv(data(sweep)) for name, sweep in sweeps.items() for figure, data in DATA.items()}
 
 

@@ -129,7 +129,7 @@ def evidence() -> str:
     sys.path.insert(0, str(ROOT))
     from rltok import evidence_tables, records
 
-    sweeps = [sweep for sweep in records.read_sweeps(RESULTS / "runs").values() if sweep.full]
+    sweeps = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
     parts = [f"{evidence_tables.heading(sweep)}\n\n{evidence_tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
     parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
     small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)

@@ -14,6 +14,7 @@ import record_files
 from run_sweep import read_plan
 
 from rltok.data import load_test
+from rltok.errors import RltokError
 from rltok.evidence import add_test
 from rltok.records import read_record, write_record
 
@@ -32,7 +33,16 @@ def main() -> None:
     for run in plan.runs:
         path, folder = options.records / f"{run.stem}.json", options.runs / run.stem
         record = read_record(path) if path.exists() else None
-        if record is None or record.get("failed") or record["scores"]["test"] is not None or not folder.exists():
+        if record is None or record.get("failed"):
+            print(f"{run.stem}: no finished record", file=sys.stderr)
+            continue
+        if record["scores"]["test"] is not None:
+            if record["scores"]["test"]["hash"] != rows.hash:
+                raise RltokError(f"{path} was scored on another test text. A run is scored once; name another --records.")
+            print(f"{run.stem}: was scored before", file=sys.stderr)
+            continue
+        if not folder.exists():
+            print(f"{run.stem}: its run is not in {options.runs}", file=sys.stderr)
             continue
         record = add_test(record, folder, rows, device=options.device)
         write_record(path, record)

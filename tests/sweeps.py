@@ -38,7 +38,7 @@ def record(
             sizes = [100 + 10 * unit for unit in range(UNITS)]
             scores[place] = {
                 "bits_per_byte": level, "rate": rate, "tokens_per_byte": rate, "whitespace_share": white,
-                "policy_entropy": entropy[1], "unit": "documents", "unit_bytes": sizes,
+                "policy_entropy": entropy[1], "unit": "documents", "hash": place, "unit_bytes": sizes,
                 "unit_bits": [b * n for b, n in zip(per_byte, sizes, strict=True)],
             }  # fmt: skip
         else:

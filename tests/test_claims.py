@@ -24,17 +24,17 @@ LISTED = {
     "Table 1, held-out text, against each of the three": ["test_even", "test_dynamic_pooling_port", "test_hnet_port"],
     "Table 1, lowest on PIQA, HellaSwag and LAMBADA": ["best_piqa", "best_hellaswag", "best_lambada"],
     "Table 1, ARC-Easy": ["arc_even"],
-    "section 4.3, BPE": ["bpe_test", "bpe_piqa", "bpe_hellaswag", "bpe_arc_easy"],
+    "section 4.3, BPE": ["bpe_test", "bpe_others", "bpe_piqa", "bpe_hellaswag", "bpe_arc_easy"],
     "Table 1, BPE on LAMBADA": ["bpe_lambada"],
-    "one lag against eight": ["lags1_test", "lags1_lambada"],
-    "Table 3": ["rates"],
-    "Figure 3": ["flops_random_k", "flops_dynamic_pooling_port", "flops_hnet_port"],
+    "one lag, and none, against eight": ["lags1_test", "lags0_test", "lags1_lambada"],
+    "Table 3 and appendix D": ["rate", "rate_below"],
+    "Figure 3": ["flops_random_k", "flops_dynamic_pooling_port", "flops_hnet_port", "all_along"],
     "Figure 4": ["python"],
     "Figures 5, 9, 10": ["python_places"],
     "Figures 2 and 6": ["white_space"],
     "Figure 13": ["entropy", "stable"],
     "B.6": ["every_second", "rates_robust"],
-    "section 2.4, returns": ["returns"],
+    "section 2.4, returns": ["returns_positive", "returns"],
     "section 5, aspect ratio": ["aspect"],
     "the authors' ablation": [
         "ablation_gamma1", "ablation_no_centring", "ablation_no_early", "ablation_lags0", "ablation_no_rate_loss"
@@ -64,7 +64,7 @@ def test_without_a_run_everything_is_undecided():
 
 def test_numbers_of_the_paper_are_its_table():
     assert BY_ID["test_even"].paper == "-0.079 ± 0.004"  # 1.297 - 1.376; root of twice 0.003 squared
-    assert BY_ID["arc_even"].paper == "-0.042 ± 0.025"
+    assert BY_ID["arc_even"].paper == "+0.042 ± 0.025"
     assert BY_ID["bpe_lambada"].paper == "-0.092 ± 0.018"
     assert BY_ID["lags1_lambada"].paper == "-0.153 ± 0.018"
     assert TABLE_1["hnet_port"]["lambada"].mean == 2.130 and TABLE_3["hnet_port"] == 0.206
@@ -78,8 +78,8 @@ def test_numbers_of_the_paper_are_its_table():
 def test_verdicts_follow_the_runs(claim, ours, rival, verdict):
     rivals = [run for name in ("even", "dynamic_pooling_port", "hnet_port", "bpe") for run in seeds_of(name, rival)]
     sweep = sweep_of(*seeds_of("ours", ours), *rivals)
-    if claim == "bpe_test":  # alike within a margin
-        verdict = "contradicted" if ours != rival else "supported"
+    if claim == "bpe_test" and verdict == "undecided":  # no worse by more than a margin
+        verdict = "supported"
     assert BY_ID[claim].judge(sweep, "ours").verdict == verdict
     assert BY_ID[claim].judge(sweep, "ours_gamma0.9").verdict == NO_RUN
 
@@ -110,12 +110,13 @@ def test_smoke_runs_say_so_in_verdict_and_heading():
 
 def test_white_space_rate_and_entropy_are_held_against_their_limits():
     good, bad = sweep_of(*seeds_of("ours", 2.0)), sweep_of(*seeds_of("ours", 2.0, white=0.4, rate=0.3, entropy=(0.5, 0.5)))
-    for claim in ("white_space", "rates", "entropy"):
+    for claim in ("white_space", "rate", "entropy"):
         found = [BY_ID[claim].judge(sweep, "ours").verdict for sweep in (good, bad)]
         assert found[1] == "contradicted", claim
     assert BY_ID["white_space"].judge(good, "ours").verdict == "supported"
-    assert BY_ID["rates"].judge(good, "ours").verdict == "supported"
+    assert BY_ID["rate"].judge(good, "ours").verdict == "supported"
     assert BY_ID["returns"].judge(good, "ours").verdict == "supported"
+    assert BY_ID["returns_positive"].judge(good, "ours").verdict == "supported"
     assert BY_ID["stable"].judge(good, "ours").verdict == "supported"
 
 
@@ -179,7 +180,7 @@ def test_tables_set_ours_beside_the_paper():
         "**naive**",
     ]
     assert "| ours | 0.200 ± 0.000 | 0.200 ± 0.000 | 0.204 |" in table_3(sweep)
-    assert claims_table(sweep).splitlines()[0] == "| " + " | ".join(CLAIM_HEAD) + " |"
+    assert claims_table(sweep).splitlines()[0] == "| " + " | ".join(CLAIM_HEAD).replace("verdict", "verdict at 32m") + " |"
 
 
 def test_small_claims_are_undecided_without_their_record(tmp_path):
@@ -207,10 +208,35 @@ def test_eq_10_and_the_count_of_flops_are_computed(tmp_path):
         ("no_constraint", {"runs": [{"loss": "none", "rate": 0.999}] * 3}, "supported"),
         ("no_constraint", {"runs": [{"loss": "none", "rate": 0.999}, {"loss": "none", "rate": 0.17}]}, "undecided"),
         ("no_constraint", {"runs": [{"loss": "none", "rate": 0.2}] * 3}, "contradicted"),
-        ("pressure", {"target": 0.2, "runs": [{"loss": loss, "rate": rate} for loss, rates in
-                      (("logits", (0.2, 0.21, 0.2)), ("probabilities", (0.28, 0.29, 0.3))) for rate in rates]}, "supported"),
+        ("pressure", {"target": 0.2, "runs": [{"loss": loss, "rate": rate, "seed": seed} for loss, rates in
+                      (("logits", (0.2, 0.21, 0.2)), ("probabilities", (0.28, 0.29, 0.3)))
+                      for seed, rate in enumerate(rates)]}, "supported"),
+        ("leak", {"words": {"2048": {"leak": 0.0}, "8192": {"leak": 0.05}}}, "contradicted"),
+        ("leak", {"words": {"2048": {"leak": 0.05}, "8192": {"leak": 0.0}}}, "supported"),
     ],
 )  # fmt: skip
 def test_small_verdicts_follow_their_records(tmp_path, name, content, verdict):
     (tmp_path / f"{SMALL[name].record}.json").write_text(json.dumps(content))
     assert judged(SMALL[name], tmp_path).verdict == verdict
+
+
+def test_equal_flops_of_one_seed_are_an_indication_by_the_error_over_documents():
+    sweep = sweep_of(record("ours", 0, bits=2.0), record("random_k", 0, bits=2.3))
+    assert BY_ID["flops_random_k"].judge(sweep, "ours").verdict == "indicative: for"
+
+
+def test_a_claim_about_the_whole_curve_fails_where_the_beginning_is_worse():
+    ours, rivals = (
+        seeds_of("ours", 2.0),
+        [run for name in ("random_k", "dynamic_pooling_port", "hnet_port") for run in seeds_of(name, 2.1)],
+    )
+    assert BY_ID["all_along"].judge(sweep_of(*ours, *rivals), "ours").verdict == "supported"
+    for run in ours:
+        run["held_out"][1]["bits_per_byte"] += 1.0  # at a quarter
+    assert BY_ID["all_along"].judge(sweep_of(*[sealed(run) for run in ours], *rivals), "ours").verdict == "contradicted"
+
+
+def test_our_rate_is_compared_with_those_of_the_rivals():
+    rivals = [run for name in ("hnet_port", "bpe") for run in seeds_of(name, 2.0, rate=0.21)]
+    assert BY_ID["rate_below"].judge(sweep_of(*seeds_of("ours", 2.0), *rivals), "ours").verdict == "supported"
+    assert BY_ID["rate_below"].judge(sweep_of(*seeds_of("ours", 2.0, rate=0.22), *rivals), "ours").verdict == "contradicted"

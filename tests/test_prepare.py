@@ -247,7 +247,8 @@ def test_what_is_left_out_is_counted_and_named(tmp_path):
     assert {key: read[key] for key in ("read", "stored", "too_short", "empty", "null", "invalid_utf8")} == {
         "read": 8, "stored": 3, "too_short": 1, "empty": 1, "null": 2, "invalid_utf8": 1,
     }  # fmt: skip
-    assert read["named"] == {"null": ["a.parquet: b", "b.jsonl: 1"], "invalid_utf8": ["a.parquet: d"]}
+    named = {"null": ["a.parquet: b", "b.jsonl: 1"], "invalid_utf8": ["a.parquet: d"], "no_text": []}
+    assert read["named"] == named
     assert record["largest_sources"] == {
         "t": {"documents": 1, "bytes": 40}, "b.jsonl": {"documents": 1, "bytes": 25}, "s": {"documents": 1, "bytes": 23},
     }  # fmt: skip
@@ -313,7 +314,11 @@ def test_damaged_and_unfit_tables_stop_with_their_name(tmp_path):
     (tmp_path / "b.parquet").write_bytes(b"PAR1 no table")
     (tmp_path / "c.txt").write_bytes(bytes(range(256)))
     (tmp_path / "d.txt").write_bytes(b"short")
-    table = {"a.parquet": "no column 'text', only 'body'", "b.parquet": "as Parquet", "c.txt": "does not look like text"}
+    (tmp_path / "e.txt").write_bytes(b"text with a NUL \0 in it")
+    table = {
+        "a.parquet": "no column 'text', only 'body'", "b.parquet": "as Parquet", "c.txt": "1 is left: .*1 invalid utf8",
+        "e.txt": "no document of 1 is left: .*1 no text",
+    }  # fmt: skip
     for name, complaint in (table | {"d.txt": "no document of 1 is left: 1 too short"}).items():
         with pytest.raises(RltokError, match=complaint):
             prepare_folder(request([tmp_path / name], cut="windows", sequence_length=16), tmp_path / f"out-{name}")
@@ -327,3 +332,14 @@ def test_an_empty_table_is_no_text_and_one_among_others_is_fine(tmp_path):
     record = prepare_folder(request([tmp_path / "a.jsonl", path], cut="windows", sequence_length=16), tmp_path / "out")
     assert [shard["documents"] for shard in record["shards"]] == [0, 1]
     assert len(open_prepared(tmp_path / "out").rows("train", DataConfig(sequence_length=16, cut="windows"))) == 1
+
+
+def test_a_binary_file_among_texts_is_counted_named_and_left_out(tmp_path):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("some text of many bytes")
+    (tmp_path / "texts" / "b.txt").write_bytes(b"\0\1\2" * 20)
+    record = prepare_folder(request([tmp_path / "texts"], cut="windows", sequence_length=16), tmp_path / "out")
+    assert (record["read"]["stored"], record["read"]["no_text"]) == (1, 1)
+    assert "b.txt" in record["read"]["named"]["no_text"][0]
+    record = prepare_folder(request([tmp_path / "texts"], cut="windows", sequence_length=16, any_bytes=True), tmp_path / "all")
+    assert record["read"]["stored"] == 2

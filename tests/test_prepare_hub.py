@@ -62,10 +62,10 @@ def put_local_files(monkeypatch, tmp_path, row, format="parquet"):
         paths.append(str(path))
     kind = "parquet" if format == "parquet" else "json"
 
-    def load_streaming(name, config):
+    def load_dataset(name, config, *, split):
         return datasets.load_dataset(kind, data_files=paths, split="train", streaming=True, cache_dir=str(tmp_path / "cache"))
 
-    monkeypatch.setattr(hub, "load_streaming", load_streaming)
+    monkeypatch.setattr(hub, "load_dataset", load_dataset)
     return [row(number) for part in range(3) for number in range(part, ROWS, 3)]
 
 
@@ -110,8 +110,8 @@ class Flaky:
 @pytest.mark.parametrize("every, breaks", [(4, 6), (0, 4)])
 def test_a_broken_connection_is_waited_for_and_no_row_is_lost_or_read_twice(monkeypatch, tmp_path, every, breaks):
     rows = put_local_files(monkeypatch, tmp_path, fineweb)
-    flaky, waited = Flaky(hub.load_streaming("x", None), [None] * breaks, every), []
-    monkeypatch.setattr(hub, "load_streaming", lambda *_: flaky)
+    flaky, waited = Flaky(hub.load_dataset("x", None, split="train"), [None] * breaks, every), []
+    monkeypatch.setattr(hub, "load_dataset", lambda *_, **__: flaky)
     prepare_folder(request(["fineweb"], cut="windows", sequence_length=16), tmp_path / "out", sleep=waited.append)
     assert documents_of(tmp_path / "out")["train"] == [each["text"].encode() for each in rows]
     assert waited == ([1.0] * 6 if every else [1.0, 2.0, 4.0, 8.0])
@@ -120,11 +120,11 @@ def test_a_broken_connection_is_waited_for_and_no_row_is_lost_or_read_twice(monk
 
 def test_after_five_failures_in_a_row_it_gives_up_says_how_to_go_on_and_goes_on(monkeypatch, tmp_path):
     rows = put_local_files(monkeypatch, tmp_path, fineweb)
-    plain = hub.load_streaming("x", None)
+    plain = hub.load_dataset("x", None, split="train")
     flaky = Flaky(plain, [None] * 5, 9)
     flaky.breaks = [None] * 5
     made = request(["fineweb"], cut="windows", sequence_length=16, shard_bytes=200)
-    monkeypatch.setattr(hub, "load_streaming", lambda *_: flaky)
+    monkeypatch.setattr(hub, "load_dataset", lambda *_, **__: flaky)
     waited = []
 
     def sleep(seconds):
@@ -135,7 +135,7 @@ def test_after_five_failures_in_a_row_it_gives_up_says_how_to_go_on_and_goes_on(
         prepare_folder(made, tmp_path / "out", sleep=sleep)
     assert waited == [1.0, 2.0, 4.0, 8.0] and (tmp_path / "out" / "00000-000.json").exists()
     units.opened.cache_clear()
-    monkeypatch.setattr(hub, "load_streaming", lambda *_: plain)
+    monkeypatch.setattr(hub, "load_dataset", lambda *_, **__: plain)
     prepare_folder(made, tmp_path / "out")
     assert documents_of(tmp_path / "out")["train"] == [each["text"].encode() for each in rows]
 
@@ -157,7 +157,7 @@ def test_bytes_that_are_no_utf8_in_a_dataset_stop_at_once_with_the_row(monkeypat
     local = datasets.load_dataset(
         "parquet", data_files=str(tmp_path / "bad.parquet"), split="train", streaming=True, cache_dir=str(tmp_path / "cache")
     )
-    monkeypatch.setattr(hub, "load_streaming", lambda *_: local)
+    monkeypatch.setattr(hub, "load_dataset", lambda *_, **__: local)
 
     def sleep(seconds):
         raise AssertionError("no further try mends this")
@@ -178,10 +178,10 @@ def test_a_limit_opens_no_more_files_than_it_needs(monkeypatch, tmp_path):
 def test_without_a_network_it_fails_before_anything_is_asked_or_written(monkeypatch, tmp_path):
     monkeypatch.setattr(hub, "hub_reachable", lambda: False)
 
-    def never(*_):
+    def never(*_, **__):
         raise AssertionError("asked the hub")
 
-    monkeypatch.setattr(hub, "load_streaming", never)
+    monkeypatch.setattr(hub, "load_dataset", never)
     with pytest.raises(RltokError, match="cannot reach the Hugging Face hub.*--data sample"):
         prepare_folder(request(["fineweb"]), tmp_path / "out")
     assert not [path.name for path in (tmp_path / "out").iterdir() if path.name != ".lock"]

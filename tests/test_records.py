@@ -82,10 +82,37 @@ def test_runs_at_full_size_take_the_place_of_smoke_runs(tmp_path):
     assert list(read_sweeps(tmp_path)) == ["32m"]
 
 
-def test_the_same_run_twice_is_an_error(tmp_path):
+def test_a_record_lies_where_its_name_says(tmp_path):
     write(tmp_path, record())
     (tmp_path / "32m" / "copy.json").write_text(json.dumps(record()))
-    with pytest.raises(RltokError, match="ours, seed 0, stands there twice"):
+    with pytest.raises(
+        RltokError, match=r"32m/copy.json holds ours, seed 0, of sweep 32m. A record lies at SWEEP/NAME-seedK.json"
+    ):
+        read_sweeps(tmp_path)
+    (tmp_path / "32m" / "copy.json").rename(tmp_path / "32m" / "ours-seed1.json")
+    with pytest.raises(RltokError, match="ours-seed1.json holds ours, seed 0"):
+        read_sweeps(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"train.training_bytes": 8192}, "training_bytes 2400000 -> 8192"), ({"model.mid_layers": 3}, "mid_layers 2 -> 3"),
+     ({"objective.gamma": 0.5}, "gamma 0.9 -> 0.5")],
+)  # fmt: skip
+def test_runs_that_are_not_alike_are_not_compared(tmp_path, settings, told):
+    write(tmp_path, record("even", 0), record("ours", 0), record("ours", 1, **settings))
+    with pytest.raises(RltokError, match=f"sweep 32m: ours, seed 1, differs from its neighbours: .*{told}"):
+        read_sweeps(tmp_path)
+
+
+def test_contenders_scored_on_other_text_are_refused_and_unscored_ones_not(tmp_path):
+    other, without = record("even", 0), record("bpe", 0)
+    other["scores"]["test"]["hash"] = "of another text"
+    without["scores"]["test"] = None
+    write(tmp_path, record("ours", 0), sealed(without))
+    assert len(read_sweeps(tmp_path)["32m"].records) == 2
+    write(tmp_path, sealed(other))
+    with pytest.raises(RltokError, match="differs from its neighbours: test text"):
         read_sweeps(tmp_path)
 
 

@@ -1,9 +1,10 @@
 """rltok.verdicts: the rule, case by case."""
 
+import numpy as np
 import pytest
 
 from rltok.rule_views import Gap
-from rltok.verdicts import NO_RUN, alike, bounded, directed, sigma, together, weakened
+from rltok.verdicts import NO_RUN, alike, bounded, by_chance, directed, no_worse, sigma, together, weakened
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,23 @@ def test_without_any_error_nothing_is_decided():
 )  # fmt: skip
 def test_being_alike_needs_the_whole_interval_inside_the_margin(bits, error, verdict):
     assert alike(Gap(bits, error, error / 2), 0.01, 3) == verdict
+
+
+@pytest.mark.parametrize(
+    ("bits", "error", "verdict"),
+    [(-0.5, 0.01, "supported"), (0.002, 0.003, "supported"), (0.0, 0.006, "undecided"), (0.03, 0.005, "contradicted"),
+     (-0.03, 0.005, "supported"), (0.015, 0.004, "undecided")],
+)  # fmt: skip
+def test_being_as_good_is_one_sided(bits, error, verdict):
+    assert no_worse(Gap(bits, error / 2, error), 0.01, 3) == verdict
+
+
+def test_chance_alone_is_beyond_two_errors_of_three_seeds_about_as_often_as_drawn():
+    draws = np.random.default_rng(0).normal(size=(200_000, 3))
+    t = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / np.sqrt(3))
+    assert by_chance(3) == pytest.approx((abs(t) > 2).mean(), abs=0.003)
+    with pytest.raises(ValueError, match="3 seeds; got 4"):
+        by_chance(4)
 
 
 @pytest.mark.parametrize(

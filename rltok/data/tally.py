@@ -6,7 +6,7 @@ from typing import Any
 MOST_SOURCES = 200  # told apart: a table may name another source in every row
 NAMED = 5  # documents named of each kind of trouble
 OTHER = "(other sources)"
-SKIPPED = ("too_short", "empty", "null", "invalid_utf8")
+SKIPPED = ("too_short", "empty", "null", "invalid_utf8", "no_text")
 
 Counts = dict[str, Any]
 
@@ -15,7 +15,7 @@ def new_tally() -> Counts:
     """Nothing counted yet."""
     return {
         "read": 0, "read_bytes": 0, "stored": 0, "stored_bytes": 0, "longest": 0, **dict.fromkeys(SKIPPED, 0),
-        "named": {"null": [], "invalid_utf8": []}, "sources": {},
+        "named": {"null": [], "invalid_utf8": [], "no_text": []}, "sources": {},
     }  # fmt: skip
 
 

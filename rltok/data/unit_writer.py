@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rltok.data.documents import NULL_TEXT, Document
+from rltok.data.documents import NULL_TEXT, Document, junk_reason
 from rltok.data.rows import PIECES, Cut
 from rltok.data.shards import MAX_SHARD_DOCUMENTS, SPLITS, ShardWriter, digest_of, seals_of
 from rltok.data.tally import count_skipped, count_stored, new_tally
@@ -24,7 +24,7 @@ class Rules:
         validation_fraction, test_fraction: shares of documents in these splits, by their hash.
         max_bytes: most bytes stored of a unit.
         shard_bytes: a shard is sealed when it has so many.
-        any_bytes: store documents that are no valid UTF-8.
+        any_bytes: store documents that are no valid UTF-8 or do not look like text.
     """
 
     cut: Cut
@@ -43,6 +43,8 @@ class Rules:
             return "empty"
         if not (self.any_bytes or is_utf8(text)):
             return "invalid_utf8"
+        if not self.any_bytes and junk_reason(text):
+            return "no_text"
         return None if PIECES[self.cut](min(len(text), self.sequence_length), self.sequence_length) else "too_short"
 
     def split(self, document: Document, digest: tuple[int, int], forced: str | None) -> int:
@@ -106,7 +108,7 @@ class _Progress:
 def _documents(unit: Unit, progress: _Progress, rules: Rules, force: bool, sleep: Callable[[float], None]) -> Iterator[Document]:
     """The documents that come next. Raises `RltokError` when the last one read before is no longer what it was."""
     start = progress.number
-    found = unit_documents(unit, max(0, start - 1), rules.any_bytes, force, sleep)
+    found = unit_documents(unit, max(0, start - 1), force, sleep)
     if start:
         before = next(found, None)
         if before is None or _fingerprint(before) != progress.fingerprint:

@@ -109,7 +109,7 @@ def units_of(spec: str, split: str | None, force: bool) -> list[Unit]:
     return [Unit(name, split, (path,), expected_bytes=_text_bytes(path)) for name, path in zip(names, found, strict=True)]
 
 
-def unit_documents(unit: Unit, start: int, allow_binary: bool, force: bool, sleep: Callable[[float], None]) -> Iterator[Document]:
+def unit_documents(unit: Unit, start: int, force: bool, sleep: Callable[[float], None]) -> Iterator[Document]:
     """Documents of a unit from number `start` on; nulls come as `NULL_TEXT`."""
     if unit.spec.startswith("sample:"):
         found = sample_documents(unit.spec.removeprefix("sample:"))
@@ -117,8 +117,8 @@ def unit_documents(unit: Unit, start: int, allow_binary: bool, force: bool, slee
         yield from hub.shard_documents(unit.spec, opened(unit.spec, force), unit.part, start, allow_null=True, sleep=sleep)
         return
     elif unit.folder is not None:
-        yield from files.folder_documents(unit.folder, list(unit.paths[start:]), allow_binary)
+        yield from files.folder_documents(unit.folder, list(unit.paths[start:]), allow_binary=True)
         return
     else:
-        found = file_documents(unit.paths[0], allow_binary, allow_null=True)
+        found = file_documents(unit.paths[0], allow_binary=True, allow_null=True)
     yield from itertools.islice(found, start, None)

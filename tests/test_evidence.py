@@ -1,0 +1,122 @@
+"""rltok.evidence: what a record of a finished run holds, against the run itself, and that its test score comes once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import TEXT, json_lines, small_config, write_text
+
+import rltok
+from rltok.data import load_corpus
+from rltok.data.documents import Document
+from rltok.data.rows import cut_documents
+from rltok.errors import RltokError
+from rltok.evaluation import evaluate
+from rltok.evidence import add_test, evidence_of, failure_of, split_score
+from rltok.evidence_figures import probabilities
+from rltok.flops import attention_flops_per_byte, flops_per_byte
+from rltok.loading import load
+from rltok.records import check
+from rltok.snapshots import boundary_view
+from rltok.task_items import read_items
+
+DATA = Path(__file__).with_name("data")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run's folder, its corpus, and other text to test it on."""
+    place = tmp_path_factory.mktemp("run")
+    corpus = load_corpus(write_text(place), small_config().data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLTOK_COMMIT", "2" * 40)
+        rltok.train(small_config(), corpus, place / "run", device="cpu")
+    test = cut_documents([Document(TEXT[::-1][:700], "", "")], 64, "windows", name="test")
+    return place / "run", corpus, test
+
+
+@pytest.fixture(scope="module")
+def record(run):
+    folder, corpus, _ = run
+    tasks = {"piqa": read_items("piqa", DATA, expected=False)}
+    return evidence_of(
+        folder, sweep="s", name="ours", validation=corpus.validation, tasks=tasks, device="cpu", max_items=3
+    )  # fmt: skip
+
+
+def test_a_record_is_whole_under_its_seal_and_the_same_after_json(record):
+    assert check(json.loads(json.dumps(record)), "here") == record
+    assert (record["sweep"], record["name"], record["commit"]) == ("s", "ours", "2" * 40)
+
+
+def test_its_score_is_that_of_evaluate(run, record):
+    folder, corpus, _ = run
+    found = evaluate(load(folder), corpus.validation, seed=0, batch=2)
+    score = record["scores"]["validation"]
+    assert score["bits_per_byte"] == pytest.approx(found.bits_per_byte, rel=1e-6)
+    assert score["hash"] == corpus.validation.hash
+    assert record["scores"]["piqa"]["items"] == len(record["scores"]["piqa"]["item_bits_per_byte"]) == 3
+
+
+def test_curves_carry_the_flops_of_the_tokens_drawn_so_far(run, record):
+    model = small_config().model
+    lines = [line for line in json_lines(run[0] / "metrics.jsonl") if line["split"] == "validation"]
+    assert [point["step"] for point in record["held_out"]] == [line["step"] for line in lines]
+    for point in record["held_out"][1:]:
+        rate = point["tokens"] / point["bytes"]
+        assert point["flops"] == pytest.approx(point["bytes"] * flops_per_byte(model, rate), rel=1e-6)
+        assert point["attention_flops"] == pytest.approx(point["bytes"] * attention_flops_per_byte(model, rate, 64), rel=1e-6)
+    assert record["held_out"][0]["flops"] == 0
+
+
+def test_samples_are_held_out_text_with_the_models_own_boundaries(run, record):
+    folder, corpus, _ = run
+    model = load(folder)
+    for sample in record["samples"]:
+        text = sample["text"].encode("latin-1")
+        assert text == bytes(corpus.validation.bytes_[sample["row"]])[: len(text)]
+        view = boundary_view(model, text, 0)
+        assert sample["boundaries"] == "".join(map(str, view["boundaries"]))
+        assert probabilities(sample, len(text)) == pytest.approx(view["probabilities"], abs=0.011)
+
+
+def test_units_are_documents_where_there_are_enough_and_else_rows(run):
+    model = load(run[0])
+    many = cut_documents([Document(TEXT[i : i + 100], "", "") for i in range(25)], 64, "windows", name="many")
+    few = cut_documents([Document(TEXT[:700], "", "")], 64, "windows", name="few")
+    for rows, unit, count in ((many, "documents", 25), (few, "rows", 11)):
+        found = evaluate(model, rows, seed=0, batch=4)
+        score = split_score(found, rows)
+        assert (score["unit"], len(score["unit_bits"]), len(score["unit_bytes"])) == (unit, count, count)
+        assert sum(score["unit_bits"]) / sum(score["unit_bytes"]) == pytest.approx(found.bits_per_byte, rel=1e-5)
+        assert sum(score["unit_bytes"]) == found.scored_bytes  # end marks are predicted, too
+
+
+def test_a_run_is_scored_on_test_once_and_by_its_own_folder(run, record, tmp_path):
+    folder, corpus, test = run
+    scored = add_test(record, folder, test, device="cpu")
+    check(scored, "here")
+    assert record["scores"]["test"] is None  # the record given is left alone
+    found = evaluate(load(folder), test, seed=0, batch=2)
+    assert scored["scores"]["test"]["bits_per_byte"] == pytest.approx(found.bits_per_byte, rel=1e-6)
+    with pytest.raises(RltokError, match="ours, seed 0, was scored on the test split before"):
+        add_test(scored, folder, test, device="cpu")
+    other = small_config(objective__gamma=0.5)
+    rltok.train(other, corpus, tmp_path / "other", device="cpu")
+    with pytest.raises(RltokError, match="holds another run than the record of ours, seed 0"):
+        add_test(record, tmp_path / "other", test, device="cpu")
+
+
+def test_snapshots_of_seed_0_keep_texts_and_probabilities(run, record):
+    lines = [json.loads(line) for line in (run[0] / "snapshots.jsonl").read_text().splitlines()]
+    assert [shot["step"] for shot in record["snapshots"]] == [line["step"] for line in lines]
+    kept, made = record["snapshots"][-1]["code"], lines[-1]["texts"]["code"]
+    assert kept["boundaries"] == "".join(map(str, made["boundaries"]))
+    assert np.allclose(probabilities(kept, len(made["probabilities"])), made["probabilities"], atol=0.011)
+
+
+def test_a_failed_run_leaves_a_record_with_its_settings():
+    named = {"commit": "2" * 40, "device": "cpu", "versions": {}, "data": {}}
+    found = failure_of(small_config(), sweep="s", name="ours", why="loss nan", **named)
+    assert check(found, "here")["failed"] == "loss nan"
