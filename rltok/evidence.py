@@ -168,7 +168,9 @@ def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str, s
     if record["scores"]["test"] is not None:
         raise RltokError(f"{record['name']}, seed {record['seed']}, was scored on the test split before. Once is enough.")
     config, chosen = load_config(folder), resolve_device(device)
-    if config.digest() != record["config_hash"]:
+    run = json.loads(read_file(folder / "record.json"))
+    same = all(run[key] == record[key] for key in ("data", "commit", "seconds"))  # no two runs take the same time
+    if config.digest() != record["config_hash"] or not same:
         raise RltokError(f"{folder} holds another run than the record of {record['name']}, seed {record['seed']}.")
     model = load(folder).to(chosen)
     with autocast(config, chosen):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rltok.config import Config
-from rltok.errors import RltokError
+from rltok.errors import TrainingFailed
 from rltok.metrics import StepMetrics
 from rltok.step import MicroBatch, advantages_of, autocast, losses_of
 from rltok.unet import AutoregressiveUNet
@@ -102,12 +102,12 @@ def _in_use(device: torch.device) -> str:
     return f" (card of {total / 1e9:.0f} GB, {(total - free) / 1e9:.0f} GB in use)"
 
 
-def _advice(config: Config, found: int | None, used: str) -> RltokError:
+def _advice(config: Config, found: int | None, used: str) -> TrainingFailed:
     told = f"out of memory at train.micro_batch={config.train.micro_batch}{used}"
     if found is None:
         tried = smaller_sizes(config)
         smaller = f"neither fits a smaller one ({', '.join(map(str, tried))} tried)" if tried else "there is no smaller one"
-        return RltokError(
+        return TrainingFailed(
             f"{told}, and {smaller}. Lower data.sequence_length={config.data.sequence_length}, or the size of the model:"
             f" model.embedding_dim={config.model.embedding_dim}, model.mid_layers={config.model.mid_layers}."
         )
@@ -117,4 +117,4 @@ def _advice(config: Config, found: int | None, used: str) -> RltokError:
         else "the update stays the same mean over all its bytes"
     )
     rows = "1 row fits" if found == 1 else f"{found} rows fit"
-    return RltokError(f"{told}; {rows}, as tried. Set train.micro_batch={found}; {effect}.")
+    return TrainingFailed(f"{told}; {rows}, as tried. Set train.micro_batch={found}; {effect}.")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rltok.byte_classes import CLASSES
-from rltok.errors import RltokError
+from rltok.errors import TrainingFailed
 from rltok.evaluation import boundary_counts
 from rltok.losses import Losses
 from rltok.policy import entropy
@@ -16,9 +16,9 @@ from rltok.unet import UNetOutput
 SPACE = CLASSES.index("space")
 
 
-def not_finite(step: int, what: str) -> RltokError:
+def not_finite(step: int, what: str) -> TrainingFailed:
     """The error that stops a run at update `step`."""
-    return RltokError(
+    return TrainingFailed(
         f"update {step}: {what}, not finite. The last checkpoint is from before that."
         " Lower train.learning_rate, then train in a new folder."
     )

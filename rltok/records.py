@@ -9,7 +9,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ def check(record: Any, where: str) -> Record:
 
     demand(isinstance(record, dict) and record.get("what") == WHAT, f"this is no record of {WHAT}")
     demand(record.get("schema") == SCHEMA, f"schema {record.get('schema')!r} is unknown; this version reads {SCHEMA}")
+    seed = record.get("seed")
+    demand(type(seed) is int and all(isinstance(record.get(key), str) for key in ("sweep", "name")), "sweep, name or seed is odd")
     lacking = [key for key in (*NAMED, *(() if record.get("failed") else WHOLE)) if key not in record]
     demand(not lacking, f"it lacks {', '.join(lacking)}")
     demand(record.get("digest") == sealed(record)["digest"], "it was changed after it was made: its digest differs")
@@ -49,22 +51,52 @@ def check(record: Any, where: str) -> Record:
     except (RltokError, KeyError, TypeError) as error:
         raise RltokError(f"{where}: its configuration cannot be read ({error}). Make the record again.") from error
     demand(digest == record.get("config_hash"), f"config_hash is {record.get('config_hash')!r}, its configuration has {digest}")
+    demand(record["config"]["train"]["seed"] == seed, f"seed is {seed}, its configuration has another")
     commit = str(record["commit"])
-    demand(CLEAN.fullmatch(commit) is not None, f"commit {commit!r} is none, or its tree was not clean")
+    demand(is_clean(commit), f"commit {commit!r} is none, or its tree was not clean")
+    if not record.get("failed"):
+        _check_scores(record, demand)
     return record
+
+
+def is_clean(commit: str | None) -> bool:
+    """Whether a commit names a state of the code that can be looked up."""
+    return CLEAN.fullmatch(commit or "") is not None
+
+
+def _check_scores(record: Record, demand: Callable[[bool, str], None]) -> None:
+    """Scores, curves and snapshots must hold what tables and figures read."""
+    scores = record["scores"]
+    demand(isinstance(scores, dict) and scores.get("validation") is not None and "test" in scores, "it has no validation score")
+    for place, found in scores.items():
+        if place in SPLITS and found is not None:
+            same = len(found["unit_bits"]) == len(found["unit_bytes"]) > 0
+            demand(same, f"bits and bytes of its {place} units do not belong together")
+        elif found is not None:
+            demand(len(found["item_bits_per_byte"]) == found["items"] > 0, f"the items of {place} are not as many as it says")
+    for key in ("curve", "held_out", "snapshots", "samples"):
+        demand(isinstance(record[key], list) and len(record[key]) > 0, f"{key} is empty")
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
 
 
 def read_record(path: Path) -> Record:
     """A checked record of a file."""
     try:
-        found = json.loads(read_file(path))
+        found = json.loads(read_file(path), parse_constant=_no_number)  # NaN and Infinity are no JSON
     except (*MISSING, ValueError, RecursionError) as error:
         raise RltokError(f"{path.name} is missing or no JSON ({error}). Make the record again.") from error
-    return check(found, path.name)
+    try:
+        return check(found, path.name)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RltokError(f"{path.name}: an entry is missing or of another kind ({error!r}). Make the record again.") from error
 
 
 def write_record(path: Path, record: Record) -> None:
     """Write a record in one step, an entry a line: thousands of scores, each on a line of its own, would fill the repository."""
+    check(record, path.name)
     lines = [f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in record.items()]
     write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -169,7 +201,11 @@ def _shared(record: Record) -> dict[str, Any]:
     """What all runs of a sweep have in common: budget, text, size, whether they are full; and of the text each score is of."""
     train = {key: value for key, value in record["config"]["train"].items() if key not in ("seed", "micro_batch")}
     scored = {split: record["scores"][split] for split in SPLITS}
-    texts = {f"{split} text": found["hash"] for split, found in scored.items() if found is not None}
+    texts = {f"{split} text": (found["hash"], len(found["unit_bits"])) for split, found in scored.items() if found is not None}
+    texts |= {
+        f"items of {task}": (found["fingerprint"], found["items"])
+        for task, found in record["scores"].items() if task not in SPLITS and found is not None
+    }  # fmt: skip
     model = {key: value for key, value in record["config"]["model"].items() if key != "rule"}
     data = record["data"].get("train", {}).get("hash")
     return {"train": train, "model": model, "training text": data, "full": record["full"]} | texts

@@ -18,7 +18,7 @@ except ImportError:  # Windows has no such locks: there, two trainings in one fo
 
 from rltok.checkpoint import checkpoints, differences
 from rltok.config import Config, from_dict
-from rltok.errors import RltokError
+from rltok.errors import RltokError, TrainingFailed
 from rltok.files import MISSING, read_file, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
@@ -186,7 +186,7 @@ class RunFolder:
         try:
             line = json.dumps(values, allow_nan=False)
         except ValueError as error:
-            raise RltokError(
+            raise TrainingFailed(
                 f"update {values['step']}: a number for {name} is not finite. The last checkpoint is from before that."
                 " Lower train.learning_rate, then train in a new folder."
             ) from error

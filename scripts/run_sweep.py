@@ -22,10 +22,10 @@ import record_files
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
-from rltok.errors import RltokError
+from rltok.errors import RltokError, TrainingFailed
 from rltok.evidence import evidence_of, failure_of
 from rltok.presets import preset
-from rltok.records import Record, read_record, write_record
+from rltok.records import Record, is_clean, read_record, write_record
 from rltok.results import device_name, repository_commit, versions
 from rltok.step import resolve_device
 from rltok.task_items import TASKS, TaskItems, read_items
@@ -33,6 +33,10 @@ from rltok.training import train
 
 PLAN_KEYS = {"preset", "full", "seeds", "settings", "run", "max_items"}
 RUN_KEYS = {"name", "variant", "settings", "seeds", "rate_of", "same_pull_as"}
+
+
+class MissingRun(RltokError):
+    """A run that needs another one's record."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def taken(records: dict[str, Record], run: Planned, name: str) -> Record:
     """The record of another contender at this run's seed."""
     found = records.get(f"{name}-seed{run.seed}")
     if found is None or found.get("failed"):
-        raise RltokError(f"{run.stem} takes a number from {name}-seed{run.seed}, which has no finished record. Run that first.")
+        raise MissingRun(f"{run.stem} takes a number from {name}-seed{run.seed}, which has no finished record. Run that first.")
     return found
 
 
@@ -103,12 +107,30 @@ def pull(record: Record) -> float:
     return statistics.median(sizes[len(sizes) // 2 :])
 
 
+def _check_types(found: dict[str, Any]) -> None:
+    """Raise TypeError or KeyError for a plan whose entries are of another kind."""
+    kinds = {"preset": str, "full": bool, "seeds": list, "settings": dict, "run": list, "max_items": int}
+    wrong = [key for key, kind in kinds.items() if key in found and type(found[key]) is not kind]
+    for run in found.get("run", []):
+        kinds = {"name": str, "variant": str, "settings": dict, "seeds": list, "rate_of": str, "same_pull_as": str}
+        wrong += [f"run.{key}" for key, kind in kinds.items() if key in run and type(run[key]) is not kind]
+        wrong += [] if "name" in run else ["run.name"]
+    seeds = [*found.get("seeds", []), *(seed for run in found.get("run", []) for seed in run.get("seeds", []))]
+    wrong += [f"seed {seed!r}" for seed in seeds if type(seed) is not int or seed < 0]
+    if wrong:
+        raise TypeError(", ".join(wrong))
+
+
 def read_plan(path: Path) -> Plan:
     """A plan from its file; unknown keys and double names are errors."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise RltokError(f"{path} is no plan: {error}.") from error
+    try:
+        _check_types(found)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise RltokError(f"{path}: a value is missing or of another kind ({error}).") from error
     unknown = [key for key in found if key not in PLAN_KEYS]
     unknown += [f"run.{key}" for run in found.get("run", []) for key in run if key not in RUN_KEYS]
     if unknown or not found.get("run") or not found.get("seeds") or "preset" not in found or "full" not in found:
@@ -123,28 +145,36 @@ def read_plan(path: Path) -> Plan:
     return Plan(path.stem, found["preset"], found["full"], found.get("settings", {}), runs, found.get("max_items"))
 
 
-def stored(path: Path, config: Config, corpus: Corpus) -> Record | None:
-    """The record of a finished run of these settings on this text; None without one, and of a run that failed."""
+def stored(path: Path, config: Config, corpus: Corpus, tasks: dict[str, TaskItems], max_items: int | None) -> Record | None:
+    """The record of a finished run of these settings, scored on this text; None without one, and of a run that failed.
+
+    Benchmarks that were left out may be there or not; those that are scored must be of these items.
+    """
     if not path.exists():
         return None
     found = read_record(path)
     if found.get("failed"):
         return None
     same = found["config_hash"] == config.digest() and found["data"]["train"] == corpus.description["train"]
+    same = same and found["scores"]["validation"]["hash"] == corpus.validation.hash
+    for task, items in tasks.items():
+        score = found["scores"].get(task)
+        count = len(items) if max_items is None else min(len(items), max_items)
+        same = same and score is not None and (score["fingerprint"], score["items"]) == (items.fingerprint, count)
     if not same:
-        raise RltokError(f"{path} is of other settings or other text. Name another --records, or remove it.")
+        raise RltokError(f"{path} is of other settings, text or benchmarks. Name another --records, or remove it.")
     return found
 
 
 def run_one(plan: Plan, run: Planned, config: Config, options: argparse.Namespace, corpus: Corpus, tasks: dict) -> Record:
-    """Train and measure one run; what fails on the way becomes a record, too."""
+    """Train and measure one run; training that fails becomes a record, too."""
     folder, named = options.runs / run.stem, {"sweep": plan.name, "name": run.name}
     try:
         train(config, corpus, folder, resume=folder.exists(), device=options.device, full=plan.full, progress=options.progress)
         return evidence_of(
             folder, **named, validation=corpus.validation, tasks=tasks, device=options.device, max_items=plan.max_items
         )
-    except RltokError as error:
+    except TrainingFailed as error:
         device = device_name(resolve_device(options.device))
         return failure_of(
             config, **named, why=str(error), commit=repository_commit(), device=device, versions=versions(),
@@ -190,22 +220,34 @@ def main() -> None:
     options = parser.parse_args()
     plan, start = read_plan(options.plan), time.perf_counter()
     runs, corpus, tasks = wanted(plan, options.only, options.seeds), corpus_of(plan, options), items_of(options.tasks)
+    if not is_clean(repository_commit()):
+        raise RltokError(
+            f"the code is at {repository_commit()}, which nobody could look up again, and records of it are refused. Commit first"
+            " (or set RLTOK_COMMIT where the files came without their history)."
+        )
     options.records.mkdir(parents=True, exist_ok=True)
+    left_out: list[str] = []
     records = {path.stem: read_record(path) for path in sorted(options.records.glob("*.json"))}
     for number, run in enumerate(runs, start=1):
         if options.stop_after is not None and time.perf_counter() - start > options.stop_after:
             print(f"stopped before {run.stem}; the same command goes on", file=sys.stderr)
             return
-        config, path = plan.config(run, records), options.records / f"{run.stem}.json"
-        record = stored(path, config, corpus)
+        try:
+            config, path = plan.config(run, records), options.records / f"{run.stem}.json"
+        except MissingRun as error:
+            print(f"{number}/{len(runs)}  {run.stem}: left out, {error}", file=sys.stderr, flush=True)
+            left_out.append(run.stem)
+            continue
+        record = stored(path, config, corpus, tasks, plan.max_items)
         if record is None:
             record = run_one(plan, run, config, options, corpus, tasks)
             write_record(path, record)
         records[run.stem] = record
         told = record.get("failed") or f"{record['scores']['validation']['bits_per_byte']:.4f} bits per byte"
-        print(
-            f"{number}/{len(runs)}  {run.stem}: {told}, {time.perf_counter() - start:.0f} s so far", file=sys.stderr, flush=True
-        )
+        seconds = time.perf_counter() - start
+        print(f"{number}/{len(runs)}  {run.stem}: {told}, {seconds:.0f} s so far", file=sys.stderr, flush=True)
+    if left_out:
+        raise RltokError(f"not run: {', '.join(left_out)}. What they take a number from has no finished record.")
 
 
 if __name__ == "__main__":

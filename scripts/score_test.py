@@ -16,7 +16,17 @@ from run_sweep import read_plan
 from rltok.data import load_test
 from rltok.errors import RltokError
 from rltok.evidence import add_test
-from rltok.records import read_record, write_record
+from rltok.records import Record, read_record, write_record
+
+
+def check_text(test: str, records: list[Record]) -> None:
+    """Raise `RltokError` for a test text that is training or validation text, or not that of runs scored before."""
+    for record in records:
+        where = f"{record['name']}, seed {record['seed']}"
+        if test in (record["data"]["train"]["hash"], record["scores"]["validation"]["hash"]):
+            raise RltokError(f"this is the training or validation text of {where}. Give the test text.")
+        if record["scores"]["test"] is not None and record["scores"]["test"]["hash"] != test:
+            raise RltokError(f"{where} was scored on another test text. A run is scored once; name another --records.")
 
 
 def main() -> None:
@@ -30,6 +40,9 @@ def main() -> None:
     options = parser.parse_args()
     plan = read_plan(options.plan)
     rows = load_test(options.data, plan.config(plan.runs[0], {}).data)
+    known = [read_record(path) for path in sorted(options.records.glob("*.json"))]
+    check_text(rows.hash, [record for record in known if not record.get("failed")])
+    scored = 0
     for run in plan.runs:
         path, folder = options.records / f"{run.stem}.json", options.runs / run.stem
         record = read_record(path) if path.exists() else None
@@ -37,16 +50,18 @@ def main() -> None:
             print(f"{run.stem}: no finished record", file=sys.stderr)
             continue
         if record["scores"]["test"] is not None:
-            if record["scores"]["test"]["hash"] != rows.hash:
-                raise RltokError(f"{path} was scored on another test text. A run is scored once; name another --records.")
             print(f"{run.stem}: was scored before", file=sys.stderr)
+            scored += 1
             continue
         if not folder.exists():
             print(f"{run.stem}: its run is not in {options.runs}", file=sys.stderr)
             continue
         record = add_test(record, folder, rows, device=options.device)
         write_record(path, record)
+        scored += 1
         print(f"{run.stem}: {record['scores']['test']['bits_per_byte']:.4f} bits per byte on test", file=sys.stderr, flush=True)
+    if not scored:
+        raise RltokError(f"no run was scored: {options.records} and {options.runs} have none of the plan's in common.")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ def record(
                 "unit_bits": [b * n for b, n in zip(per_byte, sizes, strict=True)],
             }  # fmt: skip
         else:
-            scores[place] = {"bits_per_byte": level, "accuracy": 0.5, "chance": 0.25, "item_bits_per_byte": per_byte}
+            scores[place] = {"bits_per_byte": level, "accuracy": 0.5, "chance": 0.25, "items": UNITS, "fingerprint": place}
+            scores[place]["item_bits_per_byte"] = per_byte
     curve = [
         {"step": step, "bytes": 1000 * step, "flops": 1e9 * step, "attention_flops": 1e7 * step,
          "policy_entropy": entropy[step > 5], "whitespace_share": white, "advantage_rms": 2.0, "rate": rate}

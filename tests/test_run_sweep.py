@@ -10,7 +10,7 @@ from runs import SETTINGS, TEXT
 from sweeps import record
 
 from rltok.config import with_settings
-from rltok.errors import RltokError
+from rltok.errors import RltokError, TrainingFailed
 from rltok.presets import preset
 from rltok.records import read_record, read_sweeps
 
@@ -110,7 +110,7 @@ def test_a_run_that_fails_leaves_a_record_and_the_others_go_on(plan, monkeypatch
 
     def failing(config, *rest, **more):
         if config.name.endswith("ours") and config.train.seed == 1:
-            raise RltokError("update 3: loss nan, not finite.")
+            raise TrainingFailed("update 3: loss nan, not finite.")
         return train(config, *rest, **more)
 
     monkeypatch.setattr(run_sweep, "train", failing)
@@ -122,7 +122,7 @@ def test_a_run_that_fails_leaves_a_record_and_the_others_go_on(plan, monkeypatch
 def test_records_of_other_settings_are_not_taken_for_these(plan, monkeypatch, clean_tree):
     call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
     plan.write_text(plan.read_text().replace('"train.log_every" = 2', '"train.log_every" = 1'))
-    with pytest.raises(RltokError, match="is of other settings or other text"):
+    with pytest.raises(RltokError, match="is of other settings, text or benchmarks"):
         call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
 
 
@@ -136,6 +136,10 @@ def test_an_unknown_contender_is_named(plan, monkeypatch):
     [("preset = 3 = 4", "is no plan"), ("colour = 1", "unknown keys: colour"),
      ('preset = "tiny"\nfull = true\nseeds = [0]', "needs preset"),
      ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\nsize=3', r"unknown keys: run\.size"),
+     ('preset="tiny"\nfull="no"\nseeds=[0]\n[[run]]\nname="a"', "of another kind .full"),
+     ('preset="tiny"\nfull=true\nseeds=3\n[[run]]\nname="a"', "of another kind"),
+     ('preset="tiny"\nfull=true\nseeds=[-1]\n[[run]]\nname="a"', "seed -1"),
+     ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nvariant="even"', r"run\.name"),
      ('preset="tiny"\nfull=true\nseeds=[0,0]\n[[run]]\nname="a"', "names a run twice")],
 )  # fmt: skip
 def test_a_plan_that_is_none_is_refused(tmp_path, text, told):
@@ -186,9 +190,67 @@ def test_the_same_pull_is_a_weight_that_makes_up_for_smaller_advantages():
 
 
 def test_settings_of_a_failed_run_can_be_read_back(plan, monkeypatch, clean_tree):
-    monkeypatch.setattr(run_sweep, "train", lambda *_, **__: (_ for _ in ()).throw(RltokError("too little memory")))
+    monkeypatch.setattr(run_sweep, "train", lambda *_, **__: (_ for _ in ()).throw(TrainingFailed("too little memory")))
     with pytest.raises(KeyError):  # a sweep of failures alone is none
         call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
     found = read_record(plan.parent / "records" / "small" / "even-seed0.json")
     assert found["failed"] == "too little memory"
     assert found["config_hash"] == with_settings(preset("tiny_even"), SETTINGS | {"name": "x"}).digest()
+
+
+def test_trouble_that_is_not_the_runs_stops_the_sweep_and_leaves_no_record(plan, monkeypatch, clean_tree):
+    monkeypatch.setattr(run_sweep, "train", lambda *_, **__: (_ for _ in ()).throw(RltokError("another process is training")))
+    with pytest.raises(RltokError, match="another process"):
+        call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
+    assert list((plan.parent / "records" / "small").iterdir()) == []
+
+
+def test_a_run_whose_model_failed_is_left_out_and_the_others_are_run(plan, monkeypatch, clean_tree):
+    train = run_sweep.train
+
+    def failing(config, *rest, **more):
+        if config.name == "tiny_even":
+            raise TrainingFailed("too little memory")
+        return train(config, *rest, **more)
+
+    monkeypatch.setattr(run_sweep, "train", failing)
+    plan.write_text(plan.read_text().replace("[[run]]", '[[run]]\nname = "last"\nvariant = "even"\nseeds = [1]\n[[run]]', 1))
+    with pytest.raises(RltokError, match="not run: ours_as_even-seed0"):
+        call(run_sweep.main, plan, "--only", "even", "ours_as_even", "last", monkeypatch=monkeypatch)
+    found = sorted(path.name for path in (plan.parent / "records" / "small").iterdir())
+    assert found == ["even-seed0.json", "last-seed1.json"]
+
+
+def test_code_that_nobody_could_look_up_is_refused_before_anything_is_trained(plan, monkeypatch):
+    monkeypatch.setenv("RLTOK_COMMIT", "1" * 40 + "+changes")
+    with pytest.raises(RltokError, match=r"the code is at 1+\+changes, which nobody could look up again"):
+        call(run_sweep.main, plan, monkeypatch=monkeypatch)
+    assert not (plan.parent / "runs").exists()
+
+
+def test_records_on_other_validation_text_are_not_gone_on_with(plan, monkeypatch, clean_tree):
+    (plan.parent / "other.txt").write_bytes(TEXT[::-1])
+    call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
+    with pytest.raises(RltokError, match="is of other settings, text or benchmarks"):
+        call(run_sweep.main, plan, "--only", "even", "--validation", str(plan.parent / "other.txt"), monkeypatch=monkeypatch)
+
+
+@pytest.mark.parametrize("trouble", ["no run", "other test text", "training text"])
+def test_scoring_says_when_it_cannot_score(plan, monkeypatch, clean_tree, trouble):
+    given = plan.parent / "test.txt"
+    given.write_bytes(TEXT[::-1])
+    validation = ("--validation", str(plan.parent / "text2.txt"))
+    (plan.parent / "text2.txt").write_bytes(TEXT[100:1500])
+    if trouble != "no run":
+        call(run_sweep.main, plan, "--only", "even", *validation, monkeypatch=monkeypatch)
+    told = {
+        "no run": "no run was scored",
+        "other test text": "was scored on another test text",
+        "training text": "is the training",
+    }
+    if trouble == "other test text":
+        call(score_test.main, plan, "--data", str(given), monkeypatch=monkeypatch)
+        given.write_bytes(TEXT[::-1] + b"more of it, for a while")
+    data = plan.parent / "text.txt" if trouble == "training text" else given
+    with pytest.raises(RltokError, match=told[trouble]):
+        call(score_test.main, plan, "--data", str(data), monkeypatch=monkeypatch)
