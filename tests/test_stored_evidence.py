@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rltok.records import read_record, read_sweeps
+from rltok.config import from_dict
+from rltok.records import is_clean, read_record, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
@@ -40,6 +41,19 @@ def test_the_commit_of_a_record_is_one_of_this_repository(path):
         pytest.skip("the history is not here")
     found = subprocess.run([*git, "cat-file", "-t", commit], capture_output=True, text=True)
     assert found.stdout.strip() == "commit", f"{commit} is no commit of this repository. Make the record again from a clean tree."
+
+
+OTHERS = [path for path in sorted(RESULTS.glob("*.json")) if path.name != "headers.json"]  # which is of notebooks
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
+def test_every_other_record_has_a_known_schema_a_clean_commit_and_the_hash_of_its_settings(path):
+    record = json.loads(path.read_text())
+    assert record["schema"] == 1
+    commits = [run["commit"] for run in (record, *record.get("runs", [])) if "commit" in run]
+    assert commits and all(is_clean(commit) for commit in commits)
+    if "config" in record and path.stem != "toy":  # whose network has no norms, which no configuration may ask for
+        assert from_dict(record["config"]).digest() == record["config_hash"]
 
 
 def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
