@@ -44,7 +44,10 @@ def heading(sweep: Sweep) -> str:
 
 
 def _cell(gap: Gap | None) -> str:
-    return MISSING if gap is None else str(gap)[1:]
+    if gap is None:
+        return MISSING
+    errors = [MISSING if error is None else f"{error:.3f}" for error in (gap.rows, gap.seeds)]
+    return f"{gap.bits:.3f} ± {' / '.join(errors)}"
 
 
 def table_1(sweep: Sweep) -> str:
@@ -133,18 +136,19 @@ def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
     return rows
 
 
-CLAIM_HEAD = ["claim", "where", "paper", "ours, γ = 0.99", "verdict", "ours, γ = 0.9", "verdict"]
-
-
-def claim_head(sweep: Sweep | None) -> list[str]:
-    """The head of the claims' table; the verdicts say of which size they are."""
-    size = "" if sweep is None else f" at {sweep.records[0]['config']['name'].split('_')[0]}"
-    return [cell + size if cell == "verdict" else cell for cell in CLAIM_HEAD]
+def _both(verdict: str, told: str) -> str:
+    return f"**{verdict}**" + ("" if told == MISSING else f"<br>{told}") if verdict != MISSING else MISSING
 
 
 def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
     """Markdown: every claim about runs at scale, with a verdict for the gamma of the text and for that of the authors' code."""
-    return markdown(claim_head(sweep), claim_rows(sweep, headline))
+    size = "" if sweep is None else f", {sweep.records[0]['config']['name'].split('_')[0]}"
+    rows = [
+        [f"{claim} ({where})", paper.replace("; ", "<br>"), _both(text, told.replace("; ", "<br>")),
+         _both(code, said.replace("; ", "<br>"))]
+        for claim, where, paper, told, text, said, code in claim_rows(sweep, headline)
+    ]  # fmt: skip
+    return markdown(["claim", "paper", f"ours{size}, γ = 0.99", f"ours{size}, γ = 0.9"], rows)
 
 
 def small_claims_table(results: Path, headline: bool = False) -> str:
@@ -153,8 +157,8 @@ def small_claims_table(results: Path, headline: bool = False) -> str:
     for claim in small_claims():
         if claim.headline or not headline:
             found = judged(claim, results)
-            rows.append([claim.text, claim.source, claim.paper, found.ours, found.verdict])
-    return markdown(["claim", "where", "paper", "ours", "verdict"], rows)
+            rows.append([f"{claim.text} ({claim.source})", claim.paper, _both(found.verdict, found.ours)])
+    return markdown(["claim", "paper", "ours"], rows)
 
 
 def counts(rows: list[list[str]]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from sweeps import record, seeds_of, sweep_of, write
 from rltok.checkpoint import sealed
 from rltok.claims import OURS, claims
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.evidence_tables import CLAIM_HEAD, claim_rows, claims_table, counts, heading, small_claims_table, table_1, table_3
+from rltok.evidence_tables import claim_rows, claims_table, counts, heading, small_claims_table, table_1, table_3
 from rltok.judges import agreement_at, curve_at
 from rltok.paper_numbers import ABLATION, PLACES, TABLE_1, TABLE_3
 from rltok.records import Sweep, read_sweeps
@@ -180,7 +180,9 @@ def test_tables_set_ours_beside_the_paper():
         "**naive**",
     ]
     assert "| ours | 0.200 ± 0.000 | 0.200 ± 0.000 | 0.204 |" in table_3(sweep)
-    assert claims_table(sweep).splitlines()[0] == "| " + " | ".join(CLAIM_HEAD).replace("verdict", "verdict at 32m") + " |"
+    head = claims_table(sweep).splitlines()[0]
+    assert head == "| claim | paper | ours, 32m, γ = 0.99 | ours, 32m, γ = 0.9 |"
+    assert "| **supported**<br>-0." in claims_table(sweep)
 
 
 def test_small_claims_are_undecided_without_their_record(tmp_path):
