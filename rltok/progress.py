@@ -46,7 +46,7 @@ class Progress:
         come = f"{self._done / 1e9:.1f} GB"
         left = ""
         if self._total:
-            come = f"{min(1, self._done / self._total):4.0%}"  # how much there is may have been a guess
+            come = f"{min(100, int(100 * self._done / self._total)):3d}%"  # how much there is may have been a guess
             left = f"  {(self._total - self._done) / speed:.0f} s left" if self._done < self._total else ""
         print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=sys.stderr, flush=True)
 
