@@ -47,7 +47,7 @@ class Progress:
         left = ""
         if self._total:
             come = f"{min(100, int(100 * self._done / self._total)):3d}%"  # how much there is may have been a guess
-            left = f"  {(self._total - self._done) / speed:.0f} s left" if self._done < self._total else ""
+            left = f"  {(self._total - self._done) / speed:.0f} s left" if self._done <= self._total else ""
         print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
