@@ -11,7 +11,7 @@ import torch
 from rltok.config import Config
 from rltok.data import load_corpus, load_test
 from rltok.data.prepared import is_prepared, open_prepared
-from rltok.data.rows import Rows, cut_documents
+from rltok.data.rows import Rows, cut_documents, require_a_row
 from rltok.data.sources import documents, is_hub, spec_name
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
@@ -47,6 +47,7 @@ def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
     """Validation rows of a prepared folder, or the test rows where the user asks for these."""
     if options.split == "all":
         raise RltokError(f"{options.data} was written by rltok prepare. Score its --split validation or test.")
+    require_a_row(options.max_bytes, config.data.sequence_length)
     record = open_prepared(options.data).record
     stored = record["settings"]["cut"]
     if options.split != "test" and not record["splits"]["validation"]["documents"]:
@@ -58,7 +59,7 @@ def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
     rows = load_test(options.data, data) if options.split == "test" else load_corpus(options.data, data).validation
     if options.max_bytes is None:
         return rows
-    return rows.subset(slice(0, max(1, options.max_bytes // rows.sequence_length)))
+    return rows.subset(slice(0, options.max_bytes // rows.sequence_length))
 
 
 def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:

@@ -47,11 +47,11 @@ def read_file(path: Path) -> bytes:
 
 @contextmanager
 def room(folder: Path, how: str = "--resume") -> Iterator[None]:
-    """Around writing: a full disk, or a quota used up, becomes an `RltokError` that says how to go on."""
+    """Around writing: a full disk, or a quota or size limit used up, becomes an `RltokError` that says how to go on."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise RltokError(f"no room left on the disk of {folder}. Make room, then go on with {how}.") from error
 

@@ -13,6 +13,7 @@ from rltok.data.shards import SPLITS
 from rltok.data.tally import SKIPPED
 from rltok.data.unit_writer import Rules
 from rltok.errors import RltokError
+from rltok.files import MISSING
 from rltok.options import say
 from rltok.progress import Progress
 
@@ -30,6 +31,14 @@ def prepare(options: argparse.Namespace) -> None:
     if not options.out.strip():
         raise RltokError("--out is empty. Name a folder.")
     folder = Path(options.out)
+    try:
+        os.lstat(folder)
+    except MISSING:
+        pass
+    except OSError as error:
+        raise RltokError(
+            f"--out {options.out[:60]} cannot be a folder's name ({error.strerror}). Name another folder."
+        ) from error
     for place in (folder, *folder.parents):
         if os.path.lexists(place) and not place.is_dir():
             raise RltokError(f"{place} is a file; --out needs a folder.")
@@ -47,17 +56,28 @@ def prepare(options: argparse.Namespace) -> None:
         bars.append(Progress(total, done, not options.json))
         return bars[0].update
 
+    def note(line: str) -> None:
+        say(options, line)
+
     try:
-        record = prepare_folder(request, folder, jobs=jobs, force=options.force, bar=bar)
+        record = prepare_folder(request, folder, jobs=jobs, force=options.force, bar=bar, note=note)
     finally:
         for shown in bars:
             shown.close()
     if finished:
         say(options, f"{folder}: finished already; --check reads it again and compares hashes")
-    if options.json:
-        print(json.dumps(record, indent=1, allow_nan=False))
-        return
-    print("\n".join(table(record)))
+    print(json.dumps(record, indent=1, allow_nan=False) if options.json else "\n".join(table(record)))
+    if not record["splits"]["train"]["documents"]:
+        raise RltokError(
+            "the training split is empty: every document is in another split or a duplicate of one there. Give more text or"
+            " smaller --validation-fraction and --test-fraction, into a new --out."
+        )
+    if not options.json:
+        _how_to_go_on(folder, record)
+
+
+def _how_to_go_on(folder: Path, record: dict[str, Any]) -> None:
+    """Say which splits are empty, and how to train."""
     for split in ("validation", "test"):
         if not record["splits"][split]["documents"]:
             share = "training then holds out its last rows" if split == "validation" else "there is nothing to score in the end"
@@ -113,10 +133,38 @@ def table(record: dict[str, Any]) -> list[str]:
             lines.append(f"{read[reason]} left out: {WORDS[reason]}" + (f" (first: {named})" if named else ""))
     beyond = sum(counts["beyond_max_bytes"] for counts in record["splits"].values())
     lines += [f"{beyond} left out: past --max-bytes"] if beyond else []
+    lines += [*_limit_lines(record), *_part_lines(record)]
     lines += ["", f"{'largest sources':<40}{'documents':>12}{'bytes':>16}"]
     lines += [f"{name[:39]:<40}{each['documents']:>12}{each['bytes']:>16}" for name, each in record["largest_sources"].items()]
     rate = f"{timing['bytes_per_second'] / 1e6:.1f} MB/s"
     return [*lines, "", f"{timing['seconds']:.1f} s for {timing['bytes'] / 1e6:.1f} MB in the last session, {rate}"]
+
+
+def _limit_lines(record: dict[str, Any]) -> list[str]:
+    """Where --max-bytes ended the reading."""
+    limit = record["settings"]["max_bytes"]
+    return [
+        f"--max-bytes {limit} ended the {name}: {found['bytes']} bytes stored, and the next document is longer than the"
+        f" {limit - found['bytes']} bytes left"
+        for name, found in record["limits"].items()
+        if found["ended"]
+    ]
+
+
+def _part_lines(record: dict[str, Any]) -> list[str]:
+    """How many documents are parts of longer ones, and whether one of these holds most of them."""
+    parts, kept = record["parts"], sum(counts["documents"] for counts in record["splits"].values())
+    if not parts["documents"]:
+        return []
+    lines = [
+        f"{parts['documents']} documents are parts of {parts['wholes']} longer ones (ids such as x#3); parts of one go to the"
+        " same split"
+    ]
+    if parts["most"] > kept / 2:
+        lines.append(
+            f"warning: {parts['most']} of all {kept} documents are parts of one and the same; if they are not, rename the ids"
+        )
+    return lines
 
 
 _COLUMNS = (("documents", 12), ("bytes", 16), ("rows", 12), ("duplicates", 12))

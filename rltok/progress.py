@@ -35,7 +35,10 @@ class Progress:
         self._bar.update(scored)
         self._bar.set_postfix_str(status, refresh=False)
         if self._lines and self._done >= self._next:
-            self._next += self._step
+            past = self._total is not None and self._done >= self._total
+            self._next = (
+                self._done + UNKNOWN_STEP if past else self._next + self._step * ((self._done - self._next) // self._step + 1)
+            )
             self._line(status)
 
     def _line(self, status: str) -> None:
@@ -43,8 +46,8 @@ class Progress:
         come = f"{self._done / 1e9:.1f} GB"
         left = ""
         if self._total:
-            come = f"{self._done / self._total:4.0%}"
-            left = f"  {max(0, self._total - self._done) / speed:.0f} s left"
+            come = f"{min(100, int(100 * self._done / self._total)):3d}%"  # how much there is may have been a guess
+            left = f"  {(self._total - self._done) / speed:.0f} s left" if self._done <= self._total else ""
         print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=sys.stderr, flush=True)
 
     def close(self) -> None:

@@ -32,6 +32,8 @@ def with_suffix(paths: list[Path], suffixes: tuple[str, ...]) -> list[Path]:
 def require_file(path: Path) -> None:
     """Raise `RltokError` unless the path is an ordinary file: a pipe or device would block or never end."""
     if not os.path.isfile(path):
+        if os.path.islink(path) and not os.path.exists(path):
+            raise RltokError(f"cannot read {str(path)!r}: it is a link to nothing. Mend the link, or remove it.")
         kind = "a folder" if os.path.isdir(path) else "not an ordinary file" if os.path.exists(path) else "missing"
         raise RltokError(f"cannot read {str(path)!r}: it is {kind}. Name an existing file.")
 

@@ -1,6 +1,7 @@
 """`rltok prepare` as a function: sources to shards in several processes, then duplicates, statistics and the record."""
 
 import multiprocessing
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rltok.data.duplicates import count_kept, mark_kept
-from rltok.data.prepared import KEPT_FILE, RECORD, REQUEST, WHAT, open_prepared, piece_counts
-from rltok.data.request import AGAIN, Request, check_same, claimed
-from rltok.data.shards import seals_of, sha256_of
+from rltok.data.duplicates import count_kept, count_parts, mark_kept
+from rltok.data.pieces import check_pieces
+from rltok.data.prepared import KEPT_FILE, RECORD, REQUEST, SCHEMA, WHAT, open_prepared, piece_counts
+from rltok.data.request import AGAIN, Request, check_finished, claimed, read_request, write_request
+from rltok.data.seal import sealed
+from rltok.data.shards import seals_of, sha256_of, sound_seals
 from rltok.data.tally import SKIPPED, largest_sources, merged
 from rltok.data.unit_writer import write_unit
 from rltok.errors import RltokError
@@ -29,15 +32,18 @@ Tell = Callable[[int, str], None]  # bytes read since the last call, and how far
 class Run:
     """One session of work in a folder: what is sealed, what is missing, and who does it."""
 
-    def __init__(self, folder: Path, request: Request, force: bool, sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self, folder: Path, request: Request, force: bool, sleep: Callable[[float], None], note: Callable[[str], None]
+    ) -> None:
         self.folder, self.request, self.force, self.sleep = folder, request, force, sleep
         self.units, self.groups = request.units(force)
-        names = {"units": [unit.name for unit in self.units]}
+        self.seals = [sound_seals(folder, number, note) for number in range(len(self.units))]
+        pieces = request.pieces(force)
         if (folder / REQUEST).exists():
-            check_same(folder, "pieces", names)
-        else:
-            write_json(folder / REQUEST, {"schema": 1, "what": WHAT, "settings": request.record(), "pieces": names})
-        self.seals = [seals_of(folder, number) for number in range(len(self.units))]
+            before = read_request(folder)["pieces"]
+            check_pieces(str(folder), before, pieces, {number for number in range(len(self.units)) if self.done(number)})
+        # a source of which something is still to be read may have been mended: it counts as it is now
+        write_request(folder, request, pieces)
 
     @property
     def read_bytes(self) -> int:
@@ -146,10 +152,15 @@ def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
     seals = [seal for _, seal in shards]
     read = merged(seal["tally"] for seal in seals)
     rules, path = run.request.rules, run.folder / KEPT_FILE
+    full = {run.groups[number] for number, seal in shards if seal["full"]}
+    if not read["stored"] and full:
+        raise RltokError(
+            f"nothing is stored: the first document is longer than --max-bytes {rules.max_bytes}. Raise it, into a new --out."
+        )
     if not read["stored"]:
         why = ", ".join(f"{read[reason]} {reason.replace('_', ' ')}" for reason in SKIPPED)
         raise RltokError(f"no document of {read['read']} is left: {why}. Give other text, or --cut windows, into a new --out.")
-    mark_kept(run.folder, seals, [run.groups[number] for number, _ in shards], rules.max_bytes, path)
+    within = mark_kept(run.folder, seals, [run.groups[number] for number, _ in shards], rules.max_bytes, path)
     counts = count_kept(run.folder, seals, path, lambda sizes: piece_counts(sizes, rules.sequence_length, rules.cut))
     first, documents = {}, 0
     for number in numbers:
@@ -157,8 +168,10 @@ def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
         documents += run.seals[number][-1]["to"]
     sources = largest_sources(read, TOP_SOURCES)
     del read["sources"]
-    return {
-        "schema": 1, "what": WHAT, "finished": True, "settings": run.request.record(), "splits": counts, "read": read,
+    return sealed({
+        "schema": SCHEMA, "what": WHAT, "finished": True, "settings": run.request.record(), "splits": counts, "read": read,
+        "limits": {} if rules.max_bytes is None else _limits(run, within, full),
+        "parts": count_parts(run.folder, seals, path),
         "mean_bytes": read["stored_bytes"] / read["stored"], "largest_sources": sources,
         "kept": {"shard": "kept", "files": {".npy": {"bytes": path.stat().st_size, "sha256": sha256_of(path)}}},
         "units": [run.units[number].name for number in numbers],
@@ -167,21 +180,40 @@ def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
             for number, seal in shards
         ],
         "timing": {"seconds": seconds, "bytes": session_bytes, "bytes_per_second": session_bytes / max(1e-9, seconds)},
+    })  # fmt: skip
+
+
+def _limits(run: Run, within: dict[int, int], full: set[int]) -> dict[str, dict[str, Any]]:
+    """Of the sources and of texts of their own: bytes within --max-bytes, and whether a document was too long for the rest."""
+    stored = dict.fromkeys(within, 0)
+    for number in run.needed():
+        stored[run.groups[number]] = stored.get(run.groups[number], 0) + sum(
+            seal["tally"]["stored_bytes"] for seal in run.seals[number]
+        )
+    return {
+        ("sources", "validation", "test")[group]: {
+            "bytes": within.get(group, 0), "ended": group in full or count > within.get(group, 0)
+        }
+        for group, count in sorted(stored.items())
     }  # fmt: skip
 
 
+_SHARD = re.compile(r"\d{5,}-\d{3,}\.(bin|idx|json)")
+_UNFINISHED = re.compile(rf"({_SHARD.pattern}\.\d+|kept\.npy\.\d+|\.buckets-\w+|\.rltok-[0-9a-f]+)\.tmp")
+
+
 def _remove_leftovers(folder: Path, keep: set[str] | None) -> None:
-    """Remove files that a killed process left unfinished; with `keep`, also shards of other names."""
+    """Remove files that a killed process left unfinished; with `keep`, also shards of other names. What is not ours stays."""
     for path in folder.iterdir():
-        is_shard = path.name[:5].isdigit() and path.suffix in (".bin", ".idx", ".json")
-        if path.name.endswith(".tmp") or (keep is not None and is_shard and path.stem not in keep):
+        is_other = keep is not None and _SHARD.fullmatch(path.name) and path.stem not in keep
+        if is_other or _UNFINISHED.fullmatch(path.name):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def prepare_folder(
     request: Request, folder: Path, *,
     jobs: int = 1, force: bool = False, bar: Callable[[int | None, int], Tell] = lambda total, done: lambda *_: None,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], None] = time.sleep, note: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Write a folder of shards, or go on with one; its record.
 
@@ -191,15 +223,18 @@ def prepare_folder(
         force: ask the hub without first testing that it answers.
         bar: given the bytes expected and those already read, makes what is told about further ones.
         sleep: waits before another try to reach the hub (with one job).
+        note: told of shards that are damaged and made again, a line each.
 
     Raises:
         RltokError: bad text, a folder of something else, a full disk; another call goes on.
     """
     with claimed(folder, request):
         if (folder / RECORD).exists():
-            return open_prepared(folder).record
+            record = open_prepared(folder).record
+            check_finished(folder, request, {int(shard["shard"].partition("-")[0]) for shard in record["shards"]})
+            return record
         with room(folder, AGAIN):
-            start, run = time.perf_counter(), Run(folder, request, force, sleep)
+            start, run = time.perf_counter(), Run(folder, request, force, sleep, note)
             _remove_leftovers(folder, None)
             before = run.read_bytes
             run.work(jobs, bar(run.expected_bytes, before))

@@ -10,15 +10,21 @@ from typing import Any
 import numpy as np
 
 from rltok.config import DataConfig
+from rltok.data.documents import one_line
 from rltok.data.duplicates import KEPT
 from rltok.data.mapped import MappedBytes
-from rltok.data.rows import MIN_TAIL, Cut, Rows
-from rltok.data.shards import SPLITS, check_files, entries
+from rltok.data.rows import MIN_TAIL, Cut, Rows, require_a_row
+from rltok.data.seal import is_sealed
+from rltok.data.shards import AGAIN, SPLITS, check_files, entries, mapped_array
 from rltok.errors import RltokError
 from rltok.files import read_file
 
 RECORD, REQUEST, KEPT_FILE = "prepared.json", "request.json", "kept.npy"
 WHAT = "rltok prepare"
+SCHEMA = 2  # 2: with digests, and fingerprints of sources
+
+
+TIMING = ("seconds", "bytes", "bytes_per_second")
 
 
 def is_prepared(spec: Any) -> bool:
@@ -65,7 +71,14 @@ class Prepared:
                 check_files(self.folder, shard, hashes=True)
             except RltokError as error:
                 found.append(str(error))
+        if not found:
+            self.fate()
         return found
+
+    def fate(self) -> np.ndarray:
+        """What became of each document, mapped. Raises `RltokError` unless there is one entry for each."""
+        count = sum(shard["documents"] for shard in self.record["shards"])
+        return mapped_array(self.folder / KEPT_FILE, np.dtype(np.uint8), count)
 
     def verify(self) -> None:
         """Raise `RltokError` for the first file that is not what was written: sizes of all files first, then hashes."""
@@ -92,11 +105,8 @@ class Prepared:
         """
         self.check_cut(config)
         width, cut = config.sequence_length, config.cut
-        if max_bytes is not None and max_bytes < width:
-            raise RltokError(
-                f"max_bytes={max_bytes} is less than one row of data.sequence_length={width} bytes. Raise the first."
-            )
-        fate = np.load(self.folder / KEPT_FILE, mmap_mode="r", allow_pickle=False)
+        require_a_row(max_bytes, width)
+        fate = self.fate()
         parts, skipped, first = [], 0, 0
         for number, shard in enumerate(self.record["shards"]):
             found = np.array(entries(self.folder, shard))
@@ -170,10 +180,12 @@ def open_prepared(spec: str | Path) -> Prepared:
         raise RltokError(f"{folder} is not finished. Give the `rltok prepare` command that began it again; it goes on by itself.")
     try:
         record = json.loads(read_file(path))
-        if record["what"] != WHAT or record["schema"] != 1:
+        if record["what"] != WHAT or record["schema"] != SCHEMA:
             raise RltokError(f"{path} is of another kind or version. Prepare again with this version of rltok.")
+        if not is_sealed(record) or not all(isinstance(record["timing"][key], int | float) for key in TIMING):
+            raise RltokError(f"{path} is damaged: its digest is not that of its entries. {AGAIN}")
         return Prepared(folder, record)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, RltokError):
             raise
-        raise RltokError(f"{path} is damaged ({error}). Delete it and give the same `rltok prepare` again.") from error
+        raise RltokError(f"{path} is damaged ({one_line(error)}). {AGAIN}") from error

@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rltok.data.prepared import REQUEST
+from rltok.data.pieces import Piece, check_pieces, piece_of
+from rltok.data.prepared import REQUEST, SCHEMA, WHAT
+from rltok.data.seal import is_sealed, sealed
 from rltok.data.shards import SPLITS
-from rltok.data.sources import spec_name
+from rltok.data.sources import is_hub, spec_name
 from rltok.data.unit_writer import Rules
 from rltok.data.units import Unit, units_of
 from rltok.errors import RltokError
-from rltok.files import MISSING, read_file, room
+from rltok.files import MISSING, read_file, room, write_json
 
 try:
     import fcntl
@@ -64,12 +66,26 @@ class Request:
     def units(self, force: bool) -> tuple[list[Unit], list[int]]:
         """All units in order, and of each which limit it counts against: 0 for the sources, 1 and 2 for the texts."""
         units, groups = [], []
-        texts = [*((source, None) for source in self.sources), (self.validation, "validation"), (self.test, "test")]
-        for spec, split in texts:
-            found = [] if spec is None else units_of(spec, split, force)
+        for _, spec, split in self._texts():
+            found = units_of(spec, split, force)
             units += found
             groups += [0 if split is None else SPLITS.index(split)] * len(found)
         return units, groups
+
+    def _texts(self) -> list[tuple[int, str, str | None]]:
+        """Number, name and split of its own of each source and text."""
+        texts = [*((source, None) for source in self.sources), (self.validation, "validation"), (self.test, "test")]
+        return [(number, spec, split) for number, (spec, split) in enumerate(texts) if spec is not None]
+
+    def pieces(self, force: bool, before: list[Piece] | None = None) -> list[Piece]:
+        """What `check_pieces` compares; with those of `before`, the hub is not asked, and its pieces are taken from there."""
+        found = []
+        for number, spec, split in self._texts():
+            if before is not None and is_hub(spec):
+                found += [piece for piece in before if piece["source"] == number]
+            else:
+                found += [piece_of(unit, number) for unit in units_of(spec, split, force)]
+        return found
 
 
 @contextmanager
@@ -96,19 +112,45 @@ def claimed(folder: Path, request: Request) -> Iterator[None]:
             if others:
                 raise RltokError(f"{folder} is not empty ({sorted(others)[0]} is there). Choose another --out.")
         else:
-            check_same(folder, "settings", request.record())
+            check_settings(folder, request.record())
         yield
 
 
-def check_same(folder: Path, key: str, now: dict[str, Any]) -> None:
-    """Raise `RltokError` when a folder was begun with something else; names what differs."""
+def write_request(folder: Path, request: Request, pieces: list[Piece]) -> None:
+    """Write down what a folder is for."""
+    found = {"schema": SCHEMA, "what": WHAT, "settings": request.record(), "pieces": pieces}
+    write_json(folder / REQUEST, sealed(found))
+
+
+def read_request(folder: Path) -> dict[str, Any]:
+    """What a folder was begun with. Raises `RltokError` for one that is damaged or of another version."""
     try:
-        stored = json.loads(read_file(folder / REQUEST))[key]
-        differing = [name for name in now if stored.get(name) != now[name]]
-    except (*MISSING, ValueError, KeyError, TypeError, AttributeError) as error:
+        stored = json.loads(read_file(folder / REQUEST))
+        if is_sealed(stored) and stored["schema"] == SCHEMA:
+            return stored
+        other = stored["schema"] != SCHEMA
+    except (*MISSING, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, RltokError):
             raise
         raise RltokError(f"{folder / REQUEST} is damaged. Delete {folder} and prepare again.") from error
+    why = "of another version" if other else "damaged"
+    raise RltokError(f"{folder / REQUEST} is {why}. Delete {folder} and prepare again.")
+
+
+def check_finished(folder: Path, request: Request, stored: set[int]) -> None:
+    """Raise `RltokError` when a finished folder was made of other text, as far as its files tell; the hub is not asked."""
+    before = read_request(folder)["pieces"]
+    try:
+        now = request.pieces(False, before)
+    except RltokError as error:
+        raise RltokError(f"{error} {folder} itself is finished: rltok train --data {folder} needs no source.") from error
+    check_pieces(str(folder), before, now, stored)
+
+
+def check_settings(folder: Path, now: dict[str, Any]) -> None:
+    """Raise `RltokError` when a folder was begun with other settings; names what differs."""
+    stored = read_request(folder)["settings"]
+    differing = [name for name in now if stored.get(name) != now[name]]
     if differing:
         told = "; ".join(f"{name} was {stored.get(name)!r}, now {now[name]!r}" for name in differing[:3])
         raise RltokError(f"{folder} was begun by another command: {told[:400]}. Give the same command, or choose another --out.")

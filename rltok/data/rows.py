@@ -154,6 +154,15 @@ def _until_full(documents: Iterable[Document], cutter: _Cutter, smallest: int) -
             return
 
 
+def require_a_row(max_bytes: int | None, sequence_length: int) -> None:
+    """Raise `RltokError` when a limit in bytes leaves no room for a row."""
+    if max_bytes is not None and max_bytes < sequence_length:
+        raise RltokError(
+            f"max_bytes={max_bytes} is less than one row of data.sequence_length={sequence_length} bytes."
+            " Raise the first or lower the second."
+        )
+
+
 def cut_documents(
     documents: Iterable[Document], sequence_length: int, cut: Cut, *, name: str, max_bytes: int | None = None
 ) -> Rows:
@@ -169,11 +178,7 @@ def cut_documents(
     Raises:
         RltokError: no row came out, or `max_bytes` is less than one row.
     """
-    if max_bytes is not None and max_bytes < sequence_length:
-        raise RltokError(
-            f"max_bytes={max_bytes} is less than one row of data.sequence_length={sequence_length} bytes."
-            " Raise the first or lower the second."
-        )
+    require_a_row(max_bytes, sequence_length)
     cutter = _Cutter(sequence_length, max_bytes)
     smallest = min(MIN_TAIL, sequence_length) if cut == "windows" else sequence_length
     for document in _until_full(documents, cutter, smallest):

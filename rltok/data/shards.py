@@ -9,12 +9,15 @@ whole; a unit goes on after its last seal.
 import hashlib
 import json
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from rltok.data.documents import one_line
+from rltok.data.seal import is_sealed, sealed
 from rltok.errors import RltokError
 from rltok.files import MISSING, write_json
 
@@ -33,6 +36,7 @@ ENTRY = np.dtype(
 )
 SPLITS = ("train", "validation", "test")
 MAX_SHARD_DOCUMENTS = 1 << 20  # a shard's index is held in memory until it is sealed
+AGAIN = "Delete prepared.json there and give the same `rltok prepare` again; it makes anew what is damaged."
 BLOCK = 1 << 20  # bytes read at a time
 SUFFIXES = (".bin", ".idx")
 
@@ -55,6 +59,17 @@ def sha256_of(path: Path) -> str:
         while count := file.readinto(block):
             digest.update(memoryview(block)[:count])
     return digest.hexdigest()
+
+
+class Plain:
+    """A file to which numpy writes as to any other: its own way of writing to a real file hides why it failed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        """Write bytes."""
+        return self._file.write(data)
 
 
 class ShardWriter:
@@ -92,7 +107,7 @@ class ShardWriter:
         _sync_and_close(self._file)
         index = self._temporary(".idx")
         with index.open("wb") as file:
-            np.save(file, np.concatenate(self._chunks), allow_pickle=False)
+            np.save(Plain(file), np.concatenate(self._chunks), allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
         files = {
@@ -102,13 +117,14 @@ class ShardWriter:
         for suffix in SUFFIXES:
             self._temporary(suffix).replace(self._folder / (self._name + suffix))
         _sync_folder(self._folder)
-        seal = {"shard": self._name, "documents": self.documents, "files": files, **facts}
+        seal = sealed({"shard": self._name, "documents": self.documents, "files": files, **facts})
         write_json(self._folder / f"{self._name}.json", seal)
         return seal
 
     def abandon(self) -> None:
         """Remove what was not sealed."""
-        self._file.close()
+        with suppress(OSError):  # what is still in memory goes nowhere
+            self._file.close()
         for suffix in SUFFIXES:
             self._temporary(suffix).unlink(missing_ok=True)
 
@@ -130,18 +146,43 @@ def _sync_folder(folder: Path) -> None:
 
 
 def seals_of(folder: Path, unit: int) -> list[dict[str, Any]]:
-    """The seals of a unit from its first shard on; one that a loss of power left empty does not count."""
+    """The seals of a unit from its first shard on; one that is damaged, or was left empty by a loss of power, does not count."""
     found: list[dict[str, Any]] = []
     while not (found and found[-1]["last"]):
         path = folder / f"{shard_name(unit, len(found))}.json"
         try:
             seal = json.loads(path.read_bytes())
+            if not is_sealed(seal):
+                return found
             for suffix, file in seal["files"].items():
                 if path.with_suffix(suffix).stat().st_size != file["bytes"]:
                     return found
-        except (*MISSING, ValueError, KeyError, TypeError):
+        except (*MISSING, ValueError, KeyError, TypeError, RecursionError):
             return found
         found.append(seal)
+    return found
+
+
+def sound_seals(folder: Path, unit: int, note: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The seals of a unit whose files have their hashes. From the first that is damaged on, its shards are removed.
+
+    Args:
+        note: told of a damaged shard in a line.
+    """
+    found = seals_of(folder, unit)
+    for place, seal in enumerate(found):
+        try:
+            check_files(folder, seal, hashes=True)
+        except RltokError:
+            found = found[:place]
+            break
+    if not (found and found[-1]["last"]) and (folder / f"{shard_name(unit, len(found))}.json").exists():
+        note(f"{folder}: shard {shard_name(unit, len(found))} is damaged; it and the later ones of its source are made again")
+        place = len(found)
+        while any((removed := folder / (shard_name(unit, place) + suffix)).exists() for suffix in (".json", *SUFFIXES)):
+            for suffix in (".json", *SUFFIXES):
+                removed.with_suffix(suffix).unlink(missing_ok=True)
+            place += 1
     return found
 
 
@@ -149,25 +190,32 @@ def check_files(folder: Path, shard: dict[str, Any], hashes: bool) -> None:
     """Raise `RltokError` for a file of a shard that is missing, has another size, or, with `hashes`, other bytes."""
     for suffix, file in shard["files"].items():
         path = folder / (shard["shard"] + suffix)
-        remedy = f"Delete {shard['shard']}.* and prepared.json there, then give the same `rltok prepare` again."
         try:
             size = path.stat().st_size
             if size != file["bytes"]:
                 raise RltokError(
-                    f"shard {path.name} of {folder} is damaged: expected {file['bytes']} bytes, found {size}. {remedy}"
+                    f"shard {path.name} of {folder} is damaged: expected {file['bytes']} bytes, found {size}. {AGAIN}"
                 )
             found = sha256_of(path) if hashes else file["sha256"]
         except OSError as error:
-            raise RltokError(f"shard {path.name} of {folder} cannot be read ({one_line(error)}). {remedy}") from error
+            raise RltokError(f"shard {path.name} of {folder} cannot be read ({one_line(error)}). {AGAIN}") from error
         if found != file["sha256"]:
             raise RltokError(
-                f"shard {path.name} of {folder} is damaged: expected SHA-256 {file['sha256']}, found {found}. {remedy}"
+                f"shard {path.name} of {folder} is damaged: expected SHA-256 {file['sha256']}, found {found}. {AGAIN}"
             )
 
 
 def entries(folder: Path, shard: dict[str, Any]) -> np.ndarray:
     """The index of a shard, mapped from its file: ENTRY [documents]."""
-    found = np.load(folder / f"{shard['shard']}.idx", mmap_mode="r", allow_pickle=False)
-    if found.dtype != ENTRY or len(found) != shard["documents"]:
-        raise RltokError(f"shard {shard['shard']}.idx of {folder} is no index of {shard['documents']} documents. Prepare again.")
+    return mapped_array(folder / f"{shard['shard']}.idx", ENTRY, shard["documents"])
+
+
+def mapped_array(path: Path, dtype: np.dtype, count: int) -> np.ndarray:
+    """A .npy file of `count` entries, mapped. Raises `RltokError` for any other."""
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError) as error:
+        raise RltokError(f"{path} is damaged ({one_line(error)}). {AGAIN}") from error
+    if not isinstance(found, np.ndarray) or found.dtype != dtype or found.shape != (count,):
+        raise RltokError(f"{path} is damaged: it does not hold one entry for each of {count} documents. {AGAIN}")
     return found

@@ -64,6 +64,8 @@ def _groups(paths: list[Path]) -> Iterator[list[Path]]:
 
 def _grouped(folder: Path, paths: list[Path], split: str | None) -> list[Unit]:
     units = []
+    for path in paths:
+        files.require_file(path)
     for group in _groups(paths):
         first = f"{folder.resolve().name}/{group[0].relative_to(folder).as_posix()}"
         name = f"{first} and {len(group) - 1} more" if len(group) > 1 else first
