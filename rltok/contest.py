@@ -32,6 +32,7 @@ from rltok.memory import guarded
 from rltok.optim import make_optimizer
 from rltok.pools import end_with_parent, stopping
 from rltok.results import thin
+from rltok.run_folder import metrics_of
 from rltok.snapshots import drawn_texts
 from rltok.step import micro_batches, new_model, resolve_device, train_step
 from rltok.training import train
@@ -108,8 +109,7 @@ def _is_whole(found: Result, rows: int) -> bool:
 
 def training_lines(folder: Path) -> list[dict[str, Any]]:
     """The training lines of a run's metrics.jsonl."""
-    lines = [json.loads(line) for line in read_file(folder / "metrics.jsonl").splitlines()]
-    return [line for line in lines if line["split"] == "train"]
+    return [line for line in metrics_of(folder) if line["split"] == "train"]
 
 
 def mean_of_last_fifth(lines: Sequence[dict[str, Any]], key: str) -> float:

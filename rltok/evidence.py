@@ -21,6 +21,7 @@ from rltok.files import read_file
 from rltok.flops import training_flops
 from rltok.loading import load, load_config
 from rltok.results import thin
+from rltok.run_folder import metrics_of
 from rltok.snapshots import boundary_view
 from rltok.step import autocast, resolve_device
 from rltok.task_items import TaskItems
@@ -43,11 +44,6 @@ DIGITS = 4  # significant, of scores of single items: far below their error, and
 def rounded(values: Sequence[float], digits: int = DIGITS) -> list[float]:
     """To so many significant digits."""
     return [float(f"{value:.{digits}g}") for value in values]
-
-
-def metrics_of(folder: Path) -> list[dict[str, Any]]:
-    """All lines of a run's metrics.jsonl."""
-    return [json.loads(line) for line in read_file(folder / "metrics.jsonl").splitlines()]
 
 
 def with_flops(line: dict[str, Any], config: Config, keys: Sequence[str]) -> dict[str, Any]:

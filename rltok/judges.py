@@ -45,7 +45,7 @@ def named(name: str, ours: str) -> str:
 
 
 def seeds_told(count: int) -> str:
-    """ "1 seed", "3 seeds"."""
+    """So many seeds in words: 1 seed, 3 seeds."""
     return f"{count} seed" + ("" if count == 1 else "s")
 
 
@@ -103,8 +103,9 @@ def rate_below(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
     """Our method draws fewer boundaries than the rivals, so that a lower loss of ours is not bought by tokens."""
 
     def less(rival: str) -> Finding:
-        gaps = [a - b for a, b in zip(sweep.values(ours, "rate"), sweep.values(rival, "rate"), strict=False)]
-        return _number(gaps, "+.4f", high=0.0)
+        mine, other = sweep.runs.get(ours, {}), sweep.runs.get(rival, {})
+        rates = [[side[seed]["scores"]["validation"]["rate"] for seed in mine if seed in other] for side in (mine, other)]
+        return _number([a - b for a, b in zip(*rates, strict=True)], "+.4f", high=0.0)
 
     return _all({rival: less(rival) for rival in rivals})
 

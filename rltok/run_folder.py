@@ -219,6 +219,11 @@ class RunFolder:
             self._lock.close()
 
 
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    """All lines of a finished run's metrics.jsonl."""
+    return [json.loads(line) for line in read_file(folder / "metrics.jsonl").splitlines()]
+
+
 def _entry(line: bytes) -> Entry:
     values = json.loads(line)
     json.dumps(values, allow_nan=False)  # raises ValueError for numbers that are not finite
