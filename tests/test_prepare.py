@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from preparing import documents_of, request, write_jsonl, write_parquet
 
 from rltok.config import DataConfig
-from rltok.data import documents, load_corpus, load_test, rows
+from rltok.data import documents, load_corpus, load_test, rows, unit_writer
 from rltok.data.prepare import prepare_folder
 from rltok.data.prepared import open_prepared, piece_counts
 from rltok.data.rows import PIECES
@@ -343,3 +343,20 @@ def test_a_binary_file_among_texts_is_counted_named_and_left_out(tmp_path):
     assert "b.txt" in record["read"]["named"]["no_text"][0]
     record = prepare_folder(request([tmp_path / "texts"], cut="windows", sequence_length=16, any_bytes=True), tmp_path / "all")
     assert record["read"]["stored"] == 2
+
+
+def test_documents_whose_stored_beginnings_are_equal_are_duplicates(tmp_path):
+    same = "x" * 40
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in (same + "a", same + "b", "y" * 40 + "c")])
+    record = prepare_folder(request([path], cut="documents", sequence_length=32), tmp_path / "out")
+    counts = record["splits"]["train"]
+    assert (counts["documents"], counts["duplicates"]) == (2, 1)
+    record = prepare_folder(request([path], cut="windows", sequence_length=32), tmp_path / "whole")
+    assert record["splits"]["train"]["documents"] == 3
+
+
+def test_duplicates_are_told_by_both_halves_of_their_digest(tmp_path, monkeypatch):
+    monkeypatch.setattr(unit_writer, "digest_of", lambda text: (2**63, text[0]))  # as if first halves collided
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": letter * 20} for letter in "abcab"])
+    record = prepare_folder(request([path], cut="windows", sequence_length=16), tmp_path / "out")
+    assert (record["splits"]["train"]["documents"], record["splits"]["train"]["duplicates"]) == (3, 2)
