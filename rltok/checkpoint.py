@@ -24,6 +24,7 @@ from torch import nn
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError
 from rltok.files import MISSING, cannot_read, read_file, room
+from rltok.seal import is_sealed, sealed
 
 NAME = re.compile(r"step-(\d{8,})")
 FORMAT = 2  # 2: counts tokens
@@ -32,12 +33,6 @@ FILES = ("model.safetensors", "optimizer.safetensors")
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(read_file(path)).hexdigest()
-
-
-def sealed(state: dict[str, Any]) -> dict[str, Any]:
-    """The state with `digest`, the SHA-256 of the canonical JSON of all its other entries."""
-    rest = {key: value for key, value in state.items() if key != "digest"}
-    return rest | {"digest": hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
 
 
 def _flush(path: Path) -> None:
@@ -128,7 +123,7 @@ def _check_state(state: Any, name: str) -> None:
             raise ValueError(what)
 
     demand(isinstance(state, dict), "it is no table")
-    demand(state.get("digest") == sealed(state)["digest"], "it was changed: its digest differs")
+    demand(is_sealed(state), "it was changed: its digest differs")
     config, step, number = from_dict(state.get("config")), state.get("step"), NAME.fullmatch(name)
     demand(state.get("config_hash") == config.digest(), "config_hash is not that of its config")
     demand(type(step) is int and 0 <= step <= config.num_updates, f"step must lie between 0 and {config.num_updates}")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rltok.by_position import by_position
-from rltok.checkpoint import sealed
 from rltok.config import Config
 from rltok.data.rows import Rows
 from rltok.errors import RltokError
@@ -22,6 +21,7 @@ from rltok.flops import training_flops
 from rltok.loading import load, load_config
 from rltok.results import thin
 from rltok.run_folder import metrics_of
+from rltok.seal import sealed
 from rltok.snapshots import boundary_view
 from rltok.step import autocast, resolve_device
 from rltok.task_items import TaskItems

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rltok.records import Sweep, mean_and_error
 from rltok.rule_views import Gap
 from rltok.verdicts import NOTHING, Finding, alike, bounded, directed, no_worse, together
@@ -132,11 +134,7 @@ def all_along(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
 
 def curve_at(curve: Sequence[dict], flops: float) -> float:
     """Bits per byte of a held-out curve at some FLOPs, straight lines between its points."""
-    for before, after in zip(curve, curve[1:], strict=False):
-        if before["flops"] <= flops <= after["flops"]:
-            part = (flops - before["flops"]) / max(after["flops"] - before["flops"], 1.0)
-            return before["bits_per_byte"] + part * (after["bits_per_byte"] - before["bits_per_byte"])
-    return curve[-1]["bits_per_byte"]
+    return float(np.interp(flops, [point["flops"] for point in curve], [point["bits_per_byte"] for point in curve]))
 
 
 def white_space(sweep: Sweep, ours: str) -> Finding:

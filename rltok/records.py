@@ -6,7 +6,6 @@ A difference is paired by seed and by document (or row, or benchmark item), so t
 """
 
 import json
-import math
 import re
 import statistics
 from collections.abc import Callable, Sequence
@@ -15,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from rltok.checkpoint import differences, sealed
+from rltok.checkpoint import differences
 from rltok.config import from_dict
 from rltok.errors import RltokError
+from rltok.evaluation import ratio_error
 from rltok.evidence_format import SCHEMA, WHAT
 from rltok.files import MISSING, read_file, write_text
 from rltok.rule_views import Gap
+from rltok.seal import is_sealed
 from rltok.standings import error_of_mean
 
 SPLITS = ("validation", "test")
@@ -45,7 +47,7 @@ def check(record: Any, where: str) -> Record:
     demand(type(seed) is int and all(isinstance(record.get(key), str) for key in ("sweep", "name")), "sweep, name or seed is odd")
     lacking = [key for key in (*NAMED, *(() if record.get("failed") else WHOLE)) if key not in record]
     demand(not lacking, f"it lacks {', '.join(lacking)}")
-    demand(record.get("digest") == sealed(record)["digest"], "it was changed after it was made: its digest differs")
+    demand(is_sealed(record), "it was changed after it was made: its digest differs")
     try:
         digest = from_dict(record["config"]).digest()
     except (RltokError, KeyError, TypeError) as error:
@@ -161,14 +163,13 @@ class Sweep:
 
 
 def _gap(bits: Sequence[np.ndarray], sizes: np.ndarray) -> Gap:
-    """Total bits over total bytes of each seed, averaged; its error over units by the ratio estimator.
+    """Total bits over total bytes of each seed, averaged; its error over units is that of a ratio, of the seeds' mean bits.
 
-    Delta = sum_u d_u / sum_u n_u,    d_u = mean over seeds;    error^2 = U/(U-1) sum_u (d_u - Delta n_u)^2 / (sum_u n_u)^2
+    Delta = sum_u d_u / sum_u n_u,    d_u = mean over seeds
     """
     total, mean = sizes.sum(), np.mean(bits, axis=0)
-    delta, units = float(mean.sum() / total), len(sizes)
-    error = math.sqrt(units / (units - 1) * ((mean - delta * sizes) ** 2).sum()) / total if units > 1 else None
-    return Gap(delta, error, error_of_mean([float(one.sum() / total) for one in bits]))
+    error = ratio_error(torch.from_numpy(mean), torch.from_numpy(sizes))
+    return Gap(float(mean.sum() / total), error, error_of_mean([float(one.sum() / total) for one in bits]))
 
 
 def read_sweeps(folder: Path) -> dict[str, Sweep]:

@@ -202,13 +202,7 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl."""
-        path = self.path / "metrics.jsonl"
-        try:
-            return [json.loads(line) for line in read_file(path).splitlines()]
-        except RltokError:
-            raise
-        except (*MISSING, ValueError, RecursionError) as error:
-            raise RltokError(f"{path} is missing or damaged ({error}). {RESTORE}") from error
+        return metrics_of(self.path)
 
     def close(self) -> None:
         """Close the logs and free the lock."""
@@ -220,8 +214,14 @@ class RunFolder:
 
 
 def metrics_of(folder: Path) -> list[dict[str, Any]]:
-    """All lines of a finished run's metrics.jsonl."""
-    return [json.loads(line) for line in read_file(folder / "metrics.jsonl").splitlines()]
+    """All lines of a run's metrics.jsonl. Raises `RltokError` when it is missing or damaged."""
+    path = folder / "metrics.jsonl"
+    try:
+        return [json.loads(line) for line in read_file(path).splitlines()]
+    except RltokError:
+        raise
+    except (*MISSING, ValueError, RecursionError) as error:
+        raise RltokError(f"{path} is missing or damaged ({error}). {RESTORE}") from error
 
 
 def _entry(line: bytes) -> Entry:

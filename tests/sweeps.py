@@ -3,12 +3,12 @@
 import json
 import random
 
-from rltok.checkpoint import sealed
 from rltok.config import with_settings
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.evidence_format import SCHEMA, WHAT
 from rltok.presets import preset
 from rltok.records import Sweep
+from rltok.seal import sealed
 
 PLACES = ("validation", "test", "piqa", "hellaswag", "arc_easy", "lambada")
 UNITS = 30

@@ -13,10 +13,11 @@ import torch
 from runs import SETTINGS, as_options, digests, small_config, write_text
 
 from rltok import training
-from rltok.checkpoint import checkpoints, sealed
+from rltok.checkpoint import checkpoints
 from rltok.cli import main
 from rltok.loading import load
 from rltok.run_folder import RunFolder
+from rltok.seal import sealed
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 PRESET = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]

@@ -5,13 +5,13 @@ import json
 import pytest
 from sweeps import record, seeds_of, sweep_of, write
 
-from rltok.checkpoint import sealed
 from rltok.claims import OURS, claims
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.evidence_tables import claim_rows, claims_table, counts, heading, small_claims_table, table_1, table_3
 from rltok.judges import agreement_at, curve_at
 from rltok.paper_numbers import ABLATION, PLACES, TABLE_1, TABLE_3
 from rltok.records import Sweep, read_sweeps
+from rltok.seal import sealed
 from rltok.small_claims import judged, small_claims
 from rltok.verdicts import NO_RUN
 

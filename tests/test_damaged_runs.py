@@ -13,11 +13,12 @@ import torch
 from runs import digests, small_config, write_text
 
 import rltok
-from rltok.checkpoint import checkpoints, find_checkpoint, read_state, restore, save_checkpoint, sealed
+from rltok.checkpoint import checkpoints, find_checkpoint, read_state, restore, save_checkpoint
 from rltok.errors import RltokError
 from rltok.optim import make_optimizer
 from rltok.results import RunRecord
 from rltok.run_folder import RunFolder
+from rltok.seal import sealed
 from rltok.step import new_model
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from sweeps import record, seeds_of, sweep_of, write
 
-from rltok.checkpoint import sealed
 from rltok.errors import RltokError
 from rltok.evidence import failure_of
 from rltok.presets import preset
 from rltok.records import check, read_record, read_sweeps
+from rltok.seal import sealed
 
 
 def changed(found, **entries):

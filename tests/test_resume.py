@@ -16,9 +16,10 @@ from runs import SETTINGS, as_options, digests, json_lines, small_config, write_
 from safetensors.torch import load_file
 
 import rltok
-from rltok.checkpoint import checkpoints, read_state, sealed
+from rltok.checkpoint import checkpoints, read_state
 from rltok.cli import main
 from rltok.errors import RltokError
+from rltok.seal import sealed
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = small_config(train__keep_checkpoints=1)  # the strictest case: one checkpoint must always be whole

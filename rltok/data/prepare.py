@@ -12,15 +12,15 @@ from typing import Any
 
 from rltok.data.duplicates import count_kept, count_parts, mark_kept
 from rltok.data.pieces import check_pieces
-from rltok.data.prepared import KEPT_FILE, RECORD, REQUEST, SCHEMA, WHAT, open_prepared, piece_counts
+from rltok.data.prepared import KEPT_FILE, RECORD, REQUEST, SCHEMA, UNSEALED, WHAT, open_prepared, piece_counts
 from rltok.data.request import AGAIN, Request, check_finished, claimed, read_request, write_request
-from rltok.data.seal import sealed
 from rltok.data.shards import seals_of, sha256_of, sound_seals
 from rltok.data.tally import SKIPPED, largest_sources, merged
 from rltok.data.unit_writer import write_unit
 from rltok.errors import RltokError
 from rltok.files import room, write_json
 from rltok.pools import end_with_parent, stopping
+from rltok.seal import sealed
 
 TOP_SOURCES = 20
 POLL_SECONDS = 0.5
@@ -180,7 +180,7 @@ def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
             for number, seal in shards
         ],
         "timing": {"seconds": seconds, "bytes": session_bytes, "bytes_per_second": session_bytes / max(1e-9, seconds)},
-    })  # fmt: skip
+    }, UNSEALED)  # fmt: skip
 
 
 def _limits(run: Run, within: dict[int, int], full: set[int]) -> dict[str, dict[str, Any]]:

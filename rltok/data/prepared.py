@@ -14,10 +14,10 @@ from rltok.data.documents import one_line
 from rltok.data.duplicates import KEPT
 from rltok.data.mapped import MappedBytes
 from rltok.data.rows import MIN_TAIL, Cut, Rows, require_a_row
-from rltok.data.seal import is_sealed
 from rltok.data.shards import AGAIN, SPLITS, check_files, entries, mapped_array
 from rltok.errors import RltokError
 from rltok.files import read_file
+from rltok.seal import is_sealed
 
 RECORD, REQUEST, KEPT_FILE = "prepared.json", "request.json", "kept.npy"
 WHAT = "rltok prepare"
@@ -25,6 +25,7 @@ SCHEMA = 2  # 2: with digests, and fingerprints of sources
 
 
 TIMING = ("seconds", "bytes", "bytes_per_second")
+UNSEALED = ("timing",)  # differs from session to session, and nothing depends on it
 
 
 def is_prepared(spec: Any) -> bool:
@@ -182,7 +183,7 @@ def open_prepared(spec: str | Path) -> Prepared:
         record = json.loads(read_file(path))
         if record["what"] != WHAT or record["schema"] != SCHEMA:
             raise RltokError(f"{path} is of another kind or version. Prepare again with this version of rltok.")
-        if not is_sealed(record) or not all(isinstance(record["timing"][key], int | float) for key in TIMING):
+        if not is_sealed(record, UNSEALED) or not all(isinstance(record["timing"][key], int | float) for key in TIMING):
             raise RltokError(f"{path} is damaged: its digest is not that of its entries. {AGAIN}")
         return Prepared(folder, record)
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -10,13 +10,13 @@ from typing import Any
 
 from rltok.data.pieces import Piece, check_pieces, piece_of
 from rltok.data.prepared import REQUEST, SCHEMA, WHAT
-from rltok.data.seal import is_sealed, sealed
 from rltok.data.shards import SPLITS
 from rltok.data.sources import is_hub, spec_name
 from rltok.data.unit_writer import Rules
 from rltok.data.units import Unit, units_of
 from rltok.errors import RltokError
 from rltok.files import MISSING, read_file, room, write_json
+from rltok.seal import is_sealed, sealed
 
 try:
     import fcntl

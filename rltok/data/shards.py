@@ -17,9 +17,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from rltok.data.documents import one_line
-from rltok.data.seal import is_sealed, sealed
 from rltok.errors import RltokError
 from rltok.files import MISSING, write_json
+from rltok.seal import is_sealed, sealed
 
 ENTRY = np.dtype(
     [
