@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltok.evidence_tables import contenders_of
-from rltok.judges import agreement_at
-from rltok.paper_numbers import FIGURE_3
+from rltok.judges import agreement_at, seeds_told
+from rltok.paper_numbers import FIGURE_3, PLACES
 from rltok.plots import PALETTE
 from rltok.records import Record, Sweep
 from rltok.standings import MARKERS
@@ -71,6 +71,15 @@ def white_space_data(sweep: Sweep) -> Data:
     return _curves(sweep, points, ["bytes", "whitespace_share"])
 
 
+def held_out_data(sweep: Sweep) -> Data:
+    """Held-out bits per byte and share of white space with a boundary during training, by bytes of training text."""
+
+    def points(run: Record) -> list[list[float]]:
+        return [[p["bytes"], p["bits_per_byte"], p["whitespace_share"]] for p in run["held_out"] if p["step"]]
+
+    return _curves(sweep, points, ["bytes", "bits_per_byte", "whitespace_share"])
+
+
 def positions_data(sweep: Sweep) -> Data:
     """Mean reward and return by position in the row, nats; of contenders with a policy."""
 
@@ -86,8 +95,20 @@ def positions_data(sweep: Sweep) -> Data:
 
 DATA: dict[str, Callable[[Sweep], Data]] = {
     "figure_3": figure_3_data, "figure_13": figure_13_data, "agreement": agreement_data, "white_space": white_space_data,
-    "positions": positions_data,
+    "held_out": held_out_data, "positions": positions_data,
 }  # fmt: skip
+
+
+def gaps_data(sweep: Sweep, reference: str = "ours") -> Data:
+    """Paired differences of every contender from a reference on every text: bits per byte, both errors, seeds, in words."""
+    rows: list[list[Any]] = []
+    for name in contenders_of(sweep):
+        for place in ("validation", *PLACES):
+            found = sweep.gap(name, reference, place) if name != reference else None
+            if found is not None:
+                gap, seeds = found
+                rows.append([name, place, gap.bits, gap.rows, gap.seeds, seeds, f"{gap}, {seeds_told(seeds)}"])
+    return ["contender", "place", "bits_per_byte", "error_units", "error_seeds", "seeds", "told"], rows
 
 
 def as_csv(data: Data) -> str:
@@ -147,6 +168,24 @@ def figure_13(sweep: Sweep, names: Sequence[str]) -> "Figure":
         axes.axvline(0.1, color="0.5", linewidth=0.8, linestyle=":")
         axes.set(xlabel="share of training", ylabel=told, ylim=(0, None))
     left.legend(fontsize=8)
+    return figure
+
+
+def training_figure(sweep: Sweep, names: Sequence[str], skip: float = 0.2) -> "Figure":
+    """Held-out bits per byte (left, after a first part of training that would hide the rest) and white space (right)."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.6))
+    for axes, key in ((left, "bits_per_byte"), (right, "whitespace_share")):
+        lines = _lines(held_out_data(sweep), names, "bytes", key)
+        shown = {name: [(x / 1e6, y) for x, y in seeds] for name, seeds in lines.items()}
+        if key == "bits_per_byte":
+            shown = {name: [(x[x >= skip * x[-1]], y[x >= skip * x[-1]]) for x, y in seeds] for name, seeds in shown.items()}
+        _draw(axes, shown)
+        axes.set(xlabel="training text (MB)")
+    left.set_ylabel("held-out bits per byte")
+    right.set(ylabel="white space with a boundary (share)", ylim=(0, 1.02))
+    right.legend(fontsize=7)
     return figure
 
 

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
 from rltok.records import Sweep, mean_and_error
 from rltok.rule_views import Gap, markdown
 from rltok.small_claims import judged, small_claims
-from rltok.verdicts import NO_RUN
+from rltok.verdicts import CONTRADICTED, INDICATIVE, NO_RUN, SUPPORTED
 
 MISSING = "-"
+SMOKE = "smoke: "
 
 
 def contenders_of(sweep: Sweep) -> list[str]:
@@ -121,6 +123,24 @@ def drivers_table(sweep: Sweep) -> str:
     return markdown(head, rows)
 
 
+def spread_of_repeats(sweep: Sweep, again: Sweep) -> tuple[list[float], list[float]]:
+    """Of runs made twice with one seed: their differences in bits per byte, and those between seeds of the first runs.
+
+    The second list has a - b for every pair of seeds of a contender, so that both are differences of two runs.
+    """
+    bits = {name: {seed: _validation(run) for seed, run in runs.items()} for name, runs in sweep.runs.items()}
+    same = [
+        bits[name][seed] - _validation(run)
+        for name, runs in again.runs.items() for seed, run in runs.items() if seed in bits.get(name, {})
+    ]  # fmt: skip
+    pairs = [combinations(bits[name].values(), 2) for name in again.runs if name in bits]
+    return same, [a - b for pair in pairs for a, b in pair]
+
+
+def _validation(run: dict[str, Any]) -> float:
+    return run["scores"]["validation"]["bits_per_byte"]
+
+
 def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
     """A row a claim: what, where, the paper's number, then number and verdict for each gamma. Without a sweep: no run yet."""
     rows = []
@@ -128,7 +148,7 @@ def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
         if headline and not claim.headline:
             continue
         found = [claim.judge(sweep or Sweep("none", {}, []), ours) for ours in OURS]
-        smoke = "smoke: " if sweep is not None and not sweep.full else ""
+        smoke = SMOKE if sweep is not None and not sweep.full else ""
         told = [
             cell for one in found for cell in (one.ours, one.verdict if one.verdict in (NO_RUN, MISSING) else smoke + one.verdict)
         ]
@@ -149,6 +169,31 @@ def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
         for claim, where, paper, told, text, said, code in claim_rows(sweep, headline)
     ]  # fmt: skip
     return markdown(["claim", "paper", f"ours{size}, γ = 0.99", f"ours{size}, γ = 0.9"], rows)
+
+
+def in_short(sweep: Sweep) -> str:
+    """Markdown: what the verdicts come to, what contradicts the paper first, one line for each claim that has a verdict."""
+    told: dict[str, list[str]] = {CONTRADICTED: [], INDICATIVE[CONTRADICTED]: [], SUPPORTED: [], INDICATIVE[SUPPORTED]: []}
+    rows = claim_rows(sweep)
+    for claim, where, _, text, text_verdict, code, code_verdict in rows:
+        for verdict, lines in told.items():
+            found = [
+                f"γ = {gamma}: {ours.replace('; ', ', ')}"
+                for gamma, ours, said in (("0.99", text, text_verdict), ("0.9", code, code_verdict))
+                if said.removeprefix(SMOKE) == verdict
+            ]
+            lines += [f"{claim} ({where}). {'; '.join(found)}"] if found else []
+    titles = {
+        CONTRADICTED: "Contradicts the paper",
+        INDICATIVE[CONTRADICTED]: "Speaks against the paper, from fewer than three seeds",
+        SUPPORTED: "Supports the paper",
+        INDICATIVE[SUPPORTED]: "Speaks for the paper, from fewer than three seeds",
+    }
+    blocks = [
+        f"**{titles[verdict]}:**\n\n" + "\n".join(f"* {line}" for line in lines or ["nothing"]) for verdict, lines in told.items()
+    ]
+    open_ = sum(not any(said.removeprefix(SMOKE) in told for said in (row[4], row[6])) for row in rows)
+    return "\n\n".join([*blocks, f"Undecided, or not run: {open_} of {len(rows)} claims."])
 
 
 def small_claims_table(results: Path, headline: bool = False) -> str:

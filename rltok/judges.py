@@ -90,7 +90,7 @@ def _number(values: Sequence[float], shown: str, low: float | None = None, high:
     if not values:
         return NOTHING
     mean, error = mean_and_error(values)
-    told = f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown}}") + f", {seeds_told(len(values))}"
+    told = f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown.removeprefix('+')}}") + f", {seeds_told(len(values))}"
     return Finding(told, bounded(mean, error, len(values), low=low, high=high))
 
 

@@ -1,4 +1,4 @@
-"""Write the data of every figure of chapter 07 as CSV, from the stored evidence records.
+"""Write the data of every figure of chapter 07, and all differences from ours, as CSV, from the stored evidence records.
 
 python scripts/make_figure_csv.py     # rewrites notebooks/results/figures; a test fails while it is out of date
 """
@@ -6,7 +6,7 @@ python scripts/make_figure_csv.py     # rewrites notebooks/results/figures; a te
 import shutil
 from pathlib import Path
 
-from rltok.evidence_figures import DATA, as_csv
+from rltok.evidence_figures import DATA, as_csv, gaps_data
 from rltok.records import read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,7 +19,8 @@ def files() -> dict[str, str]:
     sweeps = read_sweeps(RESULTS / "sweeps")
     if not sweeps:
         raise SystemExit(f"there is no evidence record under {RESULTS / 'sweeps'}; what is stored stays. Restore the records.")
-    return {f"{name}/{figure}.csv": as_csv(data(sweep)) for name, sweep in sweeps.items() for figure, data in DATA.items()}
+    made = DATA | {"gaps": gaps_data}
+    return {f"{name}/{figure}.csv": as_csv(data(sweep)) for name, sweep in sweeps.items() for figure, data in made.items()}
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ The head of the YAML file says what an entry holds. Numbers that stand in braces
 our own runs come from records in notebooks/results.
 """
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,21 @@ def fields(value: Any, path: str) -> list[float]:
     return [value]
 
 
-def measured(entry: dict[str, str]) -> str:
+def compared(entry: dict[str, Any]) -> str:
+    """Paired differences from ours in a sweep, as `make_figure_csv.py` stored them; a word on it where none was run."""
+    path = RESULTS / "figures" / entry["sweep"] / "gaps.csv"
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines())) if path.is_file() else []
+    found = {row["contender"]: row["told"] for row in rows if row["place"] == entry["place"]}
+    told = [f"{name} {found[name]}" for name in entry["contenders"] if name in found]
+    return (
+        entry["say"].replace("{}", "; ".join(told)) if told else f"The runs of the sweep {entry['sweep']} for this are to come."
+    )
+
+
+def measured(entry: dict[str, Any]) -> str:
     """The words around a measurement with the numbers of its record; in seed order, as recorded."""
+    if "sweep" in entry:
+        return compared(entry)
     record = json.loads((RESULTS / f"{entry['record']}.json").read_text(encoding="utf-8"))
     found = ", ".join(format(number, entry["format"]) for number in fields(record, entry["field"]))
     return entry["say"].replace("{}", found)

@@ -8,7 +8,16 @@ import pytest
 from sweeps import record, seeds_of, sweep_of
 
 from rltok import plots
-from rltok.evidence_figures import DATA, as_csv, figure_3, figure_13, positions_figure, sample_html, snapshots_figure
+from rltok.evidence_figures import (
+    DATA,
+    as_csv,
+    figure_3,
+    figure_13,
+    positions_figure,
+    sample_html,
+    snapshots_figure,
+    training_figure,
+)
 
 NAMES = ("even", "ours")
 
@@ -66,6 +75,18 @@ def test_passages_show_decisions_for_h_net_and_probabilities_for_policies():
     assert 'title="boundary probability 0.30' in shown and "25 of 50 bytes end a token" in shown
     hard = sample_html(sweep_of(ours, hnet), "hnet_port", characters=50)
     assert "probability 1.00; a token ends here" in hard and "0.30" not in hard
+
+
+def test_losses_during_training_begin_where_asked_and_white_space_at_the_start(sweep):
+    left, right = training_figure(sweep, NAMES, skip=0.5).axes
+    points = sweep.runs["ours"][0]["held_out"]
+    late = [point for point in points if point["bytes"] >= points[-1]["bytes"] / 2]
+    line = next(line for line in left.lines if line.get_label() == "ours")
+    assert np.allclose(line.get_xdata(), [point["bytes"] / 1e6 for point in late])
+    assert np.allclose(line.get_ydata(), np.mean([[p["bits_per_byte"] for p in run["held_out"]] for run in
+                                                  sweep.runs["ours"].values()], axis=0)[-len(late):])  # fmt: skip
+    white = next(line for line in right.lines if line.get_label() == "ours")
+    assert len(white.get_xdata()) == len(points) > len(late)
 
 
 def test_a_picture_over_training_has_a_row_for_each_snapshot(sweep):

@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from sweeps import seeds_of, sweep_of
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 import make_paper_against_code as made  # noqa: E402
 from make_register import module_file  # noqa: E402
+from run_sweep import read_plan  # noqa: E402
 
 from rltok.config import Config, RuleConfig  # noqa: E402
+from rltok.evidence_figures import as_csv, gaps_data  # noqa: E402
 from rltok.flops import attention_flops_per_byte, flops_per_byte, parameter_counts  # noqa: E402
 from rltok.layers import initialise  # noqa: E402
 from rltok.policy import boundary_logits  # noqa: E402
@@ -120,12 +123,27 @@ def test_what_it_says_was_measured_stands_in_a_record(row):
     if "measured" not in row:
         pytest.skip("nothing measured")
     entry = row["measured"]
+    if "sweep" in entry:
+        planned = {run.name for run in read_plan(ROOT / "scripts" / "sweeps" / f"{entry['sweep']}.toml").runs}
+        assert planned >= set(entry["contenders"]) and entry["say"].count("{}") == 1
+        return
     record = json.loads((ROOT / "notebooks" / "results" / f"{entry['record']}.json").read_text())
     if "runs" in record:
         numbers = made.fields(record, entry["field"])
         assert len(numbers) == len({run["seed"] for run in record["runs"]})  # each seed once, in order
         assert record.get("full", True) and not any(run.get("smoke") for run in record["runs"])
     assert entry["say"].count("{}") == 1 and "{}" not in made.measured(entry)
+
+
+def test_differences_of_a_sweep_are_those_of_its_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(made, "RESULTS", tmp_path)
+    entry = {"sweep": "32m", "place": "test", "contenders": ["even", "ours_lags1"], "say": "At 32M: {}."}
+    assert made.measured(entry) == "The runs of the sweep 32m for this are to come."
+    sweep = sweep_of(*seeds_of("ours", 2.0), *seeds_of("even", 2.1))
+    (tmp_path / "figures" / "32m").mkdir(parents=True)
+    (tmp_path / "figures" / "32m" / "gaps.csv").write_text(as_csv(gaps_data(sweep)))
+    gap, _ = sweep.gap("even", "ours", "test")
+    assert made.measured(entry) == f"At 32M: even {gap}, 3 seeds." and abs(gap.bits - 0.1) < 0.01
 
 
 # The arithmetic
