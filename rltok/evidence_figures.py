@@ -144,16 +144,21 @@ def _draw(axes: Any, lines: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> N
 
 
 def figure_3(sweep: Sweep, names: Sequence[str], attention: bool = False) -> "Figure":
-    """Held-out bits per byte against training FLOPs; the paper's end points where its axis reaches."""
+    """Held-out bits per byte against training FLOPs, the second half again in large; the paper's end point where it is near."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.4, 4.2))
+    figure, (whole, late) = plt.subplots(1, 2, figsize=(8.4, 4.2))
     x = "flops_with_attention" if attention else "flops"
-    _draw(axes, _lines(figure_3_data(sweep), names, x, "bits_per_byte"))
-    if axes.get_xlim()[1] > FIGURE_3["flops"] / 3:  # else they would squeeze ours into a corner
-        axes.plot([FIGURE_3["flops"]], [FIGURE_3["ours"]], "k*", label="paper, ours")
-    axes.set(xlabel=f"training FLOPs ({'with' if attention else 'without'} attention)", ylabel="held-out bits per byte")
-    axes.legend(fontsize=8)
+    lines = _lines(figure_3_data(sweep), names, x, "bits_per_byte")
+    _draw(whole, lines)
+    if whole.get_xlim()[1] > FIGURE_3["flops"] / 3:  # else it would squeeze ours into a corner
+        whole.plot([FIGURE_3["flops"]], [FIGURE_3["ours"]], "k*", label="paper, ours")
+    half = max(found[-1] for seeds in lines.values() for found, _ in seeds) / 2
+    _draw(late, {name: [(found[found >= half], bits[found >= half]) for found, bits in seeds] for name, seeds in lines.items()})
+    for axes in (whole, late):
+        axes.set_xlabel(f"training FLOPs ({'with' if attention else 'without'} attention)")
+    whole.set_ylabel("held-out bits per byte")
+    whole.legend(fontsize=8)
     return figure
 
 

@@ -86,7 +86,7 @@ def guidance_claims() -> list[Claim]:
         *bpe,
         Claim(
             "bpe_lambada",
-            "LAMBADA: BPE guidance has fewer bits per byte than ours (by Table 1)",
+            "LAMBADA: BPE guidance has fewer bits per byte than ours",
             "Table 1",
             _gap_of("bpe", "ours", "lambada"),
             partial(judges.lower, first="bpe", second="ours", place="lambada"),
@@ -115,7 +115,7 @@ def memory_claims() -> list[Claim]:
         ),
         Claim(
             "lags1_lambada",
-            "LAMBADA: one lag has fewer bits per byte than eight (by Table 1)",
+            "LAMBADA: one lag has fewer bits per byte than eight",
             "Table 1",
             _gap_of("ours_lags1", "ours", "lambada"),
             of_text(judges.lower, first="ours_lags1", second="ours", place="lambada"),

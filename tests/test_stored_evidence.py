@@ -12,7 +12,7 @@ from rltok.records import is_clean, read_record, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
-STORED = sorted([*(RESULTS / "sweeps").glob("*/*.json"), *(RESULTS / "partial").glob("*/*.json")])  # partial: unfinished sweeps
+STORED = sorted([*(RESULTS / "sweeps").glob("*/*.json"), *(RESULTS / "repeats").glob("*/*/*.json")])  # repeats: runs made again
 MOST_BYTES = 1_000_000  # of one record
 sys.path.insert(0, str(ROOT / "scripts"))
 import make_figure_csv  # noqa: E402
@@ -23,7 +23,7 @@ def test_there_are_records_to_check():
     assert read_sweeps(RESULTS / "sweeps")
 
 
-@pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", STORED, ids=lambda path: str(path.relative_to(RESULTS).with_suffix("")))
 def test_a_record_is_whole_small_and_where_it_belongs(path):
     record = read_record(path)
     assert path.parent.name == record["sweep"] and path.stem == f"{record['name']}-seed{record['seed']}"
@@ -31,7 +31,7 @@ def test_a_record_is_whole_small_and_where_it_belongs(path):
     assert record["config"]["train"]["seed"] == record["seed"]
 
 
-@pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", STORED, ids=lambda path: str(path.relative_to(RESULTS).with_suffix("")))
 def test_the_commit_of_a_record_is_one_of_this_repository(path):
     """A shallow clone does not hold old commits, and an archive none."""
     commit = read_record(path)["commit"]
@@ -64,6 +64,17 @@ def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
             scored = [run["scores"][task] for run in sweep.records if run["scores"].get(task)]
             assert len({(found["fingerprint"], found["items"]) for found in scored}) <= 1
         assert len({run["data"]["train"]["hash"] for run in sweep.records}) == 1
+
+
+def test_runs_made_again_are_those_of_the_same_settings_text_and_seed():
+    """And have no score on test: a run that has one stands in the sweep, so nobody could choose by it."""
+    sweeps = read_sweeps(RESULTS / "sweeps")
+    for folder in (RESULTS / "repeats").glob("*"):
+        for name, again in read_sweeps(folder).items():
+            for run in again.records:
+                first = sweeps[name].runs[run["name"]][run["seed"]]
+                assert run["config_hash"] == first["config_hash"] and run["data"]["train"] == first["data"]["train"]
+                assert run["digest"] != first["digest"] and run["scores"]["test"] is None
 
 
 def test_figure_data_are_those_of_the_records():
