@@ -205,9 +205,8 @@ guess_share = 1 / 10
 
 # %% tags=["measurement"]
 repeated = [records.read_sweeps(folder) for folder in sorted((results / "repeats").glob("*"))]
-twins = [evidence_tables.spread_of_repeats(sweep, again[sweep.name]) for again in repeated if sweep.name in again]
-if twins:
-    same, between = ([gap for pair in twins for gap in pair[side]] for side in (0, 1))
+same, between = evidence_tables.spread_of_repeats(sweep, *(again[sweep.name] for again in repeated if sweep.name in again))
+if same:
     spreads = [math.sqrt(statistics.fmean(gap**2 for gap in gaps) / 2) for gaps in (same, between)]
     print(f"one seed, {len(same)} pairs: {spreads[0]:.4f} bits per byte; between seeds: {spreads[1]:.4f}")
     print(f"that is {spreads[0] / spreads[1]:.0%}; the guess was {guess_share:.0%}")

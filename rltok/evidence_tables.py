@@ -123,18 +123,16 @@ def drivers_table(sweep: Sweep) -> str:
     return markdown(head, rows)
 
 
-def spread_of_repeats(sweep: Sweep, again: Sweep) -> tuple[list[float], list[float]]:
-    """Of runs made twice with one seed: their differences in bits per byte, and those between seeds of the first runs.
+def spread_of_repeats(sweep: Sweep, *again: Sweep) -> tuple[list[float], list[float]]:
+    """Of runs made more than once with one seed: their differences in bits per byte, and those between seeds in the sweep.
 
-    The second list has a - b for every pair of seeds of a contender, so that both are differences of two runs.
+    The second list has a - b for every pair of seeds of a contender that was repeated: both are differences of two runs.
     """
     bits = {name: {seed: _validation(run) for seed, run in runs.items()} for name, runs in sweep.runs.items()}
-    same = [
-        bits[name][seed] - _validation(run)
-        for name, runs in again.runs.items() for seed, run in runs.items() if seed in bits.get(name, {})
-    ]  # fmt: skip
-    pairs = [combinations(bits[name].values(), 2) for name in again.runs if name in bits]
-    return same, [a - b for pair in pairs for a, b in pair]
+    twins = [(name, seed, run) for one in again for name, runs in one.runs.items() for seed, run in runs.items()]
+    same = [bits[name][seed] - _validation(run) for name, seed, run in twins if seed in bits.get(name, {})]
+    names = dict.fromkeys(name for name, _, _ in twins if name in bits)
+    return same, [a - b for name in names for a, b in combinations(bits[name].values(), 2)]
 
 
 def _validation(run: dict[str, Any]) -> float:

@@ -115,6 +115,8 @@ def test_runs_made_twice_with_one_seed_are_compared_with_each_other():
     again = sweep_of(record("ours", 1, bits=2.05), record("ours", 2, bits=2.25), record("even", 7), record("bpe", 0, rule="bpe"))
     same, seeds = spread_of_repeats(first, again)
     assert same == pytest.approx([0.05, -0.05]) and seeds == pytest.approx([-0.1, -0.2, -0.1])
+    same, seeds = spread_of_repeats(first, again, sweep_of(record("ours", 1, bits=2.08)))
+    assert same == pytest.approx([0.05, -0.05, 0.02]) and len(seeds) == 3  # no pair of seeds counts twice
 
 
 def test_the_short_answer_begins_with_what_contradicts_the_paper():

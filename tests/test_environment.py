@@ -29,7 +29,13 @@ def conda_requirements() -> dict[str, SpecifierSet]:
             match = re.fullmatch(r"([a-z0-9][a-z0-9._-]*)((?:[<>=!]=?[0-9][0-9.*]*,?)*)", spec)
             assert match, f"not a plain conda match spec: {spec!r}"
             found[CONDA_TO_PYPI.get(match[1], match[1])] = SpecifierSet(match[2])
-    return found
+    return found | {requirement.name: requirement.specifier for requirement in of_pip()}
+
+
+def of_pip() -> list[Requirement]:
+    """What pip adds to the conda packages, beside rltok itself."""
+    (pip,) = (entry["pip"] for entry in read_yaml("environment.yml")["dependencies"] if isinstance(entry, dict))
+    return [Requirement(entry) for entry in pip if entry != "-e ."]
 
 
 def project_requirements(requirements: list[str]) -> dict[str, SpecifierSet]:
@@ -48,7 +54,13 @@ def test_environment_yml_names_conda_forge_and_installs_rltok_itself():
     environment = read_yaml("environment.yml")
     assert set(environment) == {"name", "channels", "dependencies"}
     assert environment["channels"] == ["conda-forge"]
-    assert [entry for entry in environment["dependencies"] if isinstance(entry, dict)] == [{"pip": ["-e ."]}]
+    (pip,) = (entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict))
+    assert pip[0] == "-e ."
+
+
+def test_what_exists_for_some_systems_only_carries_the_marker_of_the_package():
+    stated = {one.name: one.marker for one in map(Requirement, PROJECT["optional-dependencies"]["test"]) if one.marker}
+    assert {one.name: one.marker for one in of_pip()} == stated  # a conda line would hold on every system
 
 
 def test_environment_yml_equals_the_package_with_all_extras():
