@@ -95,13 +95,15 @@ def side_by_side(sweeps: Sequence[Sweep]) -> str:
     """Markdown: every contender at every size, sizes under each other; ± over units / over seeds, the rest ± over seeds.
 
     Bits per byte may be compared down a size, not across: sizes read different amounts of text. What may be compared across is
-    the difference from `even` of the same size, paired by unit and seed; it is of the test split where both have a score.
+    the difference from `even` of the same size, paired by unit and seed; it is of the test split where every run of the size has
+    a score there, else of validation.
     """
     sizes = by_size(sweeps)
     rows = []
     for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep)):
         for sweep in (sweep for sweep in sizes if name in sweep.runs):
-            gap = None if name == "even" else sweep.gap(name, "even", "test") or sweep.gap(name, "even", "validation")
+            place = "test" if all(run["scores"]["test"] for run in sweep.records) else "validation"
+            gap = None if name == "even" else sweep.gap(name, "even", place)
             runs = sweep.runs[name].values()
             rows.append([
                 name, label(sweep), str(len(runs)), f"{statistics.fmean(run['bytes'] for run in runs) / 1e6:.3g}",

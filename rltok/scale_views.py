@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLES = ("-", "--", ":", "-.")  # of sizes
-LARGE = 120  # minutes from which on a time is told in hours
+CROSS = "interrupted"
+LARGE = 120  # of a unit of time, from which on the next one is told
 OPTIMIZER_COPIES = 3  # of every weight in a checkpoint: itself and two moments of AdamW
 BYTES = 4  # of a number in fp32
 WATCHING = ("log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints")  # changes no weight
@@ -100,8 +101,10 @@ def checkpoint_bytes(config: Config) -> int:
 
 
 def lasting(seconds: float) -> str:
-    """A time in minutes, or in hours where it is long."""
+    """A time in seconds, minutes or hours."""
     minutes = seconds / 60
+    if seconds < LARGE:
+        return f"{seconds:.0f} s"
     return f"{minutes:.0f} min" if minutes < LARGE else f"{minutes / 60:.1f} h"
 
 
@@ -200,7 +203,8 @@ def _draw(axes: Any, sweeps: Sequence[Sweep], names: Sequence[str], curve: str, 
                 at = [one["after"] for one in interruptions(run) or [] if one["after"]]
                 if at:
                     marks = np.interp(at, steps, across), np.interp(at, steps, up)
-                    axes.plot(*marks, "kx", markersize=7, label="_interrupted")
+                    first = CROSS not in axes.get_legend_handles_labels()[1]
+                    axes.plot(*marks, "kx", markersize=7, label=CROSS if first else f"_{CROSS}")
 
 
 def sizes_figure(sweeps: Sequence[Sweep], names: Sequence[str]) -> "Figure":
@@ -218,7 +222,7 @@ def learning_figure(sweeps: Sequence[Sweep], names: Sequence[str]) -> "Figure":
     """Left, the share of white-space bytes with a boundary; right, the policy's entropy; both by bytes read."""
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.4))
+    figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.9), layout="constrained")
     shown = (
         ("whitespace_share", "share of white space with a boundary"),
         ("policy_entropy", "policy entropy (nats per decision)"),
@@ -226,5 +230,5 @@ def learning_figure(sweeps: Sequence[Sweep], names: Sequence[str]) -> "Figure":
     for axes, (key, words) in zip(panels, shown, strict=True):
         _draw(axes, sweeps, names, "curve", "bytes", key)
         axes.set(xlabel="bytes of training text", ylabel=words, xscale="log", ylim=(0, None))
-    panels[0].legend(fontsize=8)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     return figure

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sweeps import record, seeds_of, sweep_of, write
+from sweeps import PLACES, record, seeds_of, sweep_of, write
 
 from rltok import plots
 from rltok.cards import CARDS
@@ -107,8 +107,10 @@ def test_costs_are_bytes_over_the_speeds_that_doctor_knows():
     assert {row[1] for row in rows_of(cost_table("90m", {"one pass": 1}, speeds))[1:]} == set()  # never measured: no row
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(60, "1 min"), (7199, "120 min"), (7200, "2.0 h"), (9000, "2.5 h")])
-def test_long_times_are_told_in_hours(seconds, words):
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(34.4, "34 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (9000, "2.5 h")]
+)
+def test_a_time_is_told_in_a_unit_of_its_size(seconds, words):
     assert lasting(seconds) == words
 
 
@@ -184,13 +186,13 @@ def test_both_sizes_share_an_axis_and_an_interruption_stands_on_the_curve():
     sizes = [sweep_of(record("ours", bits=2.0), record("even", bits=2.1)), sweep_of(large)]
     (axes,) = sizes_figure(sizes, ("ours", "even")).axes
     lines = lines_of(axes)
-    assert set(lines) == {"ours, 32m", "ours, 147m", "even, 32m"}
+    assert set(lines) == {"ours, 32m", "ours, 147m", "even, 32m", "interrupted"}
     assert lines["ours, 32m"].get_color() == lines["ours, 147m"].get_color() != lines["even, 32m"].get_color()
     assert lines["ours, 32m"].get_linestyle() != lines["ours, 147m"].get_linestyle()
     held = [point for point in large["held_out"] if point["step"]]
     assert np.allclose(lines["ours, 147m"].get_xdata(), [point["flops"] for point in held])
     assert np.allclose(lines["ours, 147m"].get_ydata(), [point["bits_per_byte"] for point in held])
-    (mark,) = [line for line in axes.lines if line.get_marker() == "x"]
+    mark = lines["interrupted"]
     assert mark.get_xdata() == pytest.approx([1e10]) and mark.get_ydata() == pytest.approx([1.5 + 1 - 10 / 20])
 
 
@@ -199,7 +201,10 @@ def test_white_space_and_entropy_are_drawn_where_they_are_known():
     for point in even["curve"]:
         point["policy_entropy"] = None
     left, right = learning_figure([sweep_of(run, even)], ("ours", "even")).axes
-    assert set(lines_of(left)) == {"ours, 32m", "even, 32m"} and set(lines_of(right)) == {"ours, 32m"}
+    assert set(lines_of(left)) == {"ours, 32m", "even, 32m", "interrupted"} and set(lines_of(right)) == {
+        "ours, 32m",
+        "interrupted",
+    }
     assert np.allclose(lines_of(left)["ours, 32m"].get_xdata(), [point["bytes"] for point in run["curve"]])
     assert np.allclose(lines_of(right)["ours, 32m"].get_ydata(), [point["policy_entropy"] for point in run["curve"]])
 
@@ -227,9 +232,11 @@ def test_sizes_stand_under_each_other_with_differences_paired_within_a_size():
     assert all(row[head.index("minus even")] == "-" for row in rows if row[0] == "even")
 
 
-def test_without_a_test_score_the_difference_is_of_validation():
-    runs = [
-        sealed(one | {"scores": one["scores"] | {"test": None}}) for one in (record("ours", bits=1.5), record("even", bits=1.7))
-    ]
-    rows = rows_of(side_by_side([sweep_of(*runs)]))
-    assert rows[2][5] == "-" and float(rows[2][6].split(" ±")[0]) == pytest.approx(-0.2, abs=0.01)
+def test_differences_are_of_validation_unless_every_run_of_the_size_has_a_test_score():
+    levels = dict.fromkeys(PLACES, 1.5) | {"test": 1.3}
+    ours, even, bpe = record("ours", bits=levels), record("even", bits=1.7), record("bpe", bits=1.6)
+    without = sealed(bpe | {"scores": bpe["scores"] | {"test": None}})
+    for last, expected in ((bpe, -0.4), (without, -0.2)):
+        rows = {row[0]: row for row in rows_of(side_by_side([sweep_of(ours, even, last)]))}
+        assert float(rows["ours"][6].split(" ±")[0]) == pytest.approx(expected, abs=0.01)
+    assert rows["bpe"][5] == "-"
