@@ -112,8 +112,8 @@ expected = rltok.flops.flops_per_byte(config.model, rate) * wants
 print(f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 ends at {FIGURE_3['flops']:.3g}")
 
 # %% [markdown]
-# The last line is a check: our count of the paper's budget lands where its figure ends. So counting is done alike, and the axis of
-# our figures below is the paper's.
+# The last line is a check: our count of the paper's budget lands close to where the curves of its figure end. So we seem to count
+# alike, and the axis of our figures below is the paper's.
 #
 # ## Text for it
 #
@@ -339,7 +339,7 @@ else:
 # From here on everything is read from records of finished runs, as in the next chapter. Which ones are there?
 
 # %%
-sweeps = scale_views.of_sizes(results / "sweeps")
+sweeps = scale_views.of_sizes(results / "sweeps", ("32m", "147m"))
 Markdown(scale_views.told(sweeps, "147m"))
 
 # %%

@@ -132,9 +132,10 @@ def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price
 # After
 
 
-def of_sizes(folder: Path) -> list[Sweep]:
-    """The stored sweeps, smallest model first: those at full size, or the smoke ones where there is none."""
-    return by_size(list(read_sweeps(folder).values()))
+def of_sizes(folder: Path, names: Sequence[str]) -> list[Sweep]:
+    """The stored sweeps of these names, smallest model first; where none of them is stored, whatever is."""
+    found = list(read_sweeps(folder).values())
+    return by_size([sweep for sweep in found if sweep.name in names] or found)
 
 
 def told(sweeps: Sequence[Sweep], wanted: str) -> str:

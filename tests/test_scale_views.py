@@ -122,12 +122,13 @@ def test_a_checkpoint_holds_each_weight_three_times(finished):
 
 def test_the_wanted_sweep_is_shown_or_said_to_be_missing(tmp_path):
     write(tmp_path, record("ours", sweep="smoke", full=False))
-    found = of_sizes(tmp_path)
+    sizes = ("32m", "147m")
+    found = of_sizes(tmp_path, sizes)
     assert [sweep.name for sweep in found] == ["smoke"]
     assert told(found, "147m").startswith("**No record of the sweep `147m` is stored yet.** Shown in its place: `smoke`.")
     large = sealed(record("ours", sweep="147m") | {"matrix_parameters": 146_875_392})
-    write(tmp_path, large, record("ours", sweep="32m"))
-    found = of_sizes(tmp_path)
+    write(tmp_path, large, record("ours", sweep="32m"), record("ours", sweep="32m_again"))
+    found = of_sizes(tmp_path, sizes)
     assert [sweep.name for sweep in found] == ["32m", "147m"]
     assert told(found, "147m").startswith("Shown: `32m`, `147m`.")
 
