@@ -24,6 +24,16 @@ def contenders_of(sweep: Sweep) -> list[str]:
     return [name for name in TABLE_1 if name in sweep.runs] + [name for name in sweep.runs if name not in TABLE_1]
 
 
+def by_size(sweeps: Sequence[Sweep]) -> list[Sweep]:
+    """Sweeps in the order of their models' size, smallest first."""
+    return sorted(sweeps, key=lambda sweep: sweep.records[0]["matrix_parameters"])
+
+
+def label(sweep: Sweep) -> str:
+    """A sweep's name beside others; that of a smoke sweep says so."""
+    return sweep.name if sweep.full or "smoke" in sweep.name else f"{sweep.name} (smoke)"
+
+
 def heading(sweep: Sweep) -> str:
     """What every table of the sweep is of, in a line: model, text, budget, seeds, device, commit."""
     runs = sweep.records
@@ -79,6 +89,31 @@ def table_3(sweep: Sweep) -> str:
         for name in contenders_of(sweep)
     ]  # fmt: skip
     return markdown(["contender", "boundaries per byte", "tokens per byte", "paper"], rows)
+
+
+def side_by_side(sweeps: Sequence[Sweep]) -> str:
+    """Markdown: every contender at every size, sizes under each other; ± over units / over seeds, the rest ± over seeds.
+
+    Bits per byte may be compared down a size, not across: sizes read different amounts of text. What may be compared across is
+    the difference from `even` of the same size, paired by unit and seed; it is of the test split where every run of the size has
+    a score there, else of validation.
+    """
+    sizes = by_size(sweeps)
+    rows = []
+    for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep)):
+        for sweep in (sweep for sweep in sizes if name in sweep.runs):
+            place = "test" if all(run["scores"]["test"] for run in sweep.records) else "validation"
+            gap = None if name == "even" else sweep.gap(name, "even", place)
+            runs = sweep.runs[name].values()
+            rows.append([
+                name, label(sweep), str(len(runs)), f"{statistics.fmean(run['bytes'] for run in runs) / 1e6:.3g}",
+                _cell(sweep.mean(name, "validation")), _cell(sweep.mean(name, "test")),
+                MISSING if gap is None else str(gap[0]), _seeds(sweep.values(name, "rate"), ".3f"),
+                _seeds(sweep.values(name, "whitespace_share"), ".2f"),
+            ])  # fmt: skip
+    head = ["contender", "size", "seeds", "MB read", "validation, bits per byte", "test, bits per byte", "minus even",
+            "boundaries per byte", "white space"]  # fmt: skip
+    return markdown(head, rows)
 
 
 def _accuracy(scores: list[dict[str, Any]]) -> str:

@@ -173,7 +173,7 @@ def _gap(bits: Sequence[np.ndarray], sizes: np.ndarray) -> Gap:
 
 
 def read_sweeps(folder: Path) -> dict[str, Sweep]:
-    """Every sweep of a folder: those at full size where there are any, else the smoke ones.
+    """Every sweep of a folder, that of most runs first: those at full size where there are any, else the smoke ones.
 
     Raises:
         RltokError: a record is damaged, of another schema, in another place, or of other settings or text than its neighbours.
@@ -193,7 +193,7 @@ def read_sweeps(folder: Path) -> dict[str, Sweep]:
         sweep.runs.setdefault(record["name"], {})[record["seed"]] = record
     for sweep in found.values():
         _check_alike(sweep)
-    whole = {name: sweep for name, sweep in found.items() if sweep.runs}
+    whole = {name: sweep for name, sweep in sorted(found.items(), key=lambda one: -len(one[1].records)) if sweep.runs}
     full = {name: sweep for name, sweep in whole.items() if sweep.full}
     return full or whole
 

@@ -32,7 +32,7 @@ class RunRecord:
     updates: int
     bytes: int
     passes: float  # over the training rows
-    seconds: float  # spent in updates, all sessions of the run together
+    seconds: float  # spent in updates, all sessions of the run together; without those that an interruption lost
     bytes_per_second: float
     peak_memory_bytes: int | None
     matrix_parameters: int
@@ -45,6 +45,7 @@ class RunRecord:
     full: bool = True  # False marks a smoke run
     backend: str = "plain"  # "triton" where kernels took the place of plain operations
     note: str = ""
+    sessions: list[dict[str, Any]] = field(default_factory=list)  # of `rltok.sessions`; records made earlier have none
     schema: int = field(default=SCHEMA)
 
     def save(self, path: Path) -> None:

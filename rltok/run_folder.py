@@ -1,8 +1,9 @@
 """A run's folder on disk: who may write it, what stands in it, and how it is wound back to a checkpoint.
 
-config.json  data.json  metrics.jsonl  snapshots.jsonl  checkpoints/  record.json
+config.json  data.json  metrics.jsonl  snapshots.jsonl  sessions.jsonl  checkpoints/  record.json
 """
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ from rltok.files import MISSING, read_file, require_regular, room
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
 Entry = tuple[int, str | None]  # what a logged line is about: step and split
 SPLITS = ("train", "validation")
+# What a file system says that has no locks, as some that are mounted over a network: as on Windows, see above.
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 # All that a run leaves that is killed while it takes possession of its folder; config.json comes last.
 BEFORE_CONFIG = (".lock", ".data.json.tmp", "data.json", ".config.json.tmp")
 RESTORE = "Restore the file, or train again in a new folder."
@@ -88,6 +91,9 @@ class RunFolder:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RltokError(f"another process is training in {self.path}. Wait for it, or choose another --out.") from None
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
         check_folder(self.path, resume)  # again: another process may have used it in between
         if (self.path / "config.json").exists():
             self._compare(config, data)

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from rltok.presets import check_batch_fits
 from rltok.progress import Progress
 from rltok.results import RunRecord, device_name, repository_commit, thin, versions
 from rltok.run_folder import RESTORE, Entry, RunFolder
+from rltok.sessions import Session, begin, furthest, sessions_of
 from rltok.snapshots import snapshot, snapshot_steps
 from rltok.step import Ahead, autocast, backend_of, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import AutoregressiveUNet
@@ -47,6 +48,7 @@ class Run:
     bytes: int = 0  # scored in them
     tokens: int = 0  # drawn in them, forced ones too
     seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
+    sessions: list[Session] = field(default_factory=list)
 
     def resume(self) -> None:
         """Go back to the newest checkpoint, or to the start, and drop what was logged after it.
@@ -60,7 +62,12 @@ class Run:
         else:
             state = restore(checkpoint, self.model, self.optimizer, self.config)
             self.step, self.bytes, self.tokens, self.seconds = (state[key] for key in ("step", "bytes", "tokens", "seconds"))
+        reached = furthest(self.folder.path / "metrics.jsonl")
+        self.sessions = sessions_of(self.folder.path)
         self.folder.rewind(None if checkpoint is None else self.step, _lines_until(self.step, self.config))
+        if self.step < self.config.num_updates:
+            now = {"device": device_name(self.device), "commit": repository_commit()}
+            self.sessions = begin(self.folder.path, after=self.step, seconds=self.seconds, reached=reached, **now)
 
     def update(self) -> dict[str, Any]:
         """One update; its line for metrics.jsonl."""
@@ -183,6 +190,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         fitted=run.model.rule.facts(),
         full=full,
         note=note,
+        sessions=run.sessions,
     )
 
 

@@ -1,6 +1,8 @@
 """rltok.run_folder: who may write a run's folder, and how its logs are wound back."""
 
+import errno
 import json
+import os
 import re
 
 import pytest
@@ -194,3 +196,19 @@ def test_a_run_from_before_a_setting_existed_goes_on(folder):
     del older["model"]["rule"]["vocabulary"]
     (folder / "config.json").write_text(json.dumps(older))
     claim(folder, resume=True).close()
+
+
+@pytest.mark.parametrize(("number", "goes"), [(errno.ENOSYS, True), (errno.ENOTSUP, True), (errno.EIO, False)])
+def test_a_file_system_without_locks_is_written_to_without_one(tmp_path, monkeypatch, number, goes):
+    """As some are that are mounted over a network, Google Drive perhaps among them; other trouble stays trouble."""
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("rltok.run_folder.fcntl.flock", refuse)
+    if goes:
+        claim(tmp_path / "run").close()
+        assert json.loads((tmp_path / "run" / "config.json").read_text()) == CONFIG.to_dict()
+    else:
+        with pytest.raises(RltokError, match="cannot write to .*Input/output error"):
+            claim(tmp_path / "run")

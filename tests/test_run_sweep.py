@@ -13,6 +13,7 @@ from rltok.config import with_settings
 from rltok.errors import RltokError, TrainingFailed
 from rltok.presets import preset
 from rltok.records import read_record, read_sweeps
+from rltok.speeds import measured_speeds
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -156,7 +157,9 @@ def test_stored_plans_can_be_read_and_their_runs_differ(path):
     assert len({config.digest() for config in configs.values()}) == len(free)
     for config in configs.values():  # one network, one budget, one order
         first = configs[plan.runs[0].stem]
-        assert replace(config.train, seed=0) == replace(first.train, seed=0)
+        assert replace(config.train, seed=0, micro_batch=1) == replace(first.train, seed=0, micro_batch=1)
+        if config.model.rule.name == "learned":  # whose estimator compares rows of a micro-batch
+            assert config.train.micro_batch == first.train.micro_batch
         assert replace(config.model, rule=first.model.rule) == first.model
         assert config.data == first.data
 
@@ -174,6 +177,25 @@ def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
     }  # fmt: skip
     first = plan.config(plan.runs[0], {})
     assert first.model.rule.target_rate == 0.2 and first.data.cut == "full_windows" and first.train.training_bytes >= 100_000_000
+
+
+def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_minutes():
+    plan = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "147m.toml")
+    assert [run.stem for run in plan.runs] == ["ours_gamma0.9-seed0", "even-seed0", "bpe-seed0", "hnet_port-seed0"]
+    assert plan.preset == "147m" and plan.full
+    configs = {run.name: plan.config(run, {}) for run in plan.runs}
+    config, train = configs["ours_gamma0.9"], configs["ours_gamma0.9"].train
+    assert config.num_updates == 151_854 // 128 == 1186 and train.training_bytes == 151_854 * 4096
+    assert config.objective.gamma == 0.9 and config.data.cut == "full_windows" and train.micro_batch == 32
+    assert config.model.rule.target_rate == preset("147m").model.rule.target_rate == 0.2  # as in the 32m sweep
+    assert configs["bpe"].model.rule.fit_bytes == train.training_bytes
+    assert (configs["hnet_port"].model.rule.name, configs["hnet_port"].model.rule.variant) == ("hnet", "port")
+    speed = next(each for each in measured_speeds() if (each["preset"], each["backend"]) == ("147m", "triton"))
+    assert 90 < train.checkpoint_every * config.bytes_per_update / speed["bytes_per_second"] < 150
+    evaluations = config.num_updates // train.evaluate_every + 2
+    forward = 1 / 3  # of what an update takes for as many bytes
+    assert forward * evaluations * train.evaluate_rows / (config.num_updates * train.sequences_per_update) < 0.03
+    assert config.num_updates // train.log_every + 1 <= 200  # points that a record keeps
 
 
 def test_the_same_pull_is_a_weight_that_makes_up_for_smaller_advantages():

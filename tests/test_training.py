@@ -41,7 +41,8 @@ def short_snapshots(monkeypatch):
 
 def test_a_run_leaves_these_files_and_no_others(finished):
     files = {name.split("/")[0] for name in digests(finished)}
-    assert files == {".lock", "config.json", "data.json", "metrics.jsonl", "snapshots.jsonl", "record.json", "checkpoints"}
+    logs = {"metrics.jsonl", "snapshots.jsonl", "sessions.jsonl"}
+    assert files == {".lock", "config.json", "data.json", "record.json", "checkpoints"} | logs
 
 
 def test_lines_come_when_due_and_always_after_the_last_update(finished):

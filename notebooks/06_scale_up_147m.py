@@ -1,0 +1,478 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   rltok:
+#     download_mb: 0
+# ---
+
+# %% [markdown] tags=["header-strip"]
+# # 06 Scale up: the 147M run
+#
+# **After this chapter you can** say what a run of the paper's size takes before you start it, on a card of yours; start it with one
+# command, leave it alone, and go on after an interruption as if there had been none; and read from its record what it was and what
+# came out.
+#
+# <!-- strip -->
+# *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
+# <!-- /strip -->
+
+# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# not compared: it describes this machine
+import importlib.util
+import os
+import subprocess
+import sys
+
+import torch
+
+REPOSITORY = ""
+if importlib.util.find_spec("rltok") is None and os.path.exists("../rltok/__init__.py"):
+    sys.path.insert(0, os.path.abspath(".."))  # a clone
+if importlib.util.find_spec("rltok") is None:
+    if not REPOSITORY:
+        raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e .")
+    wanted = [f"rltok @ git+{REPOSITORY}", f"torch=={torch.__version__}"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
+
+if torch.cuda.is_available():
+    card = torch.cuda.get_device_properties(0)
+    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
+    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
+else:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+
+# %% tags=["setup"]
+import json
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from unittest import mock
+
+import torch
+from IPython.display import HTML, Markdown
+
+import rltok
+from rltok import evidence_figures, evidence_tables, plots, scale_views, training
+from rltok.config import with_settings
+from rltok.data import load_corpus
+from rltok.paper_numbers import FIGURE_3
+from rltok.rule_views import markdown
+from rltok.speeds import measured_speeds, outlooks
+
+plots.use_style()
+results = Path("results") if Path("results").exists() else Path("notebooks/results")
+plan = tomllib.loads((results.resolve().parents[1] / "scripts" / "sweeps" / "147m.toml").read_text())
+runs = {run["name"]: run for run in plan["run"]}
+print("runs of the plan:", ", ".join(runs))
+
+# %% [markdown]
+# ## The same code, a larger preset
+#
+# The models of the chapters before were small, so that you could train them while you read. The paper's main model has 147 million
+# parameters and reads six gigabytes of text. Its code is what you have used already: another preset of the same package, and the
+# same function, `rltok.train`, on a card. What is new is planning, because a mistake now costs hours and money.
+#
+# So first: what exactly is to be run? A *plan* is a file; this one is `scripts/sweeps/147m.toml`. Its first run, beside the paper's:
+
+# %%
+config = rltok.preset(plan["preset"], plan["settings"] | runs["ours_gamma0.9"]["settings"])
+paper = rltok.preset("147m")
+Markdown(scale_views.plan_table({"this chapter": config, "the paper's Table 2": paper}))
+
+# %% [markdown]
+# The network and its optimizer are the paper's. Four things are not, and each of them matters when you read the results:
+#
+# * **The text.** The paper reads FineWeb, pages of the web. We had no network for that, so ours is a collection of English from
+#   public repositories and old books: encyclopedia articles, novels, talks, laws. Bits per byte on one text say nothing about bits
+#   per byte on another.
+# * **How much of it.** One pass over our text, and that is all. How small a part of the paper's budget this is, the next cell says.
+# * **The cut.** The paper takes the first bytes of each document, we take whole documents in windows, or there would not be enough.
+# * **Gamma.** The text of the paper and the code of its authors differ ([Paper against code](../book/paper_against_code.md)); this plan
+#   takes that of the code.
+#
+# And one seed, where a claim needs three. So this chapter shows *that* the run works at this size and what comes out once. Whether
+# a claim holds is judged in [chapter 07](07_reading_the_results.ipynb), by runs with several seeds.
+
+# %%
+reads, wants = (one.num_updates * one.bytes_per_update for one in (config, paper))
+print(f"bytes: {reads / wants:.1%} of the paper's; updates: {config.num_updates:,} for {paper.num_updates:,}")
+rate = config.model.rule.target_rate
+expected = rltok.flops.flops_per_byte(config.model, rate) * wants
+print(f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 ends at {FIGURE_3['flops']:.3g}")
+
+# %% [markdown]
+# The last line is a check: our count of the paper's budget lands close to where the curves of its figure end. So we seem to count
+# alike, and the axis of our figures below is the paper's.
+#
+# ## Text for it
+#
+# With a network, FineWeb comes by the hub. Prepare it once; an interruption loses nothing, and the same command goes on:
+#
+# ```
+# pip install 'rltok[data]'
+# rltok prepare hf:HuggingFaceFW/fineweb:sample-100BT --out corpora/fineweb --max-bytes 6000000000
+# ```
+#
+# (The checks of this book do not run this: it downloads many gigabytes.) Then the whole run of the paper is
+
+# %%
+print(scale_views.train_command(paper, "147m", data="corpora/fineweb", out="runs/147m"))
+
+# %% [markdown]
+# Without a network, `--data` takes files: text, `.jsonl`, or `.parquet` with a column `text`. Ours are five of the last kind, with
+# validation and test text in files of their own.
+#
+# ## What it takes
+#
+# `rltok doctor` says what your machine can run and how fast common cards are. One of them was measured; the others are estimated from
+# that one, by a rule that the command prints. Memory decides first. A row needs so many bytes, and eq. (17) compares the rows
+# of one forward pass, so a card that fits fewer of them runs another estimator.
+#
+# Before you look: one pass over our text is 622 million bytes. How many minutes does one H100 take for it?
+
+# %% tags=["prediction"]
+guess_minutes = 60
+
+# %% tags=["measurement"]
+speeds = measured_speeds()
+fast = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("H100", "147m"))
+minutes = reads / fast.bytes_per_second / 60
+print(f"{minutes:.0f} minutes ({fast.basis}); the guess was {guess_minutes}")
+
+# %% [markdown]
+# All cards, for one pass and for the paper's budget. Put the price of an hour in the place of ours, which is made up: prices change by
+# month and by place.
+
+# %%
+price_an_hour = 2  # of any card, in a currency of yours
+Markdown(scale_views.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds, price_an_hour))
+
+# %% [markdown]
+# These are times of updates. Evaluation, checkpoints and the start come on top, a few parts in a hundred; the plan evaluates seldom for
+# that reason. A card that *does not fit* can run a smaller preset: `32m` is in the table of `rltok doctor`, too.
+#
+# ## Start it and leave it
+#
+# A run of hours has to survive you closing the lid. So it is started *detached*, it writes its progress into a file, and it leaves
+# checkpoints. This is the command for the plan; one run of it with `--only ours_gamma0.9`:
+#
+# ```
+# mkdir -p runs
+# nohup python scripts/run_sweep.py scripts/sweeps/147m.toml --runs runs/147m --records runs/records/147m \
+#   --data 'english-train-*.parquet' --validation english-validation.parquet --tasks eval --progress > runs/147m.log 2>&1 &
+# echo $! > runs/147m.pid
+#
+# tail -f runs/147m.log         # per cent done, bytes a second, seconds left, loss and rate
+# kill $(cat runs/147m.pid)     # stop it. The second line, once more, goes on from the newest checkpoint
+# ```
+#
+# Each run trains, is scored on validation text and the four benchmarks (without `--tasks` on validation text alone), and leaves a
+# record. The test text is read by another command, once for each run, after all choices were made:
+#
+# ```
+# python scripts/score_test.py scripts/sweeps/147m.toml --runs runs/147m --records runs/records/147m --data english-test.parquet
+# ```
+#
+# With the records moved to `notebooks/results/sweeps/147m`, this chapter and the next show them.
+#
+# Training alone, without a plan and without a record for the book, is one call of `rltok`. It is made here from the plan's own
+# settings, so that it is the same run:
+
+# %%
+print(
+    scale_views.train_command(
+        config, "147m_gamma0.9", data="english-train-*.parquet", validation="english-validation.parquet", out="runs/147m"
+    )
+)
+print("settings of this run:", config.digest())
+
+# %% [markdown]
+# From Python it is `rltok.train(config, corpus, "runs/147m", progress=True)`, and after an interruption the same with `resume=True`.
+#
+# ## Interrupted on purpose
+#
+# What does an interruption cost? The run goes on from its newest checkpoint. What came after that is lost, and done again. The
+# question is whether the second time gives the same numbers. Rows, first weights and every draw of a boundary are functions of the seed
+# and the number of the update, so it should. At full size you would have to wait for it; so here is the same configuration with a
+# small network and short rows, trained by the same calls.
+
+# %%
+small = with_settings(
+    config,
+    {
+        "model.embedding_dim": 64,
+        "model.num_heads": 2,
+        "model.down_layers": 1,
+        "model.mid_layers": 2,
+        "model.up_layers": 1,
+        "data.sequence_length": 128,
+        "train.sequences_per_update": 8,
+        "train.micro_batch": 8,
+        "train.training_bytes": 60 * 8 * 128,
+        "train.log_every": 1,
+        "train.evaluate_every": 20,
+        "train.evaluate_rows": 32,
+        "train.checkpoint_every": 20,
+    },
+)
+corpus = load_corpus("sample", small.data)
+folder = Path(tempfile.mkdtemp())
+whole = rltok.train(small, corpus, folder / "whole", device="cpu", full=False)
+print(f"{whole.updates} updates, a checkpoint every {small.train.checkpoint_every}, never interrupted")
+
+# %% [markdown]
+# The same once more; this time somebody presses control-C during update 34.
+
+
+# %%
+def stopped_in(update):
+    """Training that control-C stops in this update."""
+    step = training.train_step
+
+    def stopping(*given, **more):
+        if given[4] == update:
+            raise KeyboardInterrupt
+        return step(*given, **more)
+
+    return mock.patch.object(training, "train_step", stopping)
+
+
+def curve(run):
+    """Lines of training of a run so far, without its times."""
+    lines = [json.loads(line) for line in (folder / run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: line[key] for key in line if key not in ("seconds", "bytes_per_second")} for line in lines]
+
+
+try:
+    with stopped_in(update=34):
+        rltok.train(small, corpus, folder / "cut", device="cpu", full=False)
+except KeyboardInterrupt:
+    lost = curve("cut")
+    print("stopped; last line logged: update", lost[-1]["step"])
+print("checkpoints:", ", ".join(path.name for path in sorted((folder / "cut" / "checkpoints").iterdir())))
+
+# %% [markdown]
+# Predict: after which update does the run go on, how many does it do again, and how many of the lines in its log will in the end
+# differ from those of the run that was never stopped?
+
+# %% tags=["prediction"]
+guess_after, guess_again, guess_different = 33, 0, 5
+
+# %% tags=["measurement"]
+resumed = rltok.train(small, corpus, folder / "cut", resume=True, device="cpu", full=False)
+second = resumed.sessions[1]
+different = sum(a != b for a, b in zip(curve("cut"), curve("whole"), strict=True))
+weights = [rltok.load(folder / run).state_dict() for run in ("cut", "whole")]
+same = all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+print(f"went on after update {second['after']}, {second['redone']} again, {different} lines differ; weights equal: {same}")
+print(f"the guess was {guess_after}, {guess_again}, {guess_different}")
+assert different == 0 and same
+
+# %% mystnb={"figure": {"caption": "Loss by update: never interrupted (line), stopped and gone on (dots), and what the interruption lost (crosses).", "name": "fig-scale-resume"}, "image": {"alt": "A falling, noisy line. Dots lie exactly on it from the first update to the last; crosses lie on it, too, where updates were lost."}}
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots()
+shown = {"never interrupted": (curve("whole"), "-"), "gone on": (curve("cut"), "."), "lost": (lost, "x")}
+for words, (lines, style) in shown.items():
+    points = [(line["step"], line["nll"]) for line in lines if line["split"] == "train"]
+    points = [point for point in points if words != "lost" or point[0] > second["after"]]
+    axes.plot(*zip(*points), style, label=words)
+axes.set(xlabel="update", ylabel="loss (nats per byte)")
+axes.legend()
+plots.show(figure, checksum=False)
+
+# %% [markdown]
+# The crosses lie on the line as well: what was lost was not wrong, it was only lost. The record of the run keeps the fact. Each start
+# is an entry, with the updates that were done again and the seconds they had taken; with the device and the commit, too, because a run
+# may go on elsewhere.
+
+# %%
+print("in the record:", ", ".join(sorted(second)))
+words, _ = scale_views.interrupted({"sessions": resumed.sessions}).split(" (")  # behind it, the seconds, which are never the same
+print("in words:", words)
+
+# %% [markdown]
+# Every digit the same is what a CPU gives. On a card, sums may be taken in another order from one run to the next, and a last digit
+# that differs grows over hundreds of updates. Exact there, too, are the rows of every update, the random numbers, and all that a
+# checkpoint holds; so the curve goes on, but a run beside it that was never stopped need not have the same digits.
+#
+# ## On Colab
+#
+# Colab takes the machine back when it likes, and its disk with it. So the folder of the run has to lie elsewhere, on Google Drive for
+# instance, and the cell that starts the run is the one that goes on with it. Three things to know. A free T4 has neither the memory
+# for `147m` nor bf16; the cell takes `small` there. A checkpoint is large, and Drive keeps
+# [what a program deletes](https://github.com/huggingface/transformers/issues/14922) in its bin, where it still counts: make
+# checkpoints seldom, and empty the bin. And we had no Colab to try this on.
+
+# %%
+print(f"a checkpoint of 147m: {scale_views.checkpoint_bytes(config) / 1e9:.2f} GB; of small: ", end="")
+print(f"{scale_views.checkpoint_bytes(rltok.preset('small')) / 1e9:.2f} GB")
+
+# %%
+start_on_colab = False  # set it to True there
+
+if "google.colab" in sys.modules and start_on_colab:
+    from google.colab import drive
+
+    drive.mount("/content/drive")
+    large = torch.cuda.get_device_properties(0).total_memory > 70e9
+    chosen = with_settings(config if large else rltok.preset("small"), {"train.checkpoint_every": 1000})
+    text = load_corpus("fineweb", chosen.data, max_bytes=chosen.train.training_bytes)
+    rltok.train(chosen, text, f"/content/drive/MyDrive/rltok/{chosen.name}", resume=True, progress=True)
+else:
+    print("nothing started: this is not Colab, or start_on_colab is False")
+
+# %% [markdown]
+# ## What came out
+#
+# From here on everything is read from records of finished runs, as in the next chapter. Which ones are there?
+
+# %%
+sweeps = scale_views.of_sizes(results / "sweeps", ("32m", "147m"))
+Markdown(scale_views.told(sweeps, "147m"))
+
+# %%
+Markdown("\n\n".join(evidence_tables.heading(sweep) for sweep in sweeps))
+
+# %% [markdown]
+# What names each run and what it took. *Seconds* are those of all its updates, all sessions together; those that an interruption
+# lost stand in the last column. Peak memory is that of the last session.
+
+# %%
+there = [name for name in runs if any(name in sweep.runs for sweep in sweeps)]
+Markdown(scale_views.record_table(sweeps, there))
+
+# %% [markdown]
+# Are they the runs that the commands above make? A record holds the digest of its settings, and the plan gives the same one, or not:
+
+# %%
+stored = next((sweep for sweep in sweeps if sweep.name == "147m"), None)
+if stored is None:
+    print("no record of the plan yet, so nothing to compare")
+else:
+    for name in stored.runs:
+        base = runs[name].get("variant")
+        wanted = rltok.preset(f"147m_{base}" if base else "147m", plan["settings"] | runs[name].get("settings", {}))
+        print(f"{name}: settings of the command {stored.runs[name][0]['config_hash'] == wanted.digest()}")
+
+# %% [markdown]
+# ### Loss against FLOPs, every size on one axis
+
+# %% mystnb={"figure": {"caption": "Held-out bits per byte during training against training FLOPs by the paper's rule; colour: how boundaries are drawn; style of the line: size. A black cross: the run was interrupted there and went on. The axis of the paper's Figure 3.", "name": "fig-scale-flops"}, "image": {"alt": "Falling curves of held-out bits per byte against training FLOPs on a logarithmic axis, one colour for each way of drawing boundaries and one line style for each size."}}
+plots.show(scale_views.sizes_figure(sweeps, there))
+
+# %% [markdown]
+# Compare methods along one style of line. Between sizes there is more than size: the amount of text differs, too, and with it where in
+# its cosine the learning rate stands. So a large model can lie above a small one at equal FLOPs and still be the better use of a large
+# budget. The differences within a size are in this table, with the boundaries that each method drew:
+
+# %%
+Markdown(evidence_tables.side_by_side(sweeps))
+
+# %% [markdown]
+# Benchmarks and test text of the largest size shown, the paper's numbers under ours. They are of other text and other budgets, so only
+# the order of methods can be compared.
+
+# %%
+largest = sweeps[-1]
+Markdown(evidence_tables.table_1(largest))
+
+# %% [markdown]
+# ### Where the boundaries are
+#
+# Predict for the learned boundaries of the largest size: of the bytes that are white space, which share carries a boundary?
+
+# %% tags=["prediction"]
+guess_white = 1 / 2
+
+# %% tags=["measurement"]
+mine = largest.runs[there[0]][min(largest.runs[there[0]])]["scores"]["validation"]
+print(f"{there[0]}, {evidence_tables.label(largest)}: {mine['whitespace_share']:.2f} of white space; guess {guess_white:.2f}")
+print(f"boundaries per byte {mine['rate']:.3f}, entropy {mine['policy_entropy']:.3f} nats per decision")
+
+# %% [markdown]
+# Held-out text with the boundaries that each method drew, in the manner of the paper's Figures 2 and 6 to 8: the colour is the
+# probability of a boundary, a red edge is one that was drawn.
+
+# %%
+HTML("".join(evidence_figures.sample_html(largest, name) for name in there if name in largest.runs))
+
+# %% [markdown]
+# When did they get there? Both panels are by bytes read, so that sizes can be compared:
+
+# %% mystnb={"figure": {"caption": "Left: share of white-space bytes that carry a boundary. Right: entropy of the policy, of learned boundaries alone. Both by bytes of training text read.", "name": "fig-scale-learning"}, "image": {"alt": "Two panels over bytes of training text on a logarithmic axis. Left, the share of white space with a boundary of each method; right, the entropy of the learned policy."}}
+plots.show(scale_views.learning_figure(sweeps, there))
+
+# %% [markdown]
+# ## What we saw
+#
+# * Scaling up changes a preset and a card, no code. The plan, the command and the record name the same settings, and that is checked.
+# * Time and money follow from one measured speed, before anything is started. Memory decides which cards can take part.
+# * A run that is stopped goes on to the same curve. An interruption costs the updates since the last checkpoint and nothing else, and
+#   the record says how many.
+# * One pass over another text with one seed is not the paper's run. What it can show is in the tables; what it can't is said beside them.
+#
+# ## Exercises
+#
+# **1. The whole budget** (easy, 5 minutes). You have one A100 with 80 GB and the price above. What does the paper's budget cost for
+# our method, three seeds of it?
+
+# %% tags=["hide-cell", "solution"]
+card = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("A100 80GB", "147m"))
+hours = 3 * wants / card.bytes_per_second / 3600
+print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.basis})")
+
+# %% [markdown]
+# **2. How often?** (medium, 10 minutes). The plan makes a checkpoint every 200 updates. How often would you make one, on an H100, if an
+# interruption may cost at most 30 seconds? What speaks against it? (A disk writes, say, one gigabyte a second.)
+
+# %% tags=["hide-cell", "solution"]
+seconds_an_update = config.bytes_per_update / fast.bytes_per_second
+often = int(30 / seconds_an_update)
+writing = scale_views.checkpoint_bytes(config) / 1e9
+rows = []
+for every in (often, config.train.checkpoint_every):
+    cost = writing / (every * seconds_an_update)
+    rows.append([str(every), f"{every * seconds_an_update:.0f}", f"{cost:.1%}"])
+Markdown(markdown(["updates", "seconds lost at most", "time spent on checkpoints"], rows))
+
+# %% [markdown]
+# **3. Twice** (medium, 10 minutes). Stop the small run in update 10 and, after it went on, in update 45. Predict the entries of its
+# record, then look.
+
+# %% tags=["hide-cell", "solution"]
+for update in (10, 45):
+    try:
+        with stopped_in(update):
+            rltok.train(small, corpus, folder / "twice", resume=True, device="cpu", full=False)
+    except KeyboardInterrupt:
+        pass
+twice = rltok.train(small, corpus, folder / "twice", resume=True, device="cpu", full=False)
+for session in twice.sessions:
+    print(f"began after update {session['after']}, {session['redone']} of them again")
+print("the same curve:", curve("twice") == curve("whole"))
+
+# %% [markdown]
+# **4. Which of the differences?** (hard, 20 minutes). Our 147M run and the paper's differ in text, amount of text, cut, gamma and seeds.
+# Suppose our difference between learned and even boundaries came out half of the paper's. Design the cheapest run that could tell
+# whether the amount of text is the reason, and say what it takes.
+
+# %% tags=["hide-cell", "solution"]
+tenth = rltok.preset("32m", {"data.cut": "full_windows", "train.training_bytes": reads // 10})
+many = rltok.preset("32m", {"data.cut": "full_windows", "train.training_bytes": reads})
+speed = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("H100", "32m"))
+for words, one in (("a tenth", tenth), ("one pass", many)):
+    each = scale_views.lasting(one.num_updates * one.bytes_per_update / speed.bytes_per_second)
+    print(f"32m, {words} of our text, learned and even, three seeds: 6 runs of {each} on an H100")
+print("all else is held: if the difference grows with the text at one size, the amount is a reason; if not, look elsewhere")
