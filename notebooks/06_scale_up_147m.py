@@ -139,7 +139,7 @@ print(scale_views.train_command(paper, "147m", data="corpora/fineweb", out="runs
 # that one, by a rule that the command prints. Memory decides first. A row needs so many bytes, and eq. (17) compares the rows
 # of one forward pass, so a card that fits fewer of them runs another estimator.
 #
-# Before you look: one pass over our text is 622 million bytes. How many minutes does one H100 take for it?
+# Before you look: how many minutes does one H100 take for one pass over our text? (Its bytes are in the first table.)
 
 # %% tags=["prediction"]
 guess_minutes = 60

@@ -64,7 +64,7 @@ from pathlib import Path
 import numpy as np
 from IPython.display import HTML, Markdown
 
-from rltok import evidence_figures, evidence_tables, judges, plots, records, verdicts
+from rltok import evidence_figures, evidence_tables, judges, plots, records, scale_views, verdicts
 from rltok.claims import OURS
 from rltok.errors import RltokError
 from rltok.paper_numbers import PLACE_NAMES, TABLE_1
@@ -80,7 +80,7 @@ learned = [name for name in OURS if name in sweep.runs]
 
 # %% [markdown]
 # Which claims of the paper do our runs contradict, and which do they support? That first; how it was judged, and how sure it is, takes
-# the rest of the page. The runs:
+# the rest of the page. Behind ± stand two standard errors: over documents (or questions) / over seeds. The runs:
 
 # %%
 print("sweeps:", ", ".join(sweeps), "- shown:", sweep.name)
@@ -267,6 +267,19 @@ print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added
 
 # %% mystnb={"figure": {"caption": "The same with attention counted.", "name": "fig-results-flops-attention"}, "image": {"alt": "The same falling curves, moved a little to the right."}}
 plots.show(evidence_figures.figure_3(sweep, shown, attention=True))
+
+# %% [markdown]
+# ## A larger model
+#
+# The same methods at the size of the paper's main model, once each ([Chapter 06](06_scale_up_147m.ipynb)), beside the runs above. Between
+# sizes there is more than size, because a larger model also reads more text; so look at the differences from even spacing.
+
+# %%
+sizes = scale_views.of_sizes(results / "sweeps", ("32m", "147m"))
+Markdown(scale_views.told(sizes, "147m"))
+
+# %%
+Markdown(evidence_tables.side_by_side(sizes))
 
 # %% [markdown]
 # ## Where the boundaries are

@@ -54,7 +54,7 @@ def place_claims() -> list[Claim]:
             judges.stable_after,
         ),
         Claim("returns_positive", "returns tend to be positive", "§2.4", "in words", judges.returns_positive),
-        Claim("returns", "and grow with the position in the row", "§2.4", "in words", judges.returns_grow),
+        Claim("returns", "returns grow with the position in the row", "§2.4", "in words", judges.returns_grow),
         Claim(
             "every_second",
             "at a target of 1/2: every second byte, and periods",

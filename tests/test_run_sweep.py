@@ -188,7 +188,9 @@ def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_min
     assert config.num_updates == 151_854 // 128 == 1186 and train.training_bytes == 151_854 * 4096
     assert config.objective.gamma == 0.9 and config.data.cut == "full_windows" and train.micro_batch == 32
     assert config.model.rule.target_rate == preset("147m").model.rule.target_rate == 0.2  # as in the 32m sweep
-    assert configs["bpe"].model.rule.fit_bytes == train.training_bytes
+    small = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "32m.toml")
+    (bpe,) = (small.config(run, {}) for run in small.runs if (run.name, run.seed) == ("bpe", 0))
+    assert configs["bpe"].model.rule.fit_bytes == bpe.model.rule.fit_bytes  # one tokenizer for both sizes
     assert (configs["hnet_port"].model.rule.name, configs["hnet_port"].model.rule.variant) == ("hnet", "port")
     speed = next(each for each in measured_speeds() if (each["preset"], each["backend"]) == ("147m", "triton"))
     assert 90 < train.checkpoint_every * config.bytes_per_update / speed["bytes_per_second"] < 150
