@@ -65,7 +65,7 @@ import torch
 from IPython.display import Markdown
 
 import rltok
-from rltok import evidence_figures, evidence_tables, exact, ladder_views, plots, records, verdicts, vocab
+from rltok import evidence_figures, evidence_summary, evidence_tables, exact, ladder_views, plots, records, verdicts, vocab
 from rltok.config import ModelConfig, RuleConfig, with_settings
 from rltok.data import load_corpus
 from rltok.estimator import policy_loss
@@ -584,6 +584,7 @@ for stage in ladder_views.stage_names(record):
 # %%
 sweeps = records.read_sweeps(Path("results/sweeps"))
 sweep = sweeps.get("32m") or next(iter(sweeps.values()))
+evidence_summary.need(sweep, ["ours", "ours_gamma0.9"])
 rungs = {
     "even": "no policy: every fifth byte",
     "naive": "nothing but the loss of all bytes",
@@ -607,9 +608,9 @@ guess_run = "ours"
 plots.show(evidence_figures.training_figure(sweep, run, skip=1 / 2))
 
 # %%
-ends = {name: sweep.mean(name, "validation") for name in run if name.startswith("ours")}
-lowest = min(("ours", "ours_gamma0.9"), key=lambda name: ends[name].bits)
-print(f"lower with {lowest}; the guess was {'right' if guess_run == lowest else 'wrong'}")
+between, seeds = sweep.gap("ours_gamma0.9", "ours", "validation")
+found = {"supported": "ours_gamma0.9", "contradicted": "ours"}.get(verdicts.directed(between, -1, seeds))
+print("no clear difference, so no guess is right" if found is None else f"{found}; the guess was {guess_run}")
 for name in run:
     if name != "ours":
         gap, seeds = sweep.gap(name, "ours", "validation")

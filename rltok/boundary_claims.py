@@ -5,6 +5,9 @@ from functools import partial
 from rltok import judges
 from rltok.judges import RATE_MARGIN, STABLE, WHITE, Claim, of_text
 from rltok.paper_numbers import ABLATION, TABLE_3
+from rltok.presets import preset
+
+TENTH = f"{preset('147m').train.training_bytes / 1e7:.0f} MB"  # of the paper's text
 
 
 def place_claims() -> list[Claim]:
@@ -43,14 +46,14 @@ def place_claims() -> list[Claim]:
             "entropy",
             "the policy's entropy falls early: to half after a tenth of training (our threshold)",
             "Figure 13",
-            "picture",
+            f"picture; a tenth is {TENTH}",
             judges.entropy_falls_early,
         ),
         Claim(
             "stable",
             f"boundaries are stable after a tenth of training: F1 of at least {STABLE} (our threshold)",
             "Figure 13",
-            "about 10 % of training",
+            f"about 10 % of training, {TENTH}",
             judges.stable_after,
         ),
         Claim("returns_positive", "returns tend to be positive", "§2.4", "in words", judges.returns_positive),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rltok.errors import RltokError
 from rltok.evidence_tables import contenders_of
 from rltok.judges import agreement_at, seeds_told
 from rltok.paper_numbers import FIGURE_3, PLACES
@@ -143,20 +144,19 @@ def _draw(axes: Any, lines: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> N
         axes.plot(*mean, color=colour, linewidth=1.5, label=name, marker=marker, markersize=3, markevery=max(1, shortest // 8))
 
 
-def figure_3(sweep: Sweep, names: Sequence[str], attention: bool = False) -> "Figure":
+def figure_3(sweep: Sweep, names: Sequence[str]) -> "Figure":
     """Held-out bits per byte against training FLOPs, the second half again in large; the paper's end point where it is near."""
     import matplotlib.pyplot as plt
 
     figure, (whole, late) = plt.subplots(1, 2, figsize=(8.4, 4.2))
-    x = "flops_with_attention" if attention else "flops"
-    lines = _lines(figure_3_data(sweep), names, x, "bits_per_byte")
+    lines = _lines(figure_3_data(sweep), names, "flops", "bits_per_byte")
     _draw(whole, lines)
     if whole.get_xlim()[1] > FIGURE_3["flops"] / 3:  # else it would squeeze ours into a corner
         whole.plot([FIGURE_3["flops"]], [FIGURE_3["ours"]], "k*", label="paper, ours")
     half = max(found[-1] for seeds in lines.values() for found, _ in seeds) / 2
     _draw(late, {name: [(found[found >= half], bits[found >= half]) for found, bits in seeds] for name, seeds in lines.items()})
     for axes in (whole, late):
-        axes.set_xlabel(f"training FLOPs ({'with' if attention else 'without'} attention)")
+        axes.set_xlabel("training FLOPs (without attention)")
     whole.set_ylabel("held-out bits per byte")
     whole.legend(fontsize=8)
     return figure
@@ -207,7 +207,9 @@ def positions_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
     return figure
 
 
-def sample_html(sweep: Sweep, name: str, number: int = 0, characters: int = 400, seed: int | None = None) -> str:
+def sample_html(
+    sweep: Sweep, name: str, number: int = 0, characters: int = 400, seed: int | None = None, hover: bool = True
+) -> str:
     """HTML: a held-out passage with a contender's boundaries, as the paper's Figures 2 and 6 to 8."""
     runs = sweep.runs[name]
     run = runs[min(runs) if seed is None else seed]
@@ -216,7 +218,7 @@ def sample_html(sweep: Sweep, name: str, number: int = 0, characters: int = 400,
     boundaries = [int(bit) for bit in found["boundaries"][: len(text)]]
     percent = None if name in HARD else probabilities(found, len(text))
     share = f"{sum(boundaries)} of {len(boundaries)} bytes end a token"
-    block = boundary_html(text, boundaries, percent, f"{name}: held-out passage, {share}")
+    block = boundary_html(text, boundaries, percent, f"{name}: held-out passage, {share}", hover)
     return f"<div><strong>{html.escape(name)}</strong> ({share}){block}</div>"
 
 
@@ -230,8 +232,13 @@ def snapshots_figure(sweep: Sweep, name: str, text: str = "prose", characters: i
     """Boundary probabilities (or decisions) on the start of a fixed text: a row a snapshot, from first to last update."""
     import matplotlib.pyplot as plt
 
-    run = sweep.runs[name][min(sweep.runs[name])]
-    shots = [shot for shot in run["snapshots"] if "text" in shot[text]]
+    runs = (run for seed in sorted(sweep.runs[name]) for run in sweep.of_seed(name, seed))
+    run = next((run for run in runs if "text" in run["snapshots"][0][text]), None)
+    if run is None:  # the records of the other seeds leave texts out
+        raise RltokError(
+            f"no record of {name} in the sweep {sweep.name} keeps texts in its snapshots: that of seed 0 is missing."
+        )
+    shots = run["snapshots"]
     shown = shots[0][text]["text"].encode("latin-1")[:characters]
     decided = [[int(bit) for bit in shot[text]["boundaries"][: len(shown)]] for shot in shots]
     grid = [probabilities(shot[text], len(shown)) or bits for shot, bits in zip(shots, decided, strict=True)]

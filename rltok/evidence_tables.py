@@ -3,9 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from rltok.claims import OURS, claims
 from rltok.judges import seeds_told
@@ -13,7 +11,7 @@ from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
 from rltok.records import Sweep, mean_and_error
 from rltok.rule_views import Gap, markdown
 from rltok.small_claims import judged, small_claims
-from rltok.verdicts import CONTRADICTED, INDICATIVE, NO_RUN, SUPPORTED
+from rltok.verdicts import NO_RUN
 
 MISSING = "-"
 SMOKE = "smoke: "
@@ -46,11 +44,12 @@ def heading(sweep: Sweep) -> str:
     fewer = [name for name, count in seeds.items() if count < most]
     told = seeds_told(most) + (f" (fewer of {', '.join(fewer)})" if fewer else "")
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
-    commits = sorted({run["commit"][:7] for run in runs})
-    devices = sorted({run["device"] for run in runs})
+    commits = sorted({run["commit"][:7] for run in sweep.everything})
+    devices = sorted({run["device"] for run in sweep.everything})
     return (
         f"{kind}Preset `{size}` ({first['matrix_parameters'] / 1e6:.3g}M matrix parameters), {budget / 1e6:.3g} MB of training"
         f" text a run from {first['data']['name']} (the paper: 147M, 6 GB of FineWeb), target rate {rate:g}, {told};"
+        f" {len(sweep.everything)} runs, {len(sweep.everything) - len(runs)} of them of a seed that was run before;"
         f" {', '.join(devices)}; commit {', '.join(commits)}."
     )
 
@@ -116,22 +115,25 @@ def side_by_side(sweeps: Sequence[Sweep]) -> str:
     return markdown(head, rows)
 
 
-def _accuracy(scores: list[dict[str, Any]]) -> str:
-    if not scores:
+def _accuracy(accuracies: Sequence[float], size: int) -> str:
+    if not accuracies:
         return MISSING
-    mean, seeds = mean_and_error([one["accuracy"] for one in scores])
-    items = math.sqrt(mean * (1 - mean) / scores[0]["items"])
+    mean, seeds = mean_and_error(accuracies)
+    items = math.sqrt(mean * (1 - mean) / size)
     return f"{mean:.3f} ± {items:.3f} / {MISSING if seeds is None else f'{seeds:.3f}'}"
 
 
 def accuracy_table(sweep: Sweep) -> str:
     """Markdown: share of items whose right answer has the fewest bits per byte, ± binomial error over items / over seeds."""
     places = [place for place in PLACES if place not in ("lambada", "test")]
-    rows = []
-    for name in contenders_of(sweep):
-        of_runs = [run["scores"] for run in sweep.runs[name].values()]
-        found = [[scores[place] for scores in of_runs if scores.get(place)] for place in places]
-        rows.append([name, *(_accuracy(scores) for scores in found)])
+    sizes = {place: max((run["scores"].get(place) or {"items": 0})["items"] for run in sweep.records) for place in places}
+
+    def accuracies(name: str, place: str) -> list[float]:
+        return sweep.each(name, lambda run: (run["scores"].get(place) or {}).get("accuracy"))
+
+    rows = [
+        [name, *(_accuracy(accuracies(name, place), sizes[place]) for place in places)] for name in contenders_of(sweep)
+    ]  # fmt: skip
     scores = [sweep.records[0]["scores"].get(place) for place in places]
     rows.append(["chance", *(MISSING if found is None else f"{found['chance']:.3f}, {found['items']} items" for found in scores)])
     return markdown(["accuracy", *(PLACE_NAMES[place] for place in places)], rows)
@@ -144,7 +146,7 @@ def drivers_table(sweep: Sweep) -> str:
         runs = list(sweep.runs[name].values())
         weight = runs[0]["config"]["objective"]["lambda_policy"]
         learned = runs[0]["config"]["model"]["rule"]["name"] == "learned"
-        pulls = [statistics.median(point["advantage_rms"] for point in run["curve"]) for run in runs]
+        pulls = sweep.each(name, lambda run: statistics.median(point["advantage_rms"] for point in run["curve"]))
         rows.append([
             name, _cell(sweep.mean(name, "validation")), _seeds(sweep.values(name, "rate"), ".3f"),
             _seeds(sweep.values(name, "whitespace_share"), ".2f"), _seeds(sweep.values(name, "policy_entropy"), ".3f"),
@@ -156,22 +158,6 @@ def drivers_table(sweep: Sweep) -> str:
     head = ["contender", "validation, bits per byte", "rate", "white space", "entropy, nats", "RMS of advantages", "weight",
             "FLOPs", "with attention", "seconds"]  # fmt: skip
     return markdown(head, rows)
-
-
-def spread_of_repeats(sweep: Sweep, *again: Sweep) -> tuple[list[float], list[float]]:
-    """Of runs made more than once with one seed: their differences in bits per byte, and those between seeds in the sweep.
-
-    The second list has a - b for every pair of seeds of a contender that was repeated: both are differences of two runs.
-    """
-    bits = {name: {seed: _validation(run) for seed, run in runs.items()} for name, runs in sweep.runs.items()}
-    twins = [(name, seed, run) for one in again for name, runs in one.runs.items() for seed, run in runs.items()]
-    same = [bits[name][seed] - _validation(run) for name, seed, run in twins if seed in bits.get(name, {})]
-    names = dict.fromkeys(name for name, _, _ in twins if name in bits)
-    return same, [a - b for name in names for a, b in combinations(bits[name].values(), 2)]
-
-
-def _validation(run: dict[str, Any]) -> float:
-    return run["scores"]["validation"]["bits_per_byte"]
 
 
 def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
@@ -202,31 +188,6 @@ def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
         for claim, where, paper, told, text, said, code in claim_rows(sweep, headline)
     ]  # fmt: skip
     return markdown(["claim", "paper", f"ours{size}, γ = 0.99", f"ours{size}, γ = 0.9"], rows)
-
-
-def in_short(sweep: Sweep) -> str:
-    """Markdown: what the verdicts come to, what contradicts the paper first, one line for each claim that has a verdict."""
-    told: dict[str, list[str]] = {CONTRADICTED: [], INDICATIVE[CONTRADICTED]: [], SUPPORTED: [], INDICATIVE[SUPPORTED]: []}
-    rows = claim_rows(sweep)
-    for claim, where, _, text, text_verdict, code, code_verdict in rows:
-        for verdict, lines in told.items():
-            found = [
-                f"γ = {gamma}: {ours.replace('; ', ', ')}"
-                for gamma, ours, said in (("0.99", text, text_verdict), ("0.9", code, code_verdict))
-                if said.removeprefix(SMOKE) == verdict
-            ]
-            lines += [f"{claim} ({where}). {'; '.join(found)}"] if found else []
-    titles = {
-        CONTRADICTED: "Contradicts the paper",
-        INDICATIVE[CONTRADICTED]: "Speaks against the paper, from fewer than three seeds",
-        SUPPORTED: "Supports the paper",
-        INDICATIVE[SUPPORTED]: "Speaks for the paper, from fewer than three seeds",
-    }
-    blocks = [
-        f"**{titles[verdict]}:**\n\n" + "\n".join(f"* {line}" for line in lines or ["nothing"]) for verdict, lines in told.items()
-    ]
-    open_ = sum(not any(said.removeprefix(SMOKE) in told for said in (row[4], row[6])) for row in rows)
-    return "\n\n".join([*blocks, f"Undecided, or not run: {open_} of {len(rows)} claims."])
 
 
 def small_claims_table(results: Path, headline: bool = False) -> str:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
-from rltok.records import Sweep, mean_and_error
+from rltok.records import Record, Sweep, mean_and_error
 from rltok.rule_views import Gap
-from rltok.verdicts import NOTHING, Finding, alike, bounded, directed, no_worse, together
+from rltok.verdicts import NOTHING, Finding, alike, bounded, directed, in_sigmas, no_worse, together
 
 MARGIN = 0.01  # bits per byte within which two methods count as alike: twice the error of a difference in the paper's Table 1
 RATE_MARGIN = 0.01  # boundaries per byte
@@ -53,12 +54,12 @@ def seeds_told(count: int) -> str:
 
 def _judged(found: tuple[Gap, int] | None, judge: Callable[[Gap, int], str]) -> Finding:
     """A difference in words, with what `judge` makes of it and its number of seeds; nothing where there is none."""
-    return NOTHING if found is None else Finding(f"{found[0]}, {seeds_told(found[1])}", judge(*found))
+    return NOTHING if found is None else Finding(f"{in_sigmas(found[0])}, {seeds_told(found[1])}", judge(*found))
 
 
 def _all(parts: dict[str, Finding]) -> Finding:
     """A claim of several parts, each by its name: as good as its worst."""
-    told = "; ".join(f"{name}: {part.ours}" for name, part in parts.items() if part != NOTHING)
+    told = "; ".join(f"{name}: {part.ours}: {part.verdict}" for name, part in parts.items() if part != NOTHING)
     return Finding(told or NOTHING.ours, together([part.verdict for part in parts.values()]))
 
 
@@ -104,26 +105,34 @@ def rate_near_target(sweep: Sweep, ours: str) -> Finding:
 def rate_below(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
     """Our method draws fewer boundaries than the rivals, so that a lower loss of ours is not bought by tokens."""
 
+    def rate(run: Record) -> float:
+        return run["scores"]["validation"]["rate"]
+
     def less(rival: str) -> Finding:
-        mine, other = sweep.runs.get(ours, {}), sweep.runs.get(rival, {})
-        rates = [[side[seed]["scores"]["validation"]["rate"] for seed in mine if seed in other] for side in (mine, other)]
-        return _number([a - b for a, b in zip(*rates, strict=True)], "+.4f", high=0.0)
+        pairs = _pairs(sweep, ours, rival)
+        return _number([fmean(map(rate, a)) - fmean(map(rate, b)) for a, b in pairs], "+.4f", high=0.0)
 
     return _all({rival: less(rival) for rival in rivals})
 
 
+def _pairs(sweep: Sweep, first: str, second: str) -> list[tuple[list[Record], list[Record]]]:
+    """The runs of both contenders with each seed that both have."""
+    mine, other = sweep.runs.get(first, {}), sweep.runs.get(second, {})
+    return [(sweep.of_seed(first, seed), sweep.of_seed(second, seed)) for seed in mine if seed in other]
+
+
 def at_equal_flops(sweep: Sweep, ours: str, rival: str, part: float = 1.0) -> Finding:
-    """Held-out bits per byte minus the rival's, at this part of the largest FLOPs that both reached."""
-    mine, other = sweep.runs.get(ours, {}), sweep.runs.get(rival, {})
-    pairs = [(mine[seed]["held_out"], other[seed]["held_out"]) for seed in mine if seed in other]
+    """Held-out bits per byte minus the rival's, at this part of the largest FLOPs that all runs of the seed reached."""
+    pairs = _pairs(sweep, ours, rival)
     if not pairs:
         return NOTHING
-    ends = [part * min(a[-1]["flops"], b[-1]["flops"]) for a, b in pairs]
-    gaps = [curve_at(a, end) - curve_at(b, end) for (a, b), end in zip(pairs, ends, strict=True)]
+    ends = [part * min(run["held_out"][-1]["flops"] for side in pair for run in side) for pair in pairs]
+    at = [[fmean(curve_at(run["held_out"], end) for run in side) for side in pair] for pair, end in zip(pairs, ends, strict=True)]
+    gaps = [a - b for a, b in at]
     after = sweep.gap(ours, rival, "validation")  # curves are of fewer rows, not kept one by one: its documents' error stands in
     mean, error = mean_and_error(gaps)
     gap = Gap(mean, None if after is None else after[0].rows, error)
-    return Finding(f"{gap}, {seeds_told(len(gaps))}", directed(gap, -1, len(gaps)))
+    return Finding(f"{in_sigmas(gap)}, {seeds_told(len(gaps))}", directed(gap, -1, len(gaps)))
 
 
 def all_along(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
@@ -144,24 +153,33 @@ def white_space(sweep: Sweep, ours: str) -> Finding:
 
 def entropy_falls_early(sweep: Sweep, ours: str) -> Finding:
     """After a tenth of training the policy's entropy is less than half of what it was at first."""
-    shares = []
-    for run in sweep.runs.get(ours, {}).values():
+
+    def share(run: Record) -> float:
         curve = [point for point in run["curve"] if point["policy_entropy"] is not None]
         early = [point for point in curve if point["step"] <= STABLE_AT * curve[-1]["step"]] or curve[:1]
-        shares.append(early[-1]["policy_entropy"] / curve[0]["policy_entropy"])
-    return _number(shares, ".2f", high=FALLEN)
+        return early[-1]["policy_entropy"] / curve[0]["policy_entropy"]
+
+    return _early(sweep, ours, _number(sweep.each(ours, share), ".2f", high=FALLEN))
 
 
 def stable_after(sweep: Sweep, ours: str) -> Finding:
     """From a tenth of training on, boundaries of fixed texts agree with the final ones (F1)."""
-    return _number([agreement_at(run, STABLE_AT) for run in sweep.runs.get(ours, {}).values()], ".2f", low=STABLE)
+    return _early(sweep, ours, _number(sweep.each(ours, lambda run: agreement_at(run, STABLE_AT)), ".2f", low=STABLE))
+
+
+def _early(sweep: Sweep, ours: str, found: Finding) -> Finding:
+    """The finding, with the amount of text that a tenth of training is: a share of a short run is little text."""
+    if found == NOTHING:
+        return found
+    size = fmean(run["bytes"] for run in sweep.runs[ours].values())
+    return Finding(f"{found.ours}, after {STABLE_AT * size / 1e6:.3g} MB", found.verdict)
 
 
 def agreement_at(run: dict, part: float) -> float:
     """F1 of the boundaries of the fixed texts after this part of training, against those at its end."""
     shots = run["snapshots"]
     last = shots[-1]
-    then = next(shot for shot in shots if shot["step"] >= part * last["step"])
+    then = min(shots, key=lambda shot: abs(shot["step"] - part * last["step"]))  # steps are spaced by a logarithm
     pairs = [
         (a, b) for text in last if text != "step" for a, b in zip(*(s[text]["boundaries"] for s in (then, last)), strict=True)
     ]
@@ -172,19 +190,22 @@ def agreement_at(run: dict, part: float) -> float:
 
 def returns_grow(sweep: Sweep, ours: str) -> Finding:
     """Mean returns are larger in the second quarter of a row than in the first; its last quarter sees the row's end coming."""
-    gaps = []
-    for run in sweep.runs.get(ours, {}).values():
+
+    def growth(run: Record) -> float:
         returns = [value for value in run["positions"]["returns"] if value is not None]
         quarter = max(1, len(returns) // 4)
-        gaps.append(sum(returns[quarter : 2 * quarter]) / quarter - sum(returns[:quarter]) / quarter)
-    return _number(gaps, ".3f", low=0.0)
+        return fmean(returns[quarter : 2 * quarter]) - fmean(returns[:quarter])
+
+    return _number(sweep.each(ours, growth), ".3f", low=0.0)
 
 
 def returns_positive(sweep: Sweep, ours: str) -> Finding:
     """The mean return over all positions is positive: the model is ahead of its early head."""
-    runs = sweep.runs.get(ours, {}).values()
-    each = [[value for value in run["positions"]["returns"] if value is not None] for run in runs]
-    return _number([sum(values) / len(values) for values in each], ".3f", low=0.0)
+
+    def mean(run: Record) -> float:
+        return fmean(value for value in run["positions"]["returns"] if value is not None)
+
+    return _number(sweep.each(ours, mean), ".3f", low=0.0)
 
 
 def ablation(sweep: Sweep, ours: str, without: str, wanted: int) -> Finding:

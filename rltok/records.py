@@ -1,15 +1,17 @@
 """Evidence records from a folder: checked, grouped by sweep and contender, and compared in pairs.
 
-    folder/SWEEP/NAME-seedK.json --read_sweeps--> {sweep: Sweep} --gap(first, second, place)--> Gap
+    folder/SWEEP/NAME-seedK.json          --read_sweeps--> {sweep: Sweep} --gap(first, second, place)--> Gap
+    folder/SWEEP/repeats/NAME-seedK-R.json   the same seed once more: run R of it, from 2 on
 
-A difference is paired by seed and by document (or row, or benchmark item), so that what all contenders share cancels.
+A difference is paired by seed and by document (or row, or benchmark item), so that what all contenders share cancels. A seed that
+was run several times counts once, with the mean of its runs that have the score.
 """
 
 import json
 import re
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from rltok.standings import error_of_mean
 SPLITS = ("validation", "test")
 NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
 WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "bytes", "seconds", "full", "flops")
+SUMS, MEANS = 1e-5, 1e-3  # relative, of bits per byte: units are kept to seven digits, items to four
 CLEAN = re.compile(r"[0-9a-f]{40}")
 
 Record = dict[str, Any]
@@ -74,10 +77,16 @@ def _check_scores(record: Record, demand: Callable[[bool, str], None]) -> None:
         if place in SPLITS and found is not None:
             same = len(found["unit_bits"]) == len(found["unit_bytes"]) > 0
             demand(same, f"bits and bytes of its {place} units do not belong together")
+            told, summed = found["bits_per_byte"], sum(found["unit_bits"]) / sum(found["unit_bytes"])
+            demand(abs(told - summed) <= SUMS * summed, f"{place} is {told} bits per byte, its units sum to {summed}")
         elif found is not None:
             demand(len(found["item_bits_per_byte"]) == found["items"] > 0, f"the items of {place} are not as many as it says")
+            told, mean = found["bits_per_byte"], statistics.fmean(found["item_bits_per_byte"])
+            demand(abs(told - mean) <= MEANS * mean, f"{place} is {told} bits per byte, the mean of its items {mean}")
     for key in ("curve", "held_out", "snapshots", "samples"):
         demand(isinstance(record[key], list) and len(record[key]) > 0, f"{key} is empty")
+    ends = record["held_out"][-1]
+    demand(ends["bytes"] == record["bytes"], f"it read {record['bytes']} bytes, its curve ends at {ends['bytes']}")
 
 
 def _no_number(text: str) -> float:
@@ -105,16 +114,40 @@ def write_record(path: Path, record: Record) -> None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of one sweep, by contender and seed; failed ones apart."""
+    """The runs of one sweep, by contender and seed; failed ones apart, and those of a seed that was run before."""
 
     name: str
     runs: dict[str, dict[int, Record]]
     failed: list[Record]
+    repeats: dict[str, dict[int, list[Record]]] = field(default_factory=dict)
 
     @property
     def records(self) -> list[Record]:
-        """Every finished run."""
+        """One finished run for each contender and seed."""
         return [run for seeds in self.runs.values() for run in seeds.values()]
+
+    @property
+    def everything(self) -> list[Record]:
+        """Every finished run, repeats too."""
+        return [run for name in self.runs for seed in self.runs[name] for run in self.of_seed(name, seed)]
+
+    def of_seed(self, name: str, seed: int) -> list[Record]:
+        """Every run of a contender with this seed."""
+        return [self.runs[name][seed], *self.repeats.get(name, {}).get(seed, [])]
+
+    def each(self, name: str, number: Callable[[Record], float | None]) -> list[float]:
+        """A number of every seed of a contender: the mean over its runs that have it; none of a seed whose runs have it not."""
+        found = [[number(run) for run in self.of_seed(name, seed)] for seed in self.runs.get(name, {})]
+        known = [[value for value in values if value is not None] for values in found]
+        return [statistics.fmean(values) for values in known if values]
+
+    def on(self, device: str) -> "Sweep":
+        """The runs of one kind of device alone, one a seed."""
+        found = [[(seed, run) for seed in self.runs[name] for run in self.of_seed(name, seed)] for name in self.runs]
+        kept = [{seed: run for seed, run in reversed(runs) if run["device"] == device} for runs in found]
+        return Sweep(
+            self.name, {name: dict(sorted(runs.items())) for name, runs in zip(self.runs, kept, strict=True) if runs}, []
+        )
 
     @property
     def full(self) -> bool:
@@ -132,9 +165,13 @@ class Sweep:
         return bits, np.ones(len(bits))
 
     def scored(self, name: str, place: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """`score` of every seed that has one."""
-        found = {seed: self.score(run, place) for seed, run in self.runs.get(name, {}).items()}
-        return {seed: one for seed, one in found.items() if one is not None}
+        """`score` of every seed that has one, the mean over its runs that have one."""
+        found = {}
+        for seed in self.runs.get(name, {}):
+            scores = [one for run in self.of_seed(name, seed) if (one := self.score(run, place)) is not None]
+            if scores:
+                found[seed] = np.mean([bits for bits, _ in scores], axis=0), scores[0][1]
+        return found
 
     def mean(self, name: str, place: str) -> Gap | None:
         """Bits per byte of a contender: mean over seeds, errors over units and over seeds. None without a score."""
@@ -158,8 +195,7 @@ class Sweep:
 
     def values(self, name: str, key: str, place: str = "validation") -> list[float]:
         """A number of a split's score for every seed, such as rate or whitespace_share; none where it is not known."""
-        found = [run["scores"][place] for run in self.runs.get(name, {}).values()]
-        return [one[key] for one in found if one is not None and one.get(key) is not None]
+        return self.each(name, lambda run: None if run["scores"][place] is None else run["scores"][place].get(key))
 
 
 def _gap(bits: Sequence[np.ndarray], sizes: np.ndarray) -> Gap:
@@ -179,18 +215,23 @@ def read_sweeps(folder: Path) -> dict[str, Sweep]:
         RltokError: a record is damaged, of another schema, in another place, or of other settings or text than its neighbours.
     """
     found: dict[str, Sweep] = {}
-    for path in sorted(folder.glob("*/*.json")):
-        record = read_record(path)
-        if (path.parent.name, path.stem) != (record["sweep"], f"{record['name']}-seed{record['seed']}"):
+    for path in [*sorted(folder.glob("*/*.json")), *sorted(folder.glob("*/repeats/*.json"))]:
+        record, again = read_record(path), path.parent.name == "repeats"
+        lies = (path.parents[1 if again else 0].name, path.stem.rpartition("-")[0] if again else path.stem)
+        if lies != (record["sweep"], f"{record['name']}-seed{record['seed']}"):
             raise RltokError(
-                f"{path.parent.name}/{path.name} holds {record['name']}, seed {record['seed']}, of sweep {record['sweep']}."
-                " A record lies at SWEEP/NAME-seedK.json."
+                f"{path.relative_to(folder)} holds {record['name']}, seed {record['seed']}, of sweep {record['sweep']}."
+                " A record lies at SWEEP/NAME-seedK.json, one of a seed that was run before at SWEEP/repeats/NAME-seedK-2.json."
             )
         sweep = found.setdefault(record["sweep"], Sweep(record["sweep"], {}, []))
         if record.get("failed"):
             sweep.failed.append(record)
-            continue
-        sweep.runs.setdefault(record["name"], {})[record["seed"]] = record
+        elif not again:
+            sweep.runs.setdefault(record["name"], {})[record["seed"]] = record
+        elif record["seed"] in sweep.runs.get(record["name"], {}):
+            sweep.repeats.setdefault(record["name"], {}).setdefault(record["seed"], []).append(record)
+        else:
+            raise RltokError(f"{path.relative_to(folder)} repeats a run that is not there. Move it to {lies[0]}/{lies[1]}.json.")
     for sweep in found.values():
         _check_alike(sweep)
     whole = {name: sweep for name, sweep in sorted(found.items(), key=lambda one: -len(one[1].records)) if sweep.runs}
@@ -217,7 +258,7 @@ def _check_alike(sweep: Sweep) -> None:
     common: dict[str, Any] = {}
     for name, seeds in sweep.runs.items():
         config = _without_seed(next(iter(seeds.values()))["config"])
-        for seed, run in seeds.items():
+        for seed, run in ((number, one) for number in seeds for one in sweep.of_seed(name, number)):
             mine = _shared(run)
             common = mine | common  # a split may be scored in some runs only
             other = differences({key: common[key] for key in mine}, mine) or differences(config, _without_seed(run["config"]))

@@ -124,13 +124,21 @@ def speeds() -> str:
     return f"On one {devices}, {'; '.join(told)}; what was timed, and how, is in [the tables](book/_generated/speed_bench.md)."
 
 
+READ = (
+    "Differences in bits per byte, behind ± their standard errors over documents (or questions) / over seeds; σ is the larger."
+    " `dynamic_pooling_port` and `hnet_port` are those methods as the paper's authors compared with them, `even` is a boundary after"
+    " every fifth byte."
+)
+
+
 def evidence() -> str:
     """The claims that matter most, with what our runs say of them; smoke runs say nothing."""
     sys.path.insert(0, str(ROOT))
-    from rltok import evidence_tables, records
+    from rltok import evidence_summary, evidence_tables, records
 
     sweeps = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
     parts = [f"{evidence_tables.heading(sweep)}\n\n{evidence_tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
+    parts += [f"{READ} {evidence_summary.chance()}"] if sweeps else []
     parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
     small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)
     return "\n\n".join([*parts, small])

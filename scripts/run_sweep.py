@@ -14,7 +14,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,16 @@ class Planned:
     settings: dict[str, Any] = field(default_factory=dict)
     rate_of: str | None = None  # target rate: what this contender came to draw
     same_pull_as: str | None = None  # lambda_policy * RMS of the advantages as of this contender
+    repeat: int = 1  # how many times this seed is run with this one
 
     @property
     def stem(self) -> str:
         """Name of its folder and record."""
-        return f"{self.name}-seed{self.seed}"
+        return f"{self.name}-seed{self.seed}" + (f"-{self.repeat}" if self.repeat > 1 else "")
+
+    def record(self, folder: Path) -> Path:
+        """Where its record lies among those of the sweep."""
+        return (folder / "repeats" if self.repeat > 1 else folder) / f"{self.stem}.json"
 
 
 @dataclass(frozen=True)
@@ -214,18 +219,26 @@ def main() -> None:
     parser.add_argument("--tasks", type=Path, help="folder of the benchmark files; without it they are left out")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="some contenders")
     parser.add_argument("--seeds", type=int, nargs="+", help="some seeds")
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="R", help="run each seed for the R-th time, beside what is there"
+    )
     parser.add_argument("--stop-after", type=float, metavar="SECONDS", help="start no run later than this")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--progress", action="store_true")
     options = parser.parse_args()
     plan, start = read_plan(options.plan), time.perf_counter()
-    runs, corpus, tasks = wanted(plan, options.only, options.seeds), corpus_of(plan, options), items_of(options.tasks)
+    runs = [replace(run, repeat=options.repeat) for run in wanted(plan, options.only, options.seeds)]
+    corpus, tasks = corpus_of(plan, options), items_of(options.tasks)
     if not is_clean(repository_commit()):
         raise RltokError(
             f"the code is at {repository_commit()}, which nobody could look up again, and records of it are refused. Commit first"
             " (or set RLTOK_COMMIT where the files came without their history)."
         )
-    options.records.mkdir(parents=True, exist_ok=True)
+    if options.repeat < 1:
+        raise RltokError(
+            f"--repeat is {options.repeat}; a seed is run for the first time, the second, and so on. Give 1 or more."
+        )
+    (options.records / "repeats" if options.repeat > 1 else options.records).mkdir(parents=True, exist_ok=True)
     left_out: list[str] = []
     records = {path.stem: read_record(path) for path in sorted(options.records.glob("*.json"))}
     for number, run in enumerate(runs, start=1):
@@ -233,7 +246,7 @@ def main() -> None:
             print(f"stopped before {run.stem}; the same command goes on", file=sys.stderr)
             return
         try:
-            config, path = plan.config(run, records), options.records / f"{run.stem}.json"
+            config, path = plan.config(run, records), run.record(options.records)
         except MissingRun as error:
             print(f"{number}/{len(runs)}  {run.stem}: left out, {error}", file=sys.stderr, flush=True)
             left_out.append(run.stem)
@@ -242,7 +255,7 @@ def main() -> None:
         if record is None:
             record = run_one(plan, run, config, options, corpus, tasks)
             write_record(path, record)
-        records[run.stem] = record
+        records[run.stem] = record  # a repeat has a name of its own here, so no run takes a number from it
         told = record.get("failed") or f"{record['scores']['validation']['bits_per_byte']:.4f} bits per byte"
         seconds = time.perf_counter() - start
         print(f"{number}/{len(runs)}  {run.stem}: {told}, {seconds:.0f} s so far", file=sys.stderr, flush=True)

@@ -8,10 +8,11 @@ Choices are made on validation. So this comes last, and a record that has a test
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import record_files
-from run_sweep import read_plan
+from run_sweep import Planned, read_plan
 
 from rltok.data import load_test
 from rltok.errors import RltokError
@@ -29,6 +30,12 @@ def check_text(test: str, records: list[Record]) -> None:
             raise RltokError(f"{where} was scored on another test text. A run is scored once; name another --records.")
 
 
+def repeats_of(run: Planned, records: Path) -> list[Planned]:
+    """The runs that repeat this one and have a record."""
+    found = [path.stem.removeprefix(f"{run.stem}-") for path in records.glob(f"repeats/{run.stem}-*.json")]
+    return [replace(run, repeat=int(number)) for number in sorted(found) if number.isdecimal()]
+
+
 def main() -> None:
     """Every record of the plan without a test score whose run is there."""
     parser = argparse.ArgumentParser(description="Score finished runs on the test split, each once.")
@@ -40,11 +47,11 @@ def main() -> None:
     options = parser.parse_args()
     plan = read_plan(options.plan)
     rows = load_test(options.data, plan.config(plan.runs[0], {}).data)
-    known = [read_record(path) for path in sorted(options.records.glob("*.json"))]
+    known = [read_record(path) for path in sorted([*options.records.glob("*.json"), *options.records.glob("repeats/*.json")])]
     check_text(rows.hash, [record for record in known if not record.get("failed")])
     scored = 0
-    for run in plan.runs:
-        path, folder = options.records / f"{run.stem}.json", options.runs / run.stem
+    for run in [one for planned in plan.runs for one in (planned, *repeats_of(planned, options.records))]:
+        path, folder = run.record(options.records), options.runs / run.stem
         record = read_record(path) if path.exists() else None
         if record is None or record.get("failed"):
             print(f"{run.stem}: no finished record", file=sys.stderr)

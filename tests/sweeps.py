@@ -36,20 +36,27 @@ def record(
         per_byte = [level + a + b for a, b in zip(shared, own, strict=True)]
         if place in ("validation", "test"):
             sizes = [100 + 10 * unit for unit in range(UNITS)]
+            level = sum(b * n for b, n in zip(per_byte, sizes, strict=True)) / sum(sizes)
             scores[place] = {
                 "bits_per_byte": level, "rate": rate, "tokens_per_byte": rate, "whitespace_share": white,
                 "policy_entropy": entropy[1], "unit": "documents", "hash": place, "unit_bytes": sizes,
                 "unit_bits": [b * n for b, n in zip(per_byte, sizes, strict=True)],
             }  # fmt: skip
         else:
-            scores[place] = {"bits_per_byte": level, "accuracy": 0.5, "chance": 0.25, "items": UNITS, "fingerprint": place}
+            scores[place] = {
+                "bits_per_byte": sum(per_byte) / UNITS,
+                "accuracy": 0.5,
+                "chance": 0.25,
+                "items": UNITS,
+                "fingerprint": place,
+            }
             scores[place]["item_bits_per_byte"] = per_byte
     curve = [
         {"step": step, "bytes": 1000 * step, "flops": 1e9 * step, "attention_flops": 1e7 * step,
          "policy_entropy": entropy[step > 5], "whitespace_share": white, "advantage_rms": 2.0, "rate": rate}
         for step in range(1, 21)
     ]  # fmt: skip
-    last = scores["validation"]["bits_per_byte"]
+    last = bits["validation"] if isinstance(bits, dict) else bits
     held_out = [{**point, "bits_per_byte": last + 1 - point["step"] / 20} for point in curve[::5]] + [
         {**curve[-1], "bits_per_byte": last}
     ]
@@ -78,14 +85,23 @@ def sweep_of(*records):
     return Sweep(records[0]["sweep"], runs, [])
 
 
+def with_repeats(sweep, *records):
+    """The sweep with runs of seeds that it has already."""
+    repeats = {}
+    for one in records:
+        repeats.setdefault(one["name"], {}).setdefault(one["seed"], []).append(one)
+    return Sweep(sweep.name, sweep.runs, sweep.failed, repeats)
+
+
 def seeds_of(name, bits, seeds=3, **more):
     """Runs of a contender with so many seeds, whose losses differ a little."""
     return [record(name, seed, bits=bits + 0.002 * (seed - 1), **more) for seed in range(seeds)]
 
 
-def write(folder, *records):
+def write(folder, *records, repeat=1):
     """Each record in its file."""
     for one in records:
-        place = folder / one["sweep"]
+        place = folder / one["sweep"] / ("repeats" if repeat > 1 else "")
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{one['name']}-seed{one['seed']}.json").write_text(json.dumps(one))
+        number = f"-{repeat}" if repeat > 1 else ""
+        (place / f"{one['name']}-seed{one['seed']}{number}.json").write_text(json.dumps(one))

@@ -7,17 +7,7 @@ from sweeps import record, seeds_of, sweep_of, write
 
 from rltok.claims import OURS, claims
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.evidence_tables import (
-    claim_rows,
-    claims_table,
-    counts,
-    heading,
-    in_short,
-    small_claims_table,
-    spread_of_repeats,
-    table_1,
-    table_3,
-)
+from rltok.evidence_tables import claim_rows, claims_table, counts, heading, small_claims_table, table_1, table_3
 from rltok.judges import agreement_at, curve_at
 from rltok.paper_numbers import ABLATION, PLACES, TABLE_1, TABLE_3
 from rltok.records import Sweep, read_sweeps
@@ -108,35 +98,6 @@ def test_a_record_replaced_by_another_changes_row_and_verdict(tmp_path):
     text = BY_ID["test_even"].text
     assert (before[text][4], after[text][4]) == ("supported", "contradicted")
     assert table_1(read_sweeps(tmp_path)["32m"]) != told
-
-
-def test_runs_made_twice_with_one_seed_are_compared_with_each_other():
-    first = sweep_of(*(record("ours", seed, bits=2.0 + seed / 10) for seed in range(3)), record("even", 0, bits=2.5))
-    again = sweep_of(record("ours", 1, bits=2.05), record("ours", 2, bits=2.25), record("even", 7), record("bpe", 0, rule="bpe"))
-    same, seeds = spread_of_repeats(first, again)
-    assert same == pytest.approx([0.05, -0.05]) and seeds == pytest.approx([-0.1, -0.2, -0.1])
-    same, seeds = spread_of_repeats(first, again, sweep_of(record("ours", 1, bits=2.08)))
-    assert same == pytest.approx([0.05, -0.05, 0.02]) and len(seeds) == 3  # no pair of seeds counts twice
-
-
-def test_the_short_answer_begins_with_what_contradicts_the_paper():
-    lower, higher = {"ours": 2.0, "even": 2.1}, {"ours": 2.0, "even": 1.9}
-    told = [in_short(sweep_of(*(run for name, bits in case.items() for run in seeds_of(name, bits)))) for case in (lower, higher)]
-    text = BY_ID["test_even"].text
-    for one, part in zip(told, ("Supports the paper", "Contradicts the paper"), strict=True):
-        blocks = dict(block.split(":**", 1) for block in one.removeprefix("**").split("\n\n**"))
-        assert [name for name, lines in blocks.items() if text in lines] == [part]
-    assert told[0].index("Contradicts") < told[0].index("fewer than three") < told[0].index("Supports")
-    undecided = sum(row[4] not in ("supported", "contradicted") for row in claim_rows(sweep_of(*seeds_of("ours", 2.0))))
-    assert in_short(sweep_of(*seeds_of("ours", 2.0))).endswith(f"Undecided, or not run: {undecided} of {len(BY_ID)} claims.")
-
-
-def test_the_short_answer_names_which_gamma_and_keeps_single_seeds_apart():
-    sweep = sweep_of(*seeds_of("ours_gamma0.9", 2.0), *seeds_of("even", 2.1), record("hnet_port", 0, bits=2.3, rule="hnet"))
-    sure, _, rest = in_short(sweep).partition("Speaks for the paper")
-    line = next(line for line in sure.splitlines() if BY_ID["test_even"].text in line)
-    assert "γ = 0.9: " in line and "0.99" not in line
-    assert BY_ID["test_hnet_port"].text in rest and BY_ID["test_hnet_port"].text not in sure
 
 
 def test_smoke_runs_say_so_in_verdict_and_heading():

@@ -2,12 +2,14 @@
 
 import csv
 import io
+import re
 
 import numpy as np
 import pytest
 from sweeps import record, seeds_of, sweep_of
 
 from rltok import plots
+from rltok.errors import RltokError
 from rltok.evidence_figures import (
     DATA,
     as_csv,
@@ -49,7 +51,7 @@ def test_rewards_by_position_are_of_policies_alone(sweep):
     assert {row[0] for row in DATA["positions"](sweep)[1]} == {"ours"}
 
 
-@pytest.mark.parametrize("make", [figure_3, lambda s, n: figure_3(s, n, attention=True), figure_13, positions_figure])
+@pytest.mark.parametrize("make", [figure_3, figure_13, positions_figure])
 def test_lines_are_means_over_seeds(sweep, make):
     figure = make(sweep, NAMES)
     labelled = {line.get_label(): line for line in figure.axes[0].lines if not line.get_label().startswith("_")}
@@ -75,6 +77,32 @@ def test_passages_show_decisions_for_h_net_and_probabilities_for_policies():
     assert 'title="boundary probability 0.30' in shown and "25 of 50 bytes end a token" in shown
     hard = sample_html(sweep_of(ours, hnet), "hnet_port", characters=50)
     assert "probability 1.00; a token ends here" in hard and "0.30" not in hard
+
+
+def test_the_second_half_of_the_flops_stands_again_in_large(sweep):
+    whole, late = figure_3(sweep, NAMES).axes
+    ours = [next(line for line in axes.lines if line.get_label() == "ours") for axes in (whole, late)]
+    half = max(line.get_xdata()[-1] for line in whole.lines) / 2
+    kept = ours[0].get_xdata() >= half
+    assert 0 < kept.sum() < len(kept)
+    assert np.allclose(ours[1].get_xdata(), ours[0].get_xdata()[kept]) and np.allclose(
+        ours[1].get_ydata(), ours[0].get_ydata()[kept]
+    )
+
+
+def test_a_contender_whose_first_seed_is_missing_has_no_picture_over_training(sweep):
+    late = record("ours", 1)
+    for shot in late["snapshots"]:
+        for view in ("prose", "code", "multilingual"):
+            if view in shot:
+                shot[view] = {"boundaries": shot[view]["boundaries"]}
+    with pytest.raises(RltokError, match="no record of ours in the sweep 32m keeps texts in its snapshots"):
+        snapshots_figure(sweep_of(late), "ours")
+
+
+def test_without_numbers_under_the_mouse_a_passage_is_shorter(sweep):
+    full, short = (sample_html(sweep, "ours", characters=50, hover=hover) for hover in (True, False))
+    assert "title=" in full and "title=" not in short and short == re.sub(r' title="[^"]*"', "", full)
 
 
 def test_losses_during_training_begin_where_asked_and_white_space_at_the_start(sweep):

@@ -116,6 +116,75 @@ def test_contenders_scored_on_other_text_are_refused_and_unscored_ones_not(tmp_p
         read_sweeps(tmp_path)
 
 
+def test_a_seed_that_was_run_again_counts_once_with_the_mean_of_its_runs(tmp_path):
+    ours, even = seeds_of("ours", 2.0), seeds_of("even", 2.1)
+    again = record("ours", 1, bits=2.3, rate=0.4)
+    write(tmp_path, *ours, *even)
+    write(tmp_path, again, repeat=2)
+    sweep = read_sweeps(tmp_path)["32m"]
+    assert len(sweep.records) == 6 and len(sweep.everything) == 7
+    bits = [np.array(run["scores"]["test"]["unit_bits"]) for run in (*ours, again)]
+    sizes = np.array(ours[0]["scores"]["test"]["unit_bytes"])
+    seeds = [one.sum() / sizes.sum() for one in (bits[0], (bits[1] + bits[3]) / 2, bits[2])]
+    found = sweep.mean("ours", "test")
+    assert found.bits == pytest.approx(np.mean(seeds)) and found.seeds == pytest.approx(np.std(seeds, ddof=1) / math.sqrt(3))
+    assert sweep.values("ours", "rate") == pytest.approx([0.2, 0.3, 0.2])
+    gap, count = sweep.gap("ours", "even", "test")
+    theirs = [run["scores"]["test"]["bits_per_byte"] for run in even]
+    assert count == 3 and gap.bits == pytest.approx(np.mean(seeds) - np.mean(theirs))
+
+
+def test_a_repeat_without_a_score_leaves_that_of_the_other_run_alone(tmp_path):
+    again = record("ours", 0, bits=3.0)
+    again["scores"]["test"] = None
+    write(tmp_path, record("ours", 0, bits=2.0))
+    write(tmp_path, sealed(again), repeat=2)
+    sweep = read_sweeps(tmp_path)["32m"]
+    assert sweep.mean("ours", "test").bits == pytest.approx(record("ours", 0)["scores"]["test"]["bits_per_byte"])
+    assert sweep.mean("ours", "validation").bits == pytest.approx(2.5, abs=0.1)
+
+
+def test_runs_of_one_device_stand_alone(tmp_path):
+    first, again = record("ours", 0), sealed(record("ours", 0, bits=2.5) | {"device": "H100"})
+    write(tmp_path, first, record("even", 0))
+    write(tmp_path, again, repeat=2)
+    sweep = read_sweeps(tmp_path)["32m"]
+    assert sweep.on("H100").runs == {"ours": {0: again}} and sweep.on("H100").everything == [again]
+    assert sweep.on("cpu").runs["ours"] == {0: first}
+
+
+def test_a_repeat_lies_beside_the_run_that_it_repeats(tmp_path):
+    write(tmp_path, record("ours", 0))
+    write(tmp_path, record("ours", 1), repeat=2)
+    with pytest.raises(RltokError, match="repeats a run that is not there. Move it to 32m/ours-seed1.json"):
+        read_sweeps(tmp_path)
+    (tmp_path / "32m" / "repeats" / "ours-seed1-2.json").rename(tmp_path / "32m" / "repeats" / "ours-seed0-2.json")
+    with pytest.raises(RltokError, match="32m/repeats/ours-seed0-2.json holds ours, seed 1"):
+        read_sweeps(tmp_path)
+
+
+def test_repeats_of_other_settings_are_refused(tmp_path):
+    write(tmp_path, record("ours", 0))
+    write(tmp_path, record("ours", 0, **{"objective.gamma": 0.5}), repeat=2)
+    with pytest.raises(RltokError, match="ours, seed 0, differs from its neighbours: .*gamma"):
+        read_sweeps(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda found: found["scores"]["validation"].update(bits_per_byte=1.0), "validation is 1.0 bits per byte, its units sum"),
+        (lambda found: found["scores"]["piqa"].update(bits_per_byte=1.0), "piqa is 1.0 bits per byte, the mean of its items"),
+        (lambda found: found.update(bytes=7), "it read 7 bytes, its curve ends at"),
+    ],
+)
+def test_numbers_that_do_not_belong_together_are_noticed_under_a_new_seal(change, told):
+    found = record()
+    change(found)
+    with pytest.raises(RltokError, match=told):
+        check(sealed(found), "file.json")
+
+
 def by_hand(first, second, place):
     """Delta and both errors, from the records, without the package: the ratio estimator, documents as units."""
     deltas, each = [], []

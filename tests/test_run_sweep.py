@@ -90,6 +90,20 @@ def test_a_plan_is_run_and_scored_on_test_once(plan, monkeypatch, clean_tree, ca
     assert capsys.readouterr().err.count("bits per byte on test") == 4
 
 
+def test_a_seed_is_run_again_beside_the_first_time_and_scored_like_it(plan, monkeypatch, clean_tree):
+    call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
+    sweep = call(run_sweep.main, plan, "--only", "even", "--repeat", "2", monkeypatch=monkeypatch)
+    first, again = sweep.of_seed("even", 0)
+    assert first["digest"] != again["digest"] and first["config_hash"] == again["config_hash"]
+    assert first["scores"]["validation"]["unit_bits"] == again["scores"]["validation"]["unit_bits"]  # a CPU gives the same digits
+    place = plan.parent / "records" / "small" / "repeats"
+    assert [path.name for path in place.iterdir()] == ["even-seed0-2.json"]
+    sweep = call(score_test.main, plan, monkeypatch=monkeypatch)
+    assert [run["scores"]["test"] is not None for run in sweep.of_seed("even", 0)] == [True, True]
+    with pytest.raises(RltokError, match="--repeat is 0"):
+        call(run_sweep.main, plan, "--repeat", "0", monkeypatch=monkeypatch)
+
+
 def test_a_run_interrupted_goes_on(plan, monkeypatch, clean_tree):
     train = run_sweep.train
 

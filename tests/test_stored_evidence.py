@@ -12,7 +12,8 @@ from rltok.records import is_clean, read_record, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
-STORED = sorted([*(RESULTS / "sweeps").glob("*/*.json"), *(RESULTS / "repeats").glob("*/*/*.json")])  # repeats: runs made again
+AGAIN = sorted((RESULTS / "sweeps").glob("*/repeats/*.json"))  # a seed that was run before
+STORED = sorted([*(RESULTS / "sweeps").glob("*/*.json"), *AGAIN])
 MOST_BYTES = 1_000_000  # of one record
 sys.path.insert(0, str(ROOT / "scripts"))
 import make_figure_csv  # noqa: E402
@@ -26,7 +27,9 @@ def test_there_are_records_to_check():
 @pytest.mark.parametrize("path", STORED, ids=lambda path: str(path.relative_to(RESULTS).with_suffix("")))
 def test_a_record_is_whole_small_and_where_it_belongs(path):
     record = read_record(path)
-    assert path.parent.name == record["sweep"] and path.stem == f"{record['name']}-seed{record['seed']}"
+    folder = path.parents[1 if path in AGAIN else 0]
+    name = path.stem.rpartition("-")[0] if path in AGAIN else path.stem
+    assert folder.name == record["sweep"] and name == f"{record['name']}-seed{record['seed']}"
     assert path.stat().st_size < MOST_BYTES
     assert record["config"]["train"]["seed"] == record["seed"]
 
@@ -66,15 +69,10 @@ def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
         assert len({run["data"]["train"]["hash"] for run in sweep.records}) == 1
 
 
-def test_runs_made_again_are_those_of_the_same_settings_text_and_seed():
-    """And have no score on test: a run that has one stands in the sweep, so nobody could choose by it."""
-    sweeps = read_sweeps(RESULTS / "sweeps")
-    for folder in (RESULTS / "repeats").glob("*"):
-        for name, again in read_sweeps(folder).items():
-            for run in again.records:
-                first = sweeps[name].runs[run["name"]][run["seed"]]
-                assert run["config_hash"] == first["config_hash"] and run["data"]["train"] == first["data"]["train"]
-                assert run["digest"] != first["digest"] and run["scores"]["test"] is None
+def test_a_seed_that_was_run_again_is_another_run_and_stands_in_its_sweep():
+    kept = [run for sweep in read_sweeps(RESULTS / "sweeps").values() for run in sweep.everything]
+    assert len({run["digest"] for run in kept}) == len(kept)
+    assert {read_record(path)["digest"] for path in AGAIN} <= {run["digest"] for run in kept}
 
 
 def test_figure_data_are_those_of_the_records():

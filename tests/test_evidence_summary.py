@@ -1,0 +1,94 @@
+"""rltok.evidence_summary: the order of the methods, verdicts in short, runs made twice, one device alone."""
+
+import pytest
+from sweeps import record, seeds_of, sweep_of, with_repeats
+
+from rltok.claims import claims
+from rltok.errors import RltokError
+from rltok.evidence_summary import in_short, need, one_device, order, spread_of_seeds, twins
+from rltok.evidence_tables import claim_rows
+from rltok.rule_views import Gap
+from rltok.verdicts import in_sigmas
+
+TEXTS = {claim.id: claim.text for claim in claims()}
+
+
+def of_device(found, device):
+    return [run | {"device": device} for run in found]
+
+
+def test_the_order_is_by_bits_and_says_how_far_each_is_from_even_spacing():
+    told = order(sweep_of(*seeds_of("even", 2.1), *seeds_of("bpe", 2.3, rule="bpe"), *seeds_of("ours", 2.0)))
+    names = [part.split("`")[1] for part in told.split(":**")[1].split(", ")]
+    assert names == ["ours", "even", "bpe"]
+    assert "`ours` -0.09" in told and "`bpe` +0.20" in told and "`even`, " in told
+
+
+def test_the_short_answer_begins_with_what_contradicts_the_paper():
+    lower, higher = {"ours": 2.0, "even": 2.1}, {"ours": 2.0, "even": 1.9}
+    told = [in_short(sweep_of(*(run for name, bits in case.items() for run in seeds_of(name, bits)))) for case in (lower, higher)]
+    for one, part in zip(told, ("Supports the paper", "Contradicts the paper"), strict=True):
+        blocks = dict(block.split(":**", 1) for block in one.removeprefix("**").split("\n\n**"))
+        assert [name for name, lines in blocks.items() if TEXTS["test_even"] in lines] == [part]
+    assert told[0].index("Contradicts") < told[0].index("fewer than three") < told[0].index("Supports")
+    alone = sweep_of(*seeds_of("ours", 2.0))
+    undecided = sum(row[4] not in ("supported", "contradicted") for row in claim_rows(alone))
+    assert f"Undecided, or not run: {undecided} of {len(TEXTS)} claims." in in_short(alone)
+    assert "18% of cases" in in_short(alone)  # Student's t with two degrees of freedom beyond 2
+
+
+def test_every_claim_against_the_paper_is_told_and_of_those_for_it_the_ones_that_matter_most():
+    runs = [*seeds_of("ours", 2.0, white=0.99, rate=0.3), *seeds_of("even", 2.1), *seeds_of("hnet_port", 2.2, rule="hnet")]
+    told = in_short(sweep_of(*runs))
+    against, _, support = told.partition("**Supports the paper")
+    assert TEXTS["rate"] in against  # no headline
+    assert TEXTS["returns"] not in support and TEXTS["white_space"] in support
+    more = [row for row in claim_rows(sweep_of(*runs)) if "supported" in (row[4], row[6])]
+    headlines = {claim.text for claim in claims() if claim.headline}
+    assert f"* {sum(row[0] not in headlines for row in more)} more in the table of claims" in support
+
+
+def test_the_short_answer_names_which_gamma_and_keeps_single_seeds_apart():
+    sweep = sweep_of(*seeds_of("ours_gamma0.9", 2.0), *seeds_of("even", 2.1), record("hnet_port", 0, bits=2.3, rule="hnet"))
+    sure, _, rest = in_short(sweep).partition("Speaks for the paper")
+    line = next(line for line in sure.splitlines() if TEXTS["test_even"] in line)
+    assert "γ = 0.9: " in line and "0.99" not in line
+    assert TEXTS["test_hnet_port"] in rest and TEXTS["test_hnet_port"] not in sure
+
+
+def test_how_many_errors_a_difference_is_needs_several_seeds():
+    assert in_sigmas(Gap(-0.03, 0.001, 0.01)) == "-0.0300 ± 0.0010 / 0.0100 (3.0 σ)"
+    assert in_sigmas(Gap(-0.03, 0.02, 0.01)).endswith("(1.5 σ)")
+    assert "σ" not in in_sigmas(Gap(-0.03, 0.001, None))
+
+
+def test_pairs_of_one_seed_are_told_with_their_devices_in_one_order():
+    first = sweep_of(*(record("ours", seed, bits=2.0 + seed / 10, wiggle=0) for seed in range(3)))
+    (again,) = of_device([record("ours", 1, bits=2.05, wiggle=0)], "H100")
+    (third,) = of_device([record("ours", 1, bits=2.06, wiggle=0)], "H100")
+    found = twins(with_repeats(first, again, third))
+    assert [(name, seed, devices) for name, seed, _, devices in found] == [
+        ("ours", 1, ("cpu", "H100")), ("ours", 1, ("cpu", "H100")), ("ours", 1, ("H100", "H100"))
+    ]  # fmt: skip
+    assert [bits for _, _, bits, _ in found] == pytest.approx([0.05, 0.04, -0.01])
+    assert spread_of_seeds(first, ["ours"]) == pytest.approx([-0.1, -0.2, -0.1])
+
+
+def test_differences_on_one_device_leave_the_runs_of_others_out():
+    card = of_device(seeds_of("ours", 2.0, wiggle=0), "H100") + of_device(seeds_of("even", 2.1, wiggle=0), "H100")
+    other = of_device(seeds_of("ours", 1.8, wiggle=0), "H200")
+    sweep = with_repeats(sweep_of(*card), *other)
+    head, _, row = one_device(sweep, ["ours"], ["even"], "validation").splitlines()
+    assert head.split(" | ")[1:] == ["all runs", "H100", "H200 |"]
+    cells = row.strip("| ").split(" | ")
+    assert cells[1].startswith("-0.2000") and cells[2].startswith("-0.1000") and cells[3] == "-"
+    assert cells[2].endswith("3 seeds: lower")
+
+
+def test_a_page_that_needs_a_contender_says_which_one_is_missing():
+    sweep = sweep_of(record("ours"))
+    need(sweep, ["ours"])
+    with pytest.raises(
+        RltokError, match="no finished run of even, bpe, which this page compares with. Make it: .*--only even bpe"
+    ):
+        need(sweep, ["even", "ours", "bpe"])
