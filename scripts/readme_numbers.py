@@ -126,8 +126,8 @@ def speeds() -> str:
 
 READ = (
     "Differences in bits per byte, behind ± their standard errors over documents (or questions) / over seeds; σ is the larger."
-    " `dynamic_pooling_port` and `hnet_port` are those methods as the paper's authors compared with them, `even` is a boundary after"
-    " every fifth byte."
+    " `dynamic_pooling_port` and `hnet_port` are those methods as the paper's authors compared with them; `even` is a boundary"
+    " after every fifth byte."
 )
 
 
