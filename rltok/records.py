@@ -26,6 +26,7 @@ from rltok.evidence_format import SCHEMA, WHAT
 from rltok.files import MISSING, read_file, write_text
 from rltok.rule_views import Gap
 from rltok.seal import is_sealed
+from rltok.sessions import problem
 from rltok.standings import error_of_mean
 
 SPLITS = ("validation", "test")
@@ -59,6 +60,8 @@ def check(record: Any, where: str) -> Record:
     demand(record["config"]["train"]["seed"] == seed, f"seed is {seed}, its configuration has another")
     commit = str(record["commit"])
     demand(is_clean(commit), f"commit {commit!r} is none, or its tree was not clean")
+    if "sessions" in record:
+        demand((odd := problem(record["sessions"])) is None, f"its list of sessions is damaged ({odd})")
     if not record.get("failed"):
         _check_scores(record, demand)
     return record

@@ -1,6 +1,7 @@
 """Run records: one JSON file that says what was run, on what, and what came out."""
 
 import contextlib
+import json
 import os
 import platform
 import subprocess
@@ -11,7 +12,9 @@ from typing import Any
 
 import torch
 
-from rltok.files import write_json
+from rltok.config import Config
+from rltok.files import MISSING, read_file, write_json
+from rltok.sessions import problem
 
 SCHEMA = 2  # 2: tokens and FLOPs of the whole run in place of FLOPs per byte
 
@@ -51,6 +54,16 @@ class RunRecord:
     def save(self, path: Path) -> None:
         """Write as JSON, in one step."""
         write_json(path, asdict(self))
+
+
+def read_run_record(path: Path, config: Config) -> RunRecord | None:
+    """The record of a finished run of these settings; None without one, and of another schema or damaged."""
+    try:
+        record = RunRecord(**json.loads(read_file(path)))
+    except (*MISSING, ValueError, TypeError, RecursionError):
+        return None
+    same = (record.schema, record.config_hash, record.updates) == (SCHEMA, config.digest(), config.num_updates)
+    return record if same and problem(record.sessions) is None else None
 
 
 def repository_commit() -> str | None:

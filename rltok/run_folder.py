@@ -6,7 +6,7 @@ config.json  data.json  metrics.jsonl  snapshots.jsonl  sessions.jsonl  checkpoi
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -165,12 +165,15 @@ class RunFolder:
         found = checkpoints(self.path)
         return found[-1] if found else None
 
-    def rewind(self, step: int | None, expected: dict[str, list[Entry]]) -> None:
+    def rewind(
+        self, step: int | None, expected: dict[str, list[Entry]], first: Callable[[], object] = lambda: None
+    ) -> None:  # fmt: skip
         """Drop every logged line after `step` (None: all lines), half-written ones included, and open the logs.
 
         Args:
             step: of the checkpoint to go on from.
             expected: for each log the lines that training has written up to `step`.
+            first: called when the lines are found to be in order, before any is dropped.
 
         Raises:
             RltokError: a line is missing, double, foreign or damaged; nothing is changed then.
@@ -179,6 +182,7 @@ class RunFolder:
         for name in LOGS:
             require_regular(self.path / name)
             kept[name] = [] if step is None else _lines_up_to(self.path / name, step, expected[name])
+        first()
         with room(self.path):
             for name, lines in kept.items():
                 path = self.path / name

@@ -3,21 +3,45 @@
     sessions.jsonl: one line a session, {"after": 200, "seconds": 111.2, "redone": 46, "lost_seconds": 25.7, ...}
 
 A session that was interrupted lost the updates after its last checkpoint. They are done again, to the same numbers, and the time
-they took the first time is in no other record.
+they took the first time is in no other record. So the new entry is on the disk, in sessions.tmp, before the log is wound back:
+
+    announce (sessions.tmp) --> the log is wound back --> settle (sessions.jsonl)
 """
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
 from rltok.errors import RltokError
-from rltok.files import MISSING, read_file, room
+from rltok.files import MISSING, read_file, require_regular, room
 
 NAME = "sessions.jsonl"
+ANNOUNCED = "sessions.tmp"  # the list with a session whose log may not be wound back yet
 KEYS = {"after", "seconds", "redone", "lost_seconds", "device", "commit"}
 
 Session = dict[str, Any]
+
+
+def problem(found: Any) -> str | None:
+    """What is wrong with a list of sessions, None for a good one. Entries beyond `KEYS` are free."""
+    if not isinstance(found, list) or not all(isinstance(session, dict) for session in found):
+        return "it is no list of tables"
+    for number, session in enumerate(found, start=1):
+        if lacking := sorted(KEYS - session.keys()):
+            return f"session {number} lacks {', '.join(lacking)}"
+        odd = [key for key in ("after", "redone") if type(session[key]) is not int or session[key] < 0]
+        odd += [key for key in ("seconds", "lost_seconds") if not _is_time(session[key])]
+        odd += [] if isinstance(session["device"], str) else ["device"]
+        odd += [] if isinstance(session["commit"], str | None) else ["commit"]
+        if odd:
+            return f"session {number} has {odd[0]} {session[odd[0]]!r}"
+    return None
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < math.inf  # false of NaN
 
 
 def sessions_of(folder: Path) -> list[Session]:
@@ -29,13 +53,12 @@ def sessions_of(folder: Path) -> list[Session]:
     path = folder / NAME
     try:
         found = [json.loads(line) for line in read_file(path).splitlines()]
-        whole = all(session.keys() >= KEYS for session in found)
     except MISSING:
         return []
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
-    if not whole:
-        raise _damaged(path, "an entry is missing")
+    if why := problem(found):
+        raise _damaged(path, why)
     return found
 
 
@@ -65,10 +88,13 @@ def furthest(metrics: Path) -> tuple[int, float]:
     return step, seconds
 
 
-def begin(
+def announce(
     folder: Path, *, after: int, seconds: float, reached: tuple[int, float], device: str, commit: str | None
 ) -> list[Session]:  # fmt: skip
-    """Add a session to the list, in one step, and give the whole list.
+    """Put the list with one more session on the disk, beside the one that counts until `settle`; gives that list.
+
+    A process that was killed between the two left an announced session in which nothing was done. The new one takes its place,
+    and where the log was wound back already, what that had cost.
 
     Args:
         folder: of the run.
@@ -80,11 +106,30 @@ def begin(
     step, spent = reached
     redone = max(0, step - after)
     lost = max(0.0, spent - seconds) if redone else 0.0
+    known = sessions_of(folder)
+    before = _announced(folder, known)
+    if before is not None and before["after"] == after and not redone:
+        redone, lost = before["redone"], before["lost_seconds"]
     session = {"after": after, "seconds": round(seconds, 3), "redone": redone, "lost_seconds": round(lost, 3),
                "device": device, "commit": commit}  # fmt: skip
-    found = [*sessions_of(folder), session]
-    temporary = (folder / NAME).with_suffix(".tmp")
-    with room(folder):
-        temporary.write_text("".join(json.dumps(each) + "\n" for each in found))
-        os.replace(temporary, folder / NAME)
+    found = [*known, session]
+    with room(folder), (folder / ANNOUNCED).open("w") as file:
+        file.write("".join(json.dumps(each) + "\n" for each in found))
+        file.flush()
+        os.fsync(file.fileno())
     return found
+
+
+def _announced(folder: Path, known: list[Session]) -> Session | None:
+    """The session that was announced and not settled. One that was written in part wound nothing back, so it is none."""
+    require_regular(folder / ANNOUNCED)
+    try:
+        found = [json.loads(line) for line in read_file(folder / ANNOUNCED).splitlines()]
+    except (*MISSING, ValueError, RecursionError):
+        return None
+    return found[-1] if problem(found) is None and found[:-1] == known and found else None
+
+
+def settle(folder: Path) -> None:
+    """The announced list counts from now on: the log is wound back."""
+    os.replace(folder / ANNOUNCED, folder / NAME)

@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,9 +24,9 @@ from rltok.metrics import not_finite
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
 from rltok.progress import Progress
-from rltok.results import RunRecord, device_name, repository_commit, thin, versions
+from rltok.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
 from rltok.run_folder import RESTORE, Entry, RunFolder
-from rltok.sessions import Session, begin, furthest, sessions_of
+from rltok.sessions import Session, announce, furthest, sessions_of, settle
 from rltok.snapshots import snapshot, snapshot_steps
 from rltok.step import Ahead, autocast, backend_of, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import AutoregressiveUNet
@@ -49,6 +50,7 @@ class Run:
     tokens: int = 0  # drawn in them, forced ones too
     seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
     sessions: list[Session] = field(default_factory=list)
+    trains: bool = True  # False where all updates were done before this process
 
     def resume(self) -> None:
         """Go back to the newest checkpoint, or to the start, and drop what was logged after it.
@@ -64,10 +66,20 @@ class Run:
             self.step, self.bytes, self.tokens, self.seconds = (state[key] for key in ("step", "bytes", "tokens", "seconds"))
         reached = furthest(self.folder.path / "metrics.jsonl")
         self.sessions = sessions_of(self.folder.path)
-        self.folder.rewind(None if checkpoint is None else self.step, _lines_until(self.step, self.config))
-        if self.step < self.config.num_updates:
-            now = {"device": device_name(self.device), "commit": repository_commit()}
-            self.sessions = begin(self.folder.path, after=self.step, seconds=self.seconds, reached=reached, **now)
+        self.trains = self.step < self.config.num_updates
+        begin = self._announce(reached) if self.trains else lambda: None
+        self.folder.rewind(None if checkpoint is None else self.step, _lines_until(self.step, self.config), first=begin)
+        if self.trains:
+            settle(self.folder.path)
+
+    def _announce(self, reached: tuple[int, float]) -> Callable[[], None]:
+        """What puts the session that begins now on the disk; all that takes time is done before."""
+        now = {"device": device_name(self.device), "commit": repository_commit()}
+
+        def write() -> None:
+            self.sessions = announce(self.folder.path, after=self.step, seconds=self.seconds, reached=reached, **now)
+
+        return write
 
     def update(self) -> dict[str, Any]:
         """One update; its line for metrics.jsonl."""
@@ -154,8 +166,29 @@ def _summary_writer() -> Any:
     return SummaryWriter
 
 
+def _finish(run: Run, note: str, full: bool) -> RunRecord:
+    """Write the record of a run that is done, and give it. One that was done before keeps the record it has."""
+    path, record = run.folder.path / "record.json", _record(run, note, full)  # which finds the log to be whole
+    if not run.trains and (found := read_run_record(path, run.config)) is not None:
+        return found
+    with room(path.parent):
+        record.save(path)
+    return record
+
+
+def _made_by(run: Run, note: str) -> tuple[str, str | None, str]:
+    """Device and commit of the session that trained last, and the note; it says where another process writes the record."""
+    here = device_name(run.device), repository_commit()
+    if run.trains or not run.sessions:
+        return *here, note
+    last = run.sessions[-1]["device"], run.sessions[-1]["commit"]
+    told = f"backend, precision and versions are of the process that wrote this record later: {here[0]}, commit {here[1]}"
+    return *last, note if last == here else f"{note}; {told}" if note else told
+
+
 def _record(run: Run, note: str, full: bool) -> RunRecord:
-    config, cuda, lines = run.config, run.device.type == "cuda", run.folder.metrics()
+    config, lines = run.config, run.folder.metrics()
+    measures = run.trains and run.device.type == "cuda"  # else this process has used no memory for training
     try:
         curve = [line for line in lines if line["split"] == "train"]
         validation = [line for line in lines if line["split"] == "validation"][-1]
@@ -164,13 +197,14 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
     except (LookupError, TypeError) as error:
         raise RltokError(f"{run.folder.path / 'metrics.jsonl'} lacks a whole line of validation. {RESTORE}") from error
     flops, attention = training_flops(config.model, run.bytes, run.tokens, config.data.sequence_length)
+    device, commit, note = _made_by(run, note)
     return RunRecord(
         name=config.name,
         config=config.to_dict(),
         config_hash=config.digest(),
         data=run.corpus.description,
-        commit=repository_commit(),
-        device=device_name(run.device),
+        commit=commit,
+        device=device,
         precision="bf16 autocast" if uses_bf16(config, run.device) else "fp32",
         backend=backend_of(config, run.device)[0],
         versions=versions(),
@@ -180,7 +214,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         passes=run.step * config.train.sequences_per_update / len(run.corpus.train),
         seconds=run.seconds,
         bytes_per_second=run.bytes / max(run.seconds, 1e-9),
-        peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if cuda else None,
+        peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if measures else None,
         matrix_parameters=sum(parameter_counts(config.model).values()),
         tokens=run.tokens,
         flops=flops,
@@ -209,7 +243,7 @@ def train(
         device: "auto", "cpu" or "cuda". Kernels or plain PyTorch: `rltok.backends`.
         progress: show backend, bytes/s and time left on stderr, as a bar in a terminal and as ten lines elsewhere.
         tensorboard: also write the metrics for TensorBoard.
-        note, full: go into the record; full=False marks a smoke run.
+        note, full: go into the record; full=False marks a smoke run. A finished run keeps the record it has.
 
     Raises:
         RltokError: bad settings, data, folder or checkpoint, a backend that cannot run here, too little memory, or a loss
@@ -243,9 +277,6 @@ def train(
         total = config.num_updates * config.bytes_per_update
         with board as events, closing(Progress(total, run.bytes, progress)) as shown:
             _loop(run, events, shown)
-        record = _record(run, note, full)
-        with room(folder.path):
-            record.save(folder.path / "record.json")
-        return record
+        return _finish(run, note, full)
     finally:
         folder.close()
