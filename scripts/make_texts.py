@@ -83,16 +83,25 @@ def concentration(counted: Told) -> str:
 
 
 def licence(entry: Told, told: Told) -> str:
-    """Its name, a link where there is one, with its note."""
+    """Its name, a link where there is one."""
     name = entry["licence"]
-    linked = f"[{name}]({told['licences'][name]})" if name in told["licences"] else name
-    return f"{linked} ({entry['note']})" if "note" in entry else linked
+    return f"[{name}]({told['licences'][name]})" if name in told["licences"] else name
 
 
 def repository(entry: Told) -> str:
-    """A link, and the folder in it."""
-    linked = f"[{entry['repository']}](https://github.com/{entry['repository']})"
-    return f"{linked}, `{entry['folder']}`" if "folder" in entry else linked
+    """A link."""
+    return f"[{entry['repository']}](https://github.com/{entry['repository']})"
+
+
+def notes(entries: dict[str, Told]) -> str:
+    """What a table has no room for: origin, what has to be known about a licence, folders."""
+    lines = []
+    for name, each in entries.items():
+        said = [each[key] for key in ("origin", "note") if key in each]
+        if "folders" in each:
+            said.append(f"From {' and '.join(f'`{folder}`' for folder in each['folders'])}")
+        lines += [f"* {name}: {'. '.join(said)}.\n"] if said else []
+    return "".join(lines)
 
 
 def by_size(counted: Told) -> list[str]:
@@ -102,17 +111,21 @@ def by_size(counted: Told) -> list[str]:
 
 def credit(counted: Told, told: Told) -> str:
     """Where each source comes from, and under which licence."""
-    entries = {name: told["sources"][name] for name in by_size(counted)}
-    rows = [[f"`{name}`", each["register"], repository(each), licence(each, told)] for name, each in entries.items()]
-    return table(["source", "register", "repository", "licence"], rows)
+    entries = {f"`{name}`": told["sources"][name] for name in by_size(counted)}
+    rows = [[name, each["register"], repository(each), licence(each, told)] for name, each in entries.items()]
+    return table(["source", "register", "repository", "licence"], rows) + "\n" + notes(entries)
 
 
 def sizes(counted: Told) -> str:
-    """Documents and bytes of each source by split, with their sums."""
-    head = ["source", *(f"{key}, {split}" for key in ("documents", "bytes") for split in SPLITS)]
+    """Documents and kilobytes of each source by split, with their sums."""
+    head = ["source", *(f"{unit}, {split}" for unit in ("documents", "kB") for split in SPLITS)]
     cells = {f"`{name}`": counted["sources"][name] for name in by_size(counted)}
     rows = [
-        [name, *(f"{found[split][key]:,}" for key in ("documents", "bytes") for split in SPLITS)]
+        [
+            name,
+            *(f"{found[split]['documents']:,}" for split in SPLITS),
+            *(f"{found[split]['bytes'] / 1000:,.0f}" for split in SPLITS),
+        ]
         for name, found in {**cells, "together": counted["splits"]}.items()
     ]
     return table(head, rows, 1)
@@ -121,17 +134,11 @@ def sizes(counted: Told) -> str:
 def tasks(counted: Told, told: Told) -> str:
     """The benchmark sets."""
     rows = [
-        [
-            each["name"],
-            each["split"],
-            f"{counted['tasks'][name]['items']:,}",
-            repository(each),
-            each["origin"],
-            licence(each, told),
-        ]
+        [each["name"], each["split"], f"{counted['tasks'][name]['items']:,}", repository(each), licence(each, told)]
         for name, each in told["tasks"].items()
     ]
-    return table(["set", "split", "items", "repository", "origin", "licence"], rows)
+    head = ["set", "split", "items", "repository", "licence"]
+    return table(head, rows) + "\n" + notes({each["name"]: each for each in told["tasks"].values()})
 
 
 def hashes(counted: Told) -> str:

@@ -154,13 +154,6 @@ def test_no_reading_in_the_register_states_a_number_that_was_typed():
     assert sum(found, []) == []
 
 
-def test_no_word_on_the_texts_of_our_runs_states_a_number_that_was_typed():
-    told = make_texts.words()
-    said = [*told["cleaning"], *told["kinds"].values(), *(each["register"] for each in told["sources"].values())]
-    said += [each["origin"] for each in told["tasks"].values()]
-    assert sum((typed_numbers("book/texts.yml", text) for text in said), []) == []
-
-
 def test_a_constant_that_no_page_states_is_taken_off_the_list():
     pages = [page.read_text(encoding="utf-8") for page in BOOK.glob("*.md")] + [entry["reading"] for entry in entries()]
     used = {value(number) for text in pages for _, number in stated_at(text)}
