@@ -101,7 +101,8 @@ Markdown(evidence_summary.in_short(sweep))
 #
 # If the first line says *smoke*, the runs behind this page are so small that they say one thing only: every part of the page works. Their
 # numbers are real, and so are their errors, but they are no answer to anything that the paper claims. Either way the text is not the
-# paper's: bits per byte on it can be compared between our methods, not with the paper's column.
+# paper's ([The texts of our runs](../book/texts.md)): bits per byte on it can be compared between our methods, not with the paper's
+# column.
 #
 # ## A record cannot be edited
 #
@@ -317,8 +318,9 @@ print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added
 # %% [markdown]
 # ## A larger model
 #
-# The same methods at the size of the paper's main model, once each ([Chapter 06](06_scale_up_147m.ipynb)), beside the runs above. Between
-# sizes there is more than size, because a larger model also reads more text; so look at the differences from even spacing.
+# Beside the runs above, those of [chapter 06](06_scale_up_147m.ipynb) at the size of the paper's main model, as far as they were made:
+# one seed, so they say what happened once. Between sizes there is more than size, because a larger model also reads more text; so look
+# at the differences from even spacing.
 
 # %%
 sizes = scale_views.of_sizes(results / "sweeps", ("32m", "147m"))

@@ -136,7 +136,7 @@ def evidence() -> str:
     sys.path.insert(0, str(ROOT))
     from rltok import evidence_summary, evidence_tables, records
 
-    sweeps = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
+    sweeps = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full][:1]  # that of most runs
     parts = [f"{evidence_tables.heading(sweep)}\n\n{evidence_tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
     parts += [f"{READ} {evidence_summary.chance()}"] if sweeps else []
     parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]

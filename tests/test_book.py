@@ -16,6 +16,7 @@ import book_config  # noqa: E402
 import make_intro  # noqa: E402
 import make_log  # noqa: E402
 import make_speed  # noqa: E402
+import make_texts  # noqa: E402
 import readme_numbers  # noqa: E402
 from make_register import entries, slug  # noqa: E402
 from nbtools.prose import stated_at, value  # noqa: E402
@@ -177,6 +178,7 @@ def test_a_typed_number_is_found_with_its_line():
         (make_intro.PICTURE, lambda: make_intro.picture(make_intro.load_record())),
         (make_intro.MEASURED, lambda: readme_numbers.table(make_intro.load_record()) + "\n"),
         *((page, partial(lambda page: make_speed.pages()[page], page)) for page in make_speed.pages()),
+        (make_texts.PAGE, lambda: make_texts.render(make_texts.record(), make_texts.words())),
         (book_config.PAGE, lambda: book_config.render_page(book_config.repository())),
         (book_config.CONFIG, lambda: book_config.render_config(book_config.CONFIG.read_text(), book_config.repository())),
     ],

@@ -165,6 +165,12 @@ def test_agreement_is_f1_of_all_fixed_texts():
     then = ones - run["snapshots"][-1]["prose"]["boundaries"].count("1") + size
     assert agreement_at(run, 1 / 20) == pytest.approx(2 * ones / (ones + then))
     assert agreement_at(run, 1.0) == 1.0
+    assert agreement_at(run, 1 / 10) == agreement_at(run, 1 / 20)  # of 0, 1, 5, 20 the nearest to 2
+
+
+def test_a_claim_about_a_tenth_of_training_says_how_much_text_that_is():
+    found = BY_ID["stable"].judge(sweep_of(*seeds_of("ours", 2.0)), "ours")
+    assert found.ours.endswith("3 seeds, after 0.002 MB") and "600 MB" in BY_ID["stable"].paper  # of 20,000 bytes, and of 6 GB
 
 
 def test_tables_set_ours_beside_the_paper():
