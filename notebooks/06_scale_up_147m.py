@@ -53,6 +53,7 @@ else:
 
 # %% tags=["setup"]
 import json
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -63,16 +64,35 @@ import torch
 from IPython.display import HTML, Markdown
 
 import rltok
-from rltok import evidence_figures, evidence_tables, plots, scale_views, training
+from rltok import evidence_figures, evidence_tables, plots, scale_plans, scale_views, training
 from rltok.config import with_settings
 from rltok.data import load_corpus
+from rltok.options import parse
 from rltok.paper_numbers import FIGURE_3
 from rltok.rule_views import markdown
 from rltok.speeds import measured_speeds, outlooks
 
 plots.use_style()
-results = Path("results") if Path("results").exists() else Path("notebooks/results")
-plan = tomllib.loads((results.resolve().parents[1] / "scripts" / "sweeps" / "147m.toml").read_text())
+PLAN = Path("scripts/sweeps/147m.toml")
+
+
+def repository():
+    """Where the plan and the stored results are: the clone that this notebook lies in, or one made beside it."""
+    found = next((place for place in (Path(".."), Path("."), Path("rltok_clone")) if (place / PLAN).exists()), None)
+    if found is None and REPOSITORY:
+        found = Path("rltok_clone")
+        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, str(found)], check=True)
+    if found is None:
+        raise SystemExit(
+            "This chapter reads a plan and results that are not in the package. Clone the repository of rltok and open the"
+            " notebook in it; or write the repository's address behind REPOSITORY in the first cell."
+        )
+    return found
+
+
+root = repository()
+results = root / "notebooks" / "results"
+plan = tomllib.loads((root / PLAN).read_text())
 runs = {run["name"]: run for run in plan["run"]}
 print("runs of the plan:", ", ".join(runs))
 
@@ -85,10 +105,17 @@ print("runs of the plan:", ", ".join(runs))
 #
 # So first: what exactly is to be run? A *plan* is a file; this one is `scripts/sweeps/147m.toml`. Its first run, beside the paper's:
 
+
 # %%
-config = rltok.preset(plan["preset"], plan["settings"] | runs["ours_gamma0.9"]["settings"])
+def planned(run):
+    """Settings of a run of the plan."""
+    base = plan["preset"] + (f"_{run['variant']}" if "variant" in run else "")
+    return rltok.preset(base, plan["settings"] | run.get("settings", {}))
+
+
+config = planned(runs["ours_gamma0.9"])
 paper = rltok.preset("147m")
-Markdown(scale_views.plan_table({"this chapter": config, "the paper's Table 2": paper}))
+Markdown(scale_plans.plan_table({"this chapter": config, "the paper's Table 2": paper}))
 
 # %% [markdown]
 # The network and its optimizer are the paper's. Four things are not, and each of them matters when you read the results:
@@ -105,7 +132,7 @@ Markdown(scale_views.plan_table({"this chapter": config, "the paper's Table 2": 
 # a claim holds is judged in [chapter 07](07_reading_the_results.ipynb), by runs with several seeds.
 
 # %%
-reads, wants = (one.num_updates * one.bytes_per_update for one in (config, paper))
+reads, wants = (scale_plans.pass_bytes(one) for one in (config, paper))
 print(f"bytes: {reads / wants:.1%} of the paper's; updates: {config.num_updates:,} for {paper.num_updates:,}")
 rate = config.model.rule.target_rate
 expected = rltok.flops.flops_per_byte(config.model, rate) * wants
@@ -117,21 +144,40 @@ print(f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 
 #
 # ## Text for it
 #
-# With a network, FineWeb comes by the hub. Prepare it once; an interruption loses nothing, and the same command goes on:
-#
-# ```
-# pip install 'rltok[data]'
-# rltok prepare hf:HuggingFaceFW/fineweb:sample-100BT --out corpora/fineweb --max-bytes 6000000000
-# ```
-#
-# (The checks of this book do not run this: it downloads many gigabytes.) Then the whole run of the paper is
+# With a network, FineWeb comes by the hub, after `pip install 'rltok[data]'`. Prepare it once; an interruption loses nothing, and the
+# same command goes on. `--max-bytes` counts what is stored for all splits, so it is more than training reads: some documents go to
+# validation and test, a few are duplicates. The plan cuts whole documents into windows and drops the end of each, which in the worst
+# case is as long as what is kept; so it asks for twice as much. (The checks of this book run none of this.) For the paper's run, and
+# for the plan:
 
 # %%
-print(scale_views.train_command(paper, "147m", data="corpora/fineweb", out="runs/147m"))
+FINEWEB = "hf:HuggingFaceFW/fineweb:sample-10BT"
+given = parse(["prepare", FINEWEB, "--out", "corpora/fineweb"])
+held_out = given.validation_fraction + given.test_fraction
+print(scale_plans.prepare_command(paper, FINEWEB, out="corpora/fineweb", held_out=held_out), "\n")
+print(scale_plans.prepare_command(config, FINEWEB, out="corpora/fineweb_windows", held_out=held_out))
 
 # %% [markdown]
-# Without a network, `--data` takes files: text, `.jsonl`, or `.parquet` with a column `text`. Ours are five of the last kind, with
-# validation and test text in files of their own.
+# Before that, look whether there is room. Preparing downloads several times what it stores, because short documents are left out and
+# the paper's cut keeps only the beginning of the others; how long that takes, your network decides, and `rltok prepare` says as it
+# goes. What stays on the disk is the text and the checkpoints:
+
+# %%
+for words, one, count in (("the paper's run", paper, 1), ("the plan", config, len(runs))):
+    text = scale_plans.prepared_bytes(one, held_out) / 1e9
+    print(f"{words}: text {text:.1f} GB, checkpoints {scale_plans.disk_bytes(one, count) / 1e9:.1f} GB")
+
+# %% [markdown]
+# A prepared folder is mapped, not loaded, so the machine's memory need not hold it. Then the whole run of the paper is
+
+# %%
+print(scale_plans.train_command(paper, "147m", data="corpora/fineweb", out="runs/paper_147m"))
+
+# %% [markdown]
+# Without a network, `--data` takes files: text, `.jsonl`, or `.parquet` with a column `text`; these are held in memory. Ours are
+# Parquet files called `english-*`, with validation and test text in files of their own. They can't be had anywhere: they were put
+# together from public repositories, as [the page on our texts](../book/texts.md) tells. So with text of yours your numbers will be
+# others, and the comparisons within them are what to look at. Put it into a folder `corpora`, which git leaves alone.
 #
 # ## What it takes
 #
@@ -156,32 +202,51 @@ print(f"{minutes:.0f} minutes ({fast.basis}); the guess was {guess_minutes}")
 
 # %%
 price_an_hour = 2  # of any card, in a currency of yours
-Markdown(scale_views.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds, price_an_hour))
+Markdown(scale_plans.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds, price_an_hour))
 
 # %% [markdown]
-# These are times of updates. Evaluation, checkpoints and the start come on top, a few parts in a hundred; the plan evaluates seldom for
-# that reason. A card that *does not fit* can run a smaller preset: `32m` is in the table of `rltok doctor`, too.
+# These are times of updates. The start comes on top, and the fitting of BPE's tokenizer, evaluation during training and at its end,
+# checkpoints, benchmarks and the scoring of test text. A card that fits fewer rows than the plan's `train.micro_batch` needs a plan of
+# its own: copy the file, write its number of rows there, and give the copy another name, because eq. (17) then compares fewer rows and
+# the sweep is another one. With `rltok train` it is `--set train.micro_batch=...`. A card that *does not fit* can run a smaller preset:
+# `32m` is in the table of `rltok doctor`, too.
 #
 # ## Start it and leave it
 #
 # A run of hours has to survive you closing the lid. So it is started *detached*, it writes its progress into a file, and it leaves
-# checkpoints. This is the command for the plan; one run of it with `--only ours_gamma0.9`:
+# checkpoints. Type this block in the folder of the repository. To go on after an interruption, type the whole block again: finished
+# runs stay as they are, and the one that was cut goes on from its newest checkpoint.
 #
 # ```
 # mkdir -p runs
 # nohup python scripts/run_sweep.py scripts/sweeps/147m.toml --runs runs/147m --records runs/records/147m \
-#   --data 'english-train-*.parquet' --validation english-validation.parquet --tasks eval --progress > runs/147m.log 2>&1 &
+#   --data 'corpora/english-train-*.parquet' --validation corpora/english-validation.parquet --tasks corpora/eval \
+#   --progress >> runs/147m.log 2>&1 &
 # echo $! > runs/147m.pid
-#
-# tail -f runs/147m.log         # per cent done, bytes a second, seconds left, loss and rate
-# kill $(cat runs/147m.pid)     # stop it. The second line, once more, goes on from the newest checkpoint
 # ```
+#
+# With FineWeb, `--data corpora/fineweb_windows` takes the place of `--data` and `--validation`: the folder has a validation split of its
+# own. `corpora/eval` holds the four benchmark sets as files, whose names `rltok.task_items` lists; with a network write `--tasks hub`,
+# and they come from there. One run alone is `--only ours_gamma0.9`. To watch it, and to stop it:
+#
+# ```
+# tail -f runs/147m.log
+# kill $(cat runs/147m.pid)
+# ```
+#
+# The log of a run gets a line whenever a tenth of its bytes is done, the first after the first tenth: per cent, bytes a second, seconds
+# left, loss and rate. So it is silent for a while at first.
+#
+# The sweep starts from committed code only, because its records name the commit. Saving this notebook after you ran it is a change,
+# too: `git checkout notebooks` takes it back.
 #
 # Each run trains, is scored on validation text and the four benchmarks (without `--tasks` on validation text alone), and leaves a
-# record. The test text is read by another command, once for each run, after all choices were made:
+# record. The test text is read by another command, once for each run, after all choices were made (with FineWeb, `--data
+# corpora/fineweb_windows`, whose test split is meant then):
 #
 # ```
-# python scripts/score_test.py scripts/sweeps/147m.toml --runs runs/147m --records runs/records/147m --data english-test.parquet
+# python scripts/score_test.py scripts/sweeps/147m.toml --runs runs/147m --records runs/records/147m \
+#   --data corpora/english-test.parquet
 # ```
 #
 # With the records moved to `notebooks/results/sweeps/147m`, this chapter and the next show them.
@@ -191,14 +256,18 @@ Markdown(scale_views.cost_table("147m", {"one pass": reads, "6 GB": wants}, spee
 
 # %%
 print(
-    scale_views.train_command(
-        config, "147m_gamma0.9", data="english-train-*.parquet", validation="english-validation.parquet", out="runs/147m"
+    scale_plans.train_command(
+        config,
+        "147m_gamma0.9",
+        data="corpora/english-train-*.parquet",
+        validation="corpora/english-validation.parquet",
+        out="runs/one_147m",
     )
 )
 print("settings of this run:", config.digest())
 
 # %% [markdown]
-# From Python it is `rltok.train(config, corpus, "runs/147m", progress=True)`, and after an interruption the same with `resume=True`.
+# From Python it is `rltok.train(config, corpus, "runs/one_147m", progress=True)`, and after an interruption the same with `resume=True`.
 #
 # ## Interrupted on purpose
 #
@@ -232,7 +301,7 @@ whole = rltok.train(small, corpus, folder / "whole", device="cpu", full=False)
 print(f"{whole.updates} updates, a checkpoint every {small.train.checkpoint_every}, never interrupted")
 
 # %% [markdown]
-# The same once more; this time somebody presses control-C during update 34.
+# The same once more; this time somebody presses control-C between two checkpoints.
 
 
 # %%
@@ -254,12 +323,13 @@ def curve(run):
     return [{key: line[key] for key in line if key not in ("seconds", "bytes_per_second")} for line in lines]
 
 
+stop = 34
 try:
-    with stopped_in(update=34):
+    with stopped_in(stop):
         rltok.train(small, corpus, folder / "cut", device="cpu", full=False)
 except KeyboardInterrupt:
     lost = curve("cut")
-    print("stopped; last line logged: update", lost[-1]["step"])
+    print(f"stopped in update {stop}; last line logged: update {lost[-1]['step']}")
 print("checkpoints:", ", ".join(path.name for path in sorted((folder / "cut" / "checkpoints").iterdir())))
 
 # %% [markdown]
@@ -275,7 +345,8 @@ second = resumed.sessions[1]
 different = sum(a != b for a, b in zip(curve("cut"), curve("whole"), strict=True))
 weights = [rltok.load(folder / run).state_dict() for run in ("cut", "whole")]
 same = all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
-print(f"went on after update {second['after']}, {second['redone']} again, {different} lines differ; weights equal: {same}")
+told = f"went on after update {second['after']}, {second['redone']} updates done again"
+print(f"{told}, {different} lines differ; weights equal: {same}")
 print(f"the guess was {guess_after}, {guess_again}, {guess_different}")
 assert different == 0 and same
 
@@ -295,29 +366,39 @@ plots.show(figure, checksum=False)
 # %% [markdown]
 # The crosses lie on the line as well: what was lost was not wrong, it was only lost. The record of the run keeps the fact. Each start
 # is an entry, with the updates that were done again and the seconds they had taken; with the device and the commit, too, because a run
-# may go on elsewhere.
+# may go on elsewhere. What was done before an interruption is known from the log alone. Here each update has a line; the plan writes one
+# for every few updates, and then the record says *at least*.
 
 # %%
 print("in the record:", ", ".join(sorted(second)))
-words, _ = scale_views.interrupted({"sessions": resumed.sessions}).split(" (")  # behind it, the seconds, which are never the same
+words, _ = scale_views.interrupted(vars(resumed)).split(" (")  # behind it, the seconds, which are never the same
 print("in words:", words)
 
 # %% [markdown]
-# Every digit the same is what a CPU gives. On a card, sums may be taken in another order from one run to the next, and a last digit
+# Every digit the same is what a CPU gives, with as many threads as before. On a card, sums may be taken in another order from one run to the next, and a last digit
 # that differs grows over hundreds of updates. Exact there, too, are the rows of every update, the random numbers, and all that a
 # checkpoint holds; so the curve goes on, but a run beside it that was never stopped need not have the same digits.
 #
 # ## On Colab
 #
 # Colab takes the machine back when it likes, and its disk with it. So the folder of the run has to lie elsewhere, on Google Drive for
-# instance, and the cell that starts the run is the one that goes on with it. Three things to know. A free T4 has neither the memory
-# for `147m` nor bf16; the cell takes `small` there. A checkpoint is large, and Drive keeps
-# [what a program deletes](https://github.com/huggingface/transformers/issues/14922) in its bin, where it still counts: make
-# checkpoints seldom, and empty the bin. And we had no Colab to try this on.
+# instance, and the cell that starts the run is the one that goes on with it. What to know before:
+#
+# * The cell takes as many rows of `147m` as should fit the card, as in the table above, and `small` where not even the fewest do. A free
+#   T4 has neither the memory for `147m` nor bf16. Fewer rows are another estimator, eq. (17): go on with a run on the same kind of card.
+# * A checkpoint is large, and Drive keeps
+#   [what a program deletes](https://github.com/huggingface/transformers/issues/14922) in its bin, where it still counts. The fewer
+#   checkpoints, the more an interruption costs. The next cell weighs the two; empty the bin now and then.
+# * The text is streamed, and streamed anew after every disconnect, before training goes on. To read it once, give `rltok prepare` a
+#   folder on Drive and `load_corpus` that folder.
+# * We had no Colab to try this on.
 
 # %%
-print(f"a checkpoint of 147m: {scale_views.checkpoint_bytes(config) / 1e9:.2f} GB; of small: ", end="")
-print(f"{scale_views.checkpoint_bytes(rltok.preset('small')) / 1e9:.2f} GB")
+colab_every = 250  # updates from checkpoint to checkpoint
+for words, one in (("147m", config), ("small", rltok.preset("small"))):
+    size, count = scale_plans.checkpoint_bytes(one) / 1e9, -(-one.num_updates // colab_every)
+    print(f"{words}: {count} checkpoints of {size:.2f} GB, {count * size:.1f} GB with the bin", end="; ")
+    print(f"an interruption costs at most {min(1, colab_every / one.num_updates):.0%} of the run")
 
 # %%
 start_on_colab = False  # set it to True there
@@ -326,9 +407,11 @@ if "google.colab" in sys.modules and start_on_colab:
     from google.colab import drive
 
     drive.mount("/content/drive")
-    large = torch.cuda.get_device_properties(0).total_memory > 70e9
-    chosen = with_settings(config if large else rltok.preset("small"), {"train.checkpoint_every": 1000})
-    text = load_corpus("fineweb", chosen.data, max_bytes=chosen.train.training_bytes)
+    card = torch.cuda.get_device_properties(0)
+    fitting = scale_plans.that_fits(config, card.total_memory, card.major >= 8, measured_speeds())
+    chosen = with_settings(fitting or rltok.preset("small"), {"train.checkpoint_every": colab_every})
+    size = round(chosen.train.training_bytes / (1 - chosen.data.held_out_fraction))  # validation text comes out of it, too
+    text = load_corpus("fineweb", chosen.data, max_bytes=size)
     rltok.train(chosen, text, f"/content/drive/MyDrive/rltok/{chosen.name}", resume=True, progress=True)
 else:
     print("nothing started: this is not Colab, or start_on_colab is False")
@@ -339,43 +422,52 @@ else:
 # From here on everything is read from records of finished runs, as in the next chapter. Which ones are there?
 
 # %%
-sweeps = scale_views.of_sizes(results / "sweeps", ("32m", "147m"))
-Markdown(scale_views.told(sweeps, "147m"))
+stored = results / "sweeps"
+sweeps = scale_views.of_sizes(stored, ("32m", "147m"))
+Markdown(scale_views.told(sweeps, "147m", stored))
+
+# %%
+Markdown(scale_views.failed_table(scale_views.failures(sweeps, stored, ("32m", "147m"))))
 
 # %%
 Markdown("\n\n".join(evidence_tables.heading(sweep) for sweep in sweeps))
 
 # %% [markdown]
 # What names each run and what it took. *Seconds* are those of all its updates, all sessions together; those that an interruption
-# lost stand in the last column. Peak memory is that of the last session.
+# lost stand in the last column. Peak memory is that of the last session that trained.
 
 # %%
-there = [name for name in runs if any(name in sweep.runs for sweep in sweeps)]
+there = scale_views.contenders_there(sweeps, list(runs))
 Markdown(scale_views.record_table(sweeps, there))
+
+# %% [markdown]
+# Did they take as long as `rltok doctor` says? Runs at 32M shared their card with others at times, so their seconds say little of its
+# speed, and nothing against what is expected.
+
+# %%
+Markdown(scale_views.expected_table(sweeps, speeds))
 
 # %% [markdown]
 # Are they the runs that the commands above make? A record holds the digest of its settings, and the plan gives the same one, or not:
 
 # %%
-stored = next((sweep for sweep in sweeps if sweep.name == "147m"), None)
-if stored is None:
-    print("no record of the plan yet, so nothing to compare")
-else:
-    for name in stored.runs:
-        base = runs[name].get("variant")
-        wanted = rltok.preset(f"147m_{base}" if base else "147m", plan["settings"] | runs[name].get("settings", {}))
-        print(f"{name}: settings of the command {stored.runs[name][0]['config_hash'] == wanted.digest()}")
+large = next((sweep for sweep in sweeps if sweep.name == "147m"), None)
+wanted = {name: planned(run) for name, run in runs.items()}
+lines = scale_views.settings_told(large, wanted) if large else ["no record of the plan to compare"]
+print("\n".join(lines))
 
 # %% [markdown]
 # ### Loss against FLOPs, every size on one axis
 
-# %% mystnb={"figure": {"caption": "Held-out bits per byte during training against training FLOPs by the paper's rule; colour: how boundaries are drawn; style of the line: size. A black cross: the run was interrupted there and went on. The axis of the paper's Figure 3.", "name": "fig-scale-flops"}, "image": {"alt": "Falling curves of held-out bits per byte against training FLOPs on a logarithmic axis, one colour for each way of drawing boundaries and one line style for each size."}}
+# %% mystnb={"figure": {"caption": "Held-out bits per byte during training against training FLOPs by the paper's rule; colour: how boundaries are drawn; style of the line: size; thin: further seeds. A black cross: the run was interrupted there and went on. The axis of the paper's Figure 3.", "name": "fig-scale-flops"}, "image": {"alt": "Falling curves of held-out bits per byte against training FLOPs on a logarithmic axis, one colour for each way of drawing boundaries and one line style for each size."}}
 plots.show(scale_views.sizes_figure(sweeps, there))
 
 # %% [markdown]
 # Compare methods along one style of line. Between sizes there is more than size: the amount of text differs, too, and with it where in
 # its cosine the learning rate stands. So a large model can lie above a small one at equal FLOPs and still be the better use of a large
-# budget. The differences within a size are in this table, with the boundaries that each method drew:
+# budget. The differences within a size are in this table, with the boundaries that each method drew. Behind `±` stand two standard
+# errors: over the pieces of text that were scored, then over seeds, where there are several. A difference is of test text; where a size
+# was not scored on it, of validation text, and the table says so.
 
 # %%
 Markdown(evidence_tables.side_by_side(sweeps))
@@ -397,9 +489,15 @@ Markdown(evidence_tables.table_1(largest))
 guess_white = 1 / 2
 
 # %% tags=["measurement"]
-mine = largest.runs[there[0]][min(largest.runs[there[0]])]["scores"]["validation"]
-print(f"{there[0]}, {evidence_tables.label(largest)}: {mine['whitespace_share']:.2f} of white space; guess {guess_white:.2f}")
-print(f"boundaries per byte {mine['rate']:.3f}, entropy {mine['policy_entropy']:.3f} nats per decision")
+run = scale_views.learned_run(largest, there)
+if run is None:
+    print(f"{evidence_tables.label(largest)} has no finished run with learned boundaries yet; guess {guess_white:.2f}")
+else:
+    mine = run["scores"]["validation"]
+    print(
+        f"{run['name']}, {evidence_tables.label(largest)}: {mine['whitespace_share']:.2f} of white space; guess {guess_white:.2f}"
+    )
+    print(f"boundaries per byte {mine['rate']:.3f}, entropy {mine['policy_entropy']:.3f} nats per decision")
 
 # %% [markdown]
 # Held-out text with the boundaries that each method drew, in the manner of the paper's Figures 2 and 6 to 8: the colour is the
@@ -411,16 +509,17 @@ HTML("".join(evidence_figures.sample_html(largest, name) for name in there if na
 # %% [markdown]
 # When did they get there? Both panels are by bytes read, so that sizes can be compared:
 
-# %% mystnb={"figure": {"caption": "Left: share of white-space bytes that carry a boundary. Right: entropy of the policy, of learned boundaries alone. Both by bytes of training text read.", "name": "fig-scale-learning"}, "image": {"alt": "Two panels over bytes of training text on a logarithmic axis. Left, the share of white space with a boundary of each method; right, the entropy of the learned policy."}}
+# %% mystnb={"figure": {"caption": "Left: share of white-space bytes that carry a boundary. Right: entropy of the policy, of learned boundaries alone. Both by bytes of training text read; thin: further seeds.", "name": "fig-scale-learning"}, "image": {"alt": "Two panels over bytes of training text on a logarithmic axis. Left, the share of white space with a boundary of each method; right, the entropy of the learned policy."}}
 plots.show(scale_views.learning_figure(sweeps, there))
 
 # %% [markdown]
 # ## What we saw
 #
-# * Scaling up changes a preset and a card, no code. The plan, the command and the record name the same settings, and that is checked.
+# * Scaling up changes a preset and a card, no code. The plan, the command and the record name their settings by one digest, and a cell
+#   above says of each run whether the digests agree.
 # * Time and money follow from one measured speed, before anything is started. Memory decides which cards can take part.
-# * A run that is stopped goes on to the same curve. An interruption costs the updates since the last checkpoint and nothing else, and
-#   the record says how many.
+# * A run that is stopped goes on to the same curve. An interruption costs the updates since the last checkpoint and the start, and
+#   the record says how many updates these were at least.
 # * One pass over another text with one seed is not the paper's run. What it can show is in the tables; what it can't is said beside them.
 #
 # ## Exercises
@@ -434,13 +533,14 @@ hours = 3 * wants / card.bytes_per_second / 3600
 print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.basis})")
 
 # %% [markdown]
-# **2. How often?** (medium, 10 minutes). The plan makes a checkpoint every 200 updates. How often would you make one, on an H100, if an
-# interruption may cost at most 30 seconds? What speaks against it? (A disk writes, say, one gigabyte a second.)
+# **2. How often?** (medium, 10 minutes). How often does the plan make a checkpoint (`train.checkpoint_every` in its file)? How often
+# would you, on an H100, if an interruption may cost at most 30 seconds? What speaks against it? (A disk writes, say, one gigabyte a
+# second.)
 
 # %% tags=["hide-cell", "solution"]
 seconds_an_update = config.bytes_per_update / fast.bytes_per_second
 often = int(30 / seconds_an_update)
-writing = scale_views.checkpoint_bytes(config) / 1e9
+writing = scale_plans.checkpoint_bytes(config) / 1e9
 rows = []
 for every in (often, config.train.checkpoint_every):
     cost = writing / (every * seconds_an_update)
@@ -448,11 +548,12 @@ for every in (often, config.train.checkpoint_every):
 Markdown(markdown(["updates", "seconds lost at most", "time spent on checkpoints"], rows))
 
 # %% [markdown]
-# **3. Twice** (medium, 10 minutes). Stop the small run in update 10 and, after it went on, in update 45. Predict the entries of its
-# record, then look.
+# **3. Twice** (medium, 10 minutes). Stop the small run before its first checkpoint and, after it went on, between the last two. Predict
+# the entries of its record, then look.
 
 # %% tags=["hide-cell", "solution"]
-for update in (10, 45):
+first_stop, second_stop = 10, 45
+for update in (first_stop, second_stop):
     try:
         with stopped_in(update):
             rltok.train(small, corpus, folder / "twice", resume=True, device="cpu", full=False)
@@ -460,7 +561,7 @@ for update in (10, 45):
         pass
 twice = rltok.train(small, corpus, folder / "twice", resume=True, device="cpu", full=False)
 for session in twice.sessions:
-    print(f"began after update {session['after']}, {session['redone']} of them again")
+    print(f"began after update {session['after']}, {session['redone']} updates done again")
 print("the same curve:", curve("twice") == curve("whole"))
 
 # %% [markdown]
@@ -469,10 +570,11 @@ print("the same curve:", curve("twice") == curve("whole"))
 # whether the amount of text is the reason, and say what it takes.
 
 # %% tags=["hide-cell", "solution"]
-tenth = rltok.preset("32m", {"data.cut": "full_windows", "train.training_bytes": reads // 10})
-many = rltok.preset("32m", {"data.cut": "full_windows", "train.training_bytes": reads})
+same = {"data.cut": "full_windows", "model.rule.target_rate": config.model.rule.target_rate}  # as in the sweep of 32M
+tenth = rltok.preset("32m", same | {"train.training_bytes": reads // 10})
+many = rltok.preset("32m", same | {"train.training_bytes": reads})
 speed = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("H100", "32m"))
 for words, one in (("a tenth", tenth), ("one pass", many)):
-    each = scale_views.lasting(one.num_updates * one.bytes_per_update / speed.bytes_per_second)
+    each = scale_plans.lasting(one.num_updates * one.bytes_per_update / speed.bytes_per_second)
     print(f"32m, {words} of our text, learned and even, three seeds: 6 runs of {each} on an H100")
 print("all else is held: if the difference grows with the text at one size, the amount is a reason; if not, look elsewhere")

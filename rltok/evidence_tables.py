@@ -15,6 +15,7 @@ from rltok.verdicts import NO_RUN
 
 MISSING = "-"
 SMOKE = "smoke: "
+REFERENCE = "even"  # of differences between sizes
 
 
 def contenders_of(sweep: Sweep) -> list[str]:
@@ -95,24 +96,31 @@ def side_by_side(sweeps: Sequence[Sweep]) -> str:
 
     Bits per byte may be compared down a size, not across: sizes read different amounts of text. What may be compared across is
     the difference from `even` of the same size, paired by unit and seed; it is of the test split where every run of the size has
-    a score there, else of validation.
+    a score there, else of validation, and then says so.
     """
     sizes = by_size(sweeps)
     rows = []
     for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep)):
         for sweep in (sweep for sweep in sizes if name in sweep.runs):
             place = "test" if all(run["scores"]["test"] for run in sweep.records) else "validation"
-            gap = None if name == "even" else sweep.gap(name, "even", place)
+            gap = None if name == REFERENCE else sweep.gap(name, REFERENCE, place)
             runs = sweep.runs[name].values()
             rows.append([
                 name, label(sweep), str(len(runs)), f"{statistics.fmean(run['bytes'] for run in runs) / 1e6:.3g}",
                 _cell(sweep.mean(name, "validation")), _cell(sweep.mean(name, "test")),
-                MISSING if gap is None else str(gap[0]), _seeds(sweep.values(name, "rate"), ".3f"),
+                _minus(gap, place, name == REFERENCE, sweep), _seeds(sweep.values(name, "rate"), ".3f"),
                 _seeds(sweep.values(name, "whitespace_share"), ".2f"),
             ])  # fmt: skip
-    head = ["contender", "size", "seeds", "MB read", "validation, bits per byte", "test, bits per byte", "minus even",
+    head = ["contender", "size", "seeds", "MB read", "validation, bits per byte", "test, bits per byte", f"minus {REFERENCE}",
             "boundaries per byte", "white space"]  # fmt: skip
     return markdown(head, rows)
+
+
+def _minus(gap: tuple[Gap, int] | None, place: str, itself: bool, sweep: Sweep) -> str:
+    """The difference from the reference; on which split unless it is test, and why there is none."""
+    if gap is not None:
+        return str(gap[0]) + ("" if place == "test" else f" ({place})")
+    return MISSING if itself else f"no seed in common with {REFERENCE}" if REFERENCE in sweep.runs else f"no run of {REFERENCE}"
 
 
 def _accuracy(accuracies: Sequence[float], size: int) -> str:

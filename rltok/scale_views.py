@@ -1,168 +1,145 @@
-"""Before and after a run at scale: what it takes by card, the command that makes it, and sizes beside each other.
+"""After a run at scale: its records beside those of other sizes, what it took, and what went wrong.
 
-    config --plan_table, cost_table, train_command--> what to expect, what to type
-    sweeps --record_table, sizes_figure, learning_figure--> what came out, with a mark where a run was interrupted
+sweeps --record_table, failed_table, sizes_figure, learning_figure--> what came out, with a mark where a run was interrupted
 
-Everything after a run is read from evidence records; nothing is computed from models here.
+Everything is read from evidence records; nothing is computed from models here.
 """
 
-import json
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltok.config import Config
+from rltok.cards import card_of
+from rltok.config import Config, with_settings
+from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, by_size, contenders_of, label
-from rltok.flops import flops_per_byte, parameter_counts, training_flops
 from rltok.plots import PALETTE
-from rltok.presets import preset
-from rltok.records import Record, Sweep, read_sweeps
+from rltok.records import Record, Sweep, read_record, read_sweeps
 from rltok.rule_views import markdown
-from rltok.speeds import Speed, outlooks
+from rltok.scale_plans import lasting
+from rltok.speeds import Speed, outlook
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLES = ("-", "--", ":", "-.")  # of sizes
 CROSS = "interrupted"
-LARGE = 120  # of a unit of time, from which on the next one is told
-OPTIMIZER_COPIES = 3  # of every weight in a checkpoint: itself and two moments of AdamW
-BYTES = 4  # of a number in fp32
-WATCHING = ("log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints")  # changes no weight
-
-
-# Before
-
-
-def settings_of(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Nested settings as {"objective.gamma": 0.9, ...}, the name left out."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        here = f"{path}{key}"
-        found |= settings_of(value, here + ".") if isinstance(value, Mapping) else {here: value}
-    return {key: value for key, value in found.items() if key != "name"}
-
-
-def changes(config: Config, base: Config) -> dict[str, Any]:
-    """The settings in which a configuration differs from another one."""
-    before = settings_of(base.to_dict())
-    return {key: value for key, value in settings_of(config.to_dict()).items() if value != before[key]}
-
-
-def train_command(config: Config, base: str, *, data: str, out: str, validation: str | None = None) -> str:
-    """The `rltok train` that makes a run of this configuration: a preset, and each setting that differs from it."""
-    words = ["rltok train", f"--preset {shlex.quote(base)}", f"--data {shlex.quote(data)}"]
-    words += [] if validation is None else [f"--validation {shlex.quote(validation)}"]
-    words += [f"--out {shlex.quote(out)}"]
-    changed = [shlex.quote(f"{key}={json.dumps(value)}") for key, value in changes(config, preset(base)).items()]
-    return " \\\n  ".join(words + ([f"--set {' '.join(changed)}"] if changed else []))
-
-
-def plan_table(plans: Mapping[str, Config]) -> str:
-    """Markdown: budgets beside each other, counted from settings, and every setting that changes a weight and differs."""
-    configs = list(plans.values())
-    rows = [[name, *(told(config) for config in configs)] for name, told in PLANNED.items()]
-    each = [settings_of(config.to_dict()) for config in configs]
-    different = [key for key in each[0] if any(one[key] != each[0][key] for one in each) and key.split(".")[-1] not in WATCHING]
-    rows += [[f"`{key}`", *(_plain(one[key]) for one in each)] for key in different]
-    return markdown(["", *plans], rows)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:,}" if type(value) is int else str(value)
-
-
-def _flops(config: Config, attention: bool) -> float:
-    """Of all updates, at the target rate."""
-    size = config.num_updates * config.bytes_per_update
-    rate = config.model.rule.target_rate
-    matrices, more = training_flops(config.model, size, round(size * rate), config.data.sequence_length)
-    return matrices + more if attention else matrices
-
-
-PLANNED: dict[str, Callable[[Config], str]] = {
-    "parameters in matrices": lambda config: f"{sum(parameter_counts(config.model).values()):,}",
-    "updates": lambda config: f"{config.num_updates:,}",
-    "bytes read in them": lambda config: f"{config.num_updates * config.bytes_per_update:,}",
-    "rows": lambda config: f"{config.num_updates * config.train.sequences_per_update:,}",
-    "updates of rising learning rate": lambda config: f"{round(config.num_updates * config.train.warmup_fraction):,}",
-    "FLOPs a byte": lambda config: f"{flops_per_byte(config.model, config.model.rule.target_rate):.3g}",
-    "FLOPs": lambda config: f"{_flops(config, attention=False):.3g}",
-    "FLOPs with attention": lambda config: f"{_flops(config, attention=True):.3g}",
-}
-
-
-def checkpoint_bytes(config: Config) -> int:
-    """Of a checkpoint's tensors, about: every weight and two moments of AdamW in fp32."""
-    return OPTIMIZER_COPIES * BYTES * sum(parameter_counts(config.model).values())
-
-
-def lasting(seconds: float) -> str:
-    """A time in seconds, minutes or hours."""
-    minutes = seconds / 60
-    if seconds < LARGE:
-        return f"{seconds:.0f} s"
-    return f"{minutes:.0f} min" if minutes < LARGE else f"{minutes / 60:.1f} h"
-
-
-def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price: float | None = None) -> str:
-    """Markdown: how long a preset takes on every card of `rltok doctor`, updates alone, and what that costs.
-
-    Args:
-        name: of the preset.
-        budgets: training bytes by what they are called.
-        speeds: `rltok.speeds.measured_speeds()`.
-        price: of an hour of a card, in a currency of yours; None leaves the columns out.
-    """
-    rows = []
-    for found in (each for each in outlooks(speeds) if each.preset == name):
-        rate, fits = found.bytes_per_second, found.micro_batch
-        cells = [MISSING if rate is None else f"{rate / 1e6:.3g}"]
-        for size in budgets.values():
-            cells.append(MISSING if rate is None else lasting(size / rate))
-            cells += [] if price is None else [MISSING if rate is None else f"{size / rate / 3600 * price:.2f}"]
-        rows.append([found.card, "does not fit" if fits == 0 else MISSING if fits is None else f"{fits}", *cells, found.basis])
-    head = [column for budget in budgets for column in (budget, *([] if price is None else [f"{budget}, cost"]))]
-    return markdown(["card", "rows a pass", "MB/s", *head, "basis"], rows)
-
-
-# After
+UNKNOWN = "earlier sessions not recorded"
 
 
 def of_sizes(folder: Path, names: Sequence[str]) -> list[Sweep]:
-    """The stored sweeps of these names, smallest model first; where none of them is stored, whatever is."""
+    """The stored sweeps of these names, smallest model first; where none of them is stored, whatever is.
+
+    Raises:
+        RltokError: the folder holds no finished run at all.
+    """
     found = list(read_sweeps(folder).values())
+    if not found:
+        raise RltokError(
+            f"{folder} holds no record of a finished run, so there is nothing to show. Take the folder of the repository, or make"
+            " records: scripts/run_sweep.py."
+        )
     return by_size([sweep for sweep in found if sweep.name in names] or found)
 
 
-def told(sweeps: Sequence[Sweep], wanted: str) -> str:
-    """Markdown: what is shown, and, where the wanted sweep is not stored, that something else stands in its place."""
+def stored(folder: Path, name: str) -> list[Record]:
+    """Every record of a sweep, failed runs and repeats too."""
+    return [
+        read_record(path) for path in (*sorted(folder.glob(f"{name}/*.json")), *sorted(folder.glob(f"{name}/repeats/*.json")))
+    ]
+
+
+def told(sweeps: Sequence[Sweep], wanted: str, folder: Path | None = None) -> str:
+    """Markdown: what is shown, and, where the wanted sweep is not, why something else stands in its place.
+
+    `folder` is that of all sweeps: records in it from which no sweep is made are failures or smoke runs.
+    """
     names = ", ".join(f"`{label(sweep)}`" for sweep in sweeps)
     if any(sweep.name == wanted for sweep in sweeps):
         return f"Shown: {names}. Every number below is read from the records of these runs."
+    there = [] if folder is None else stored(folder, wanted)
+    finished = [run for run in there if not run.get("failed")]
+    why = f"No record of the sweep `{wanted}` is stored yet."
+    if finished:
+        why = f"The records of `{wanted}` are of smoke runs, and smoke runs are not shown beside others."
+    elif there:
+        why = f"Of the sweep `{wanted}` no run has finished: {len(there)} failed."
     return (
-        f"**No record of the sweep `{wanted}` is stored yet.** Shown in its place: {names}. The tables and figures below are made"
+        f"**{why}** Shown in its place: {names}. The tables and figures below are made"
         f" by the same functions, and say nothing about `{wanted}`."
     )
 
 
+def failures(sweeps: Sequence[Sweep], folder: Path, names: Sequence[str]) -> list[Record]:
+    """The failed runs of the sweeps shown, and of those of these names of which no run has finished."""
+    shown = [run for sweep in sweeps for run in sweep.failed]
+    others = [name for name in names if all(sweep.name != name for sweep in sweeps)]
+    return shown + [run for name in others for run in stored(folder, name) if run.get("failed")]
+
+
+def failed_table(failed: Sequence[Record]) -> str:
+    """Markdown: a row a run that failed, with its reason."""
+    if not failed:
+        return "No run of them failed."
+    rows = [
+        [run["sweep"], run["name"], str(run["seed"]), run["commit"][:7], run["device"],
+         " ".join(run["failed"].split())]
+        for run in failed
+    ]  # fmt: skip
+    return markdown(["sweep", "contender", "seed", "commit", "device", "why it failed"], rows)
+
+
+def contenders_there(sweeps: Sequence[Sweep], planned: Sequence[str]) -> list[str]:
+    """The planned contenders that have a finished run, in the plan's order; every contender there is if none of them has."""
+    there = [name for name in planned if any(name in sweep.runs for sweep in sweeps)]
+    return there or list(dict.fromkeys(name for sweep in sweeps for name in contenders_of(sweep)))
+
+
+def learned_run(sweep: Sweep, names: Sequence[str]) -> Record | None:
+    """A run with learned boundaries: of the first of these contenders that has one, else of any; its smallest seed."""
+    for name in (*(name for name in names if name in sweep.runs), *contenders_of(sweep)):
+        run = sweep.runs[name][min(sweep.runs[name])]
+        if run["config"]["model"]["rule"]["name"] == "learned":
+            return run
+    return None
+
+
+def settings_told(sweep: Sweep, planned: Mapping[str, Config]) -> list[str]:
+    """A line a run: whether its settings are those of the plan, by their digest. `planned` holds them by contender."""
+    lines = []
+    for name in contenders_of(sweep):
+        for seed, run in sorted(sweep.runs[name].items()):
+            same = name in planned and with_settings(planned[name], {"train.seed": seed}).digest() == run["config_hash"]
+            word = "those of the plan" if same else "OTHERS THAN THE PLAN'S" if name in planned else "not in the plan"
+            lines.append(f"{name}, seed {seed}: {word}")
+    return lines
+
+
 def interruptions(run: Record) -> list[dict[str, Any]] | None:
-    """The sessions of a run that went on after an interruption, each with its step; None in a record that does not tell."""
+    """The sessions of a run that went on after an interruption, each with its step; None in a record that does not tell.
+
+    The first session of a list is one of them where the list was begun late, by another version or after it was deleted.
+    """
     sessions = run.get("sessions")
-    return sessions[1:] if sessions else None
+    return sessions[0 if _late(sessions) else 1 :] if sessions else None
+
+
+def _late(sessions: Sequence[Mapping[str, Any]]) -> bool:
+    return sessions[0]["after"] > 0 or sessions[0]["redone"] > 0
 
 
 def interrupted(run: Record) -> str:
-    """The same in words."""
+    """The same in words. Updates done again are counted by lines of the log, so where not each has one, there may be more."""
     found = interruptions(run)
     if found is None:
         return "not recorded"
-    each = [
-        f"went on after update {one['after']:,}, {one['redone']:,} of them again ({one['lost_seconds']:.0f} s)" for one in found
-    ]
+    least = "" if run["config"]["train"]["log_every"] == 1 else "at least "
+    each = [UNKNOWN] if _late(run["sessions"]) else []
+    for one in found:
+        count = f"{one['redone']:,} update{'' if one['redone'] == 1 else 's'}"
+        each.append(f"went on after update {one['after']:,}, {least}{count} done again ({one['lost_seconds']:.0f} s)")
     return "; ".join(each) or "never"
 
 
@@ -182,6 +159,30 @@ def record_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
     head = ["sweep", "contender", "seed", "commit", "config", "training text", "device", "bytes", "seconds", "MB/s",
             "peak memory, GB", "interrupted"]  # fmt: skip
     return markdown(head, rows)
+
+
+def expected_table(sweeps: Sequence[Sweep], speeds: list[Speed]) -> str:
+    """Markdown: what each run with learned boundaries took, beside what `rltok doctor` says of its card.
+
+    Args:
+        sweeps: of which runs on cards without a datasheet in `rltok.cards`, and of presets never measured, are left out.
+        speeds: `rltok.speeds.measured_speeds()`.
+    """
+    rows = []
+    for sweep in sweeps:
+        runs = [run for name in contenders_of(sweep) for _, run in sorted(sweep.runs[name].items())]
+        for run in runs:
+            card, size = card_of(run["device"]), run["config"]["name"].split("_")[0]
+            known = card is not None and any(speed["preset"] == size for speed in speeds)
+            if not known or run["config"]["model"]["rule"]["name"] != "learned":
+                continue
+            found = outlook(card, size, speeds)
+            if found.bytes_per_second:
+                times = [lasting(run["bytes"] / found.bytes_per_second), lasting(run["seconds"])]
+                rows.append([label(sweep), run["name"], str(run["seed"]), card.name, *times, found.basis])
+    if not rows:
+        return "No run with learned boundaries on a card of the table above."
+    return markdown(["sweep", "contender", "seed", "card", "expected", "recorded", "basis of what was expected"], rows)
 
 
 def _of(run: Record, curve: str, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

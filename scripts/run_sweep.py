@@ -28,7 +28,7 @@ from rltok.presets import preset
 from rltok.records import Record, is_clean, read_record, write_record
 from rltok.results import device_name, repository_commit, versions
 from rltok.step import resolve_device
-from rltok.task_items import TASKS, TaskItems, read_items
+from rltok.task_items import TASKS, TaskItems, hub_items, read_items
 from rltok.training import train
 
 PLAN_KEYS = {"preset", "full", "seeds", "settings", "run", "max_items"}
@@ -193,9 +193,11 @@ def corpus_of(plan: Plan, options: argparse.Namespace) -> Corpus:
     return load_corpus(options.data, first.data, validation_spec=options.validation)
 
 
-def items_of(folder: Path | None) -> dict[str, TaskItems]:
-    """The benchmarks of a folder; none without one."""
-    return {} if folder is None else {task: read_items(task, folder) for task in TASKS}
+def items_of(where: str | None) -> dict[str, TaskItems]:
+    """The benchmarks of a folder, or of the hub; none without one."""
+    if where is None:
+        return {}
+    return {task: hub_items(task, force=False) if where == "hub" else read_items(task, where) for task in TASKS}
 
 
 def wanted(plan: Plan, only: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Planned]:
@@ -216,7 +218,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, required=True, help="folder for the records")
     parser.add_argument("--data", default="sample", help="training text")
     parser.add_argument("--validation", help="held-out text; default: the sample's own, or the last rows of --data")
-    parser.add_argument("--tasks", type=Path, help="folder of the benchmark files; without it they are left out")
+    parser.add_argument("--tasks", help="folder of the benchmark files, or hub; without it they are left out")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="some contenders")
     parser.add_argument("--seeds", type=int, nargs="+", help="some seeds")
     parser.add_argument(

@@ -141,6 +141,16 @@ def test_records_of_other_settings_are_not_taken_for_these(plan, monkeypatch, cl
         call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
 
 
+def test_benchmarks_come_from_a_folder_or_from_the_hub(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(run_sweep, "hub_items", lambda task, force: asked.append((task, force)) or f"{task} of the hub")
+    monkeypatch.setattr(run_sweep, "read_items", lambda task, folder: f"{task} of {folder}")
+    assert run_sweep.items_of(None) == {} == dict(asked)
+    assert run_sweep.items_of("eval")["piqa"] == "piqa of eval" and not asked
+    assert run_sweep.items_of("hub") == {task: f"{task} of the hub" for task in ("piqa", "hellaswag", "arc_easy", "lambada")}
+    assert asked == [(task, False) for task in run_sweep.TASKS]
+
+
 def test_an_unknown_contender_is_named(plan, monkeypatch):
     with pytest.raises(RltokError, match="the plan has no run evn. It has: ours, even, ours_as_even"):
         call(run_sweep.main, plan, "--only", "evn", monkeypatch=monkeypatch)

@@ -1,36 +1,32 @@
-"""rltok.scale_views: what a run at scale takes, the command that makes it, and what sizes beside each other show."""
-
-import shlex
+"""rltok.scale_views: what sizes beside each other show, what their runs took, and what failed."""
 
 import numpy as np
 import pytest
 from sweeps import PLACES, record, seeds_of, sweep_of, write
 
 from rltok import plots
-from rltok.cards import CARDS
-from rltok.commands import _settings
+from rltok.config import from_dict
+from rltok.errors import RltokError
+from rltok.evidence import failure_of
 from rltok.evidence_tables import side_by_side
-from rltok.options import parse
-from rltok.presets import preset
-from rltok.records import read_sweeps
+from rltok.records import Sweep, read_sweeps
 from rltok.scale_views import (
-    changes,
-    checkpoint_bytes,
-    cost_table,
+    contenders_there,
+    expected_table,
+    failed_table,
+    failures,
     interrupted,
-    lasting,
+    learned_run,
     learning_figure,
     of_sizes,
-    plan_table,
     record_table,
+    settings_told,
     sizes_figure,
     told,
-    train_command,
 )
 from rltok.seal import sealed
 from rltok.speeds import measured_speeds
 
-ONE_PASS = {"data.cut": "full_windows", "train.training_bytes": 151_854 * 4096, "train.evaluate_every": 50}
 HERE = {"device": "cpu", "commit": "0" * 40}
 
 
@@ -47,77 +43,11 @@ def resumed(*cut, **more):
     return sealed(record(**more) | {"sessions": [first, *found]})
 
 
-# Before a run
-
-
-@pytest.mark.parametrize("base", ["147m_gamma0.9", "147m", "tiny_bpe", "147m_even"])
-def test_the_command_makes_the_run_of_the_configuration(base):
-    config = preset("147m_gamma0.9", ONE_PASS | {"model.rule.target_rate": 0.25})
-    typed = train_command(config, base, data="a folder/*.parquet", out="runs/x", validation="held out.txt")
-    words = shlex.split(typed.replace("\\\n", " "))
-    options = parse(words[1:])
-    assert words[:2] == ["rltok", "train"]
-    assert (options.data, options.out, options.validation) == ("a folder/*.parquet", "runs/x", "held out.txt")
-    assert _settings(options)[0].digest() == config.digest()
-
-
-def test_a_preset_as_it_is_needs_no_settings():
-    assert train_command(preset("tiny"), "tiny", data="sample", out="runs/a").splitlines()[-1] == "  --out runs/a"
-    assert changes(preset("tiny"), preset("tiny")) == {}
-
-
-def test_the_plan_beside_the_paper_is_counted_from_settings():
-    ours = preset("147m_gamma0.9", ONE_PASS)
-    head, *rows = rows_of(plan_table({"ours": ours, "paper": preset("147m")}))
-    cells = {row[0]: row[1:] for row in rows}
-    assert head[-2:] == ["ours", "paper"]
-    assert cells["updates"] == ["1,186", "11,444"]  # 151,854 // 128; 6e9 // (128 * 4096)
-    assert cells["bytes read in them"] == [f"{1186 * 128 * 4096:,}", f"{11444 * 128 * 4096:,}"]
-    assert cells["rows"] == ["151,808", "1,464,832"]
-    assert cells["updates of rising learning rate"] == ["89", "858"]  # 0.075 of them
-    # byte layers 8 * 7 d^2, token layers 12 * 16 d^2, two heads of 257 d, policy 9 d; tokens are a fifth of the bytes
-    d = 768
-    each = 6 * (8 * 7 * d * d + 2 * 257 * d + 9 * d + 12 * 16 * d * d / 5)
-    assert [float(cell) for cell in cells["FLOPs"]] == pytest.approx([each * 621_805_568, each * 5_999_951_872], rel=5e-3)
-    assert [float(cell) for cell in cells["FLOPs a byte"]] == pytest.approx([each, each], rel=5e-3)
-    more = 12 * d * (8 * 64 + 12 * 0.2 * (0.2 * 4096 / 2))  # a byte: window of 64, tokens see half of theirs
-    assert float(cells["FLOPs with attention"][0]) == pytest.approx((each + more) * 621_805_568, rel=5e-3)
-    assert cells["`objective.gamma`"] == ["0.9", "0.99"] and cells["`data.cut`"] == ["full_windows", "documents"]
-    assert not any(
-        key.startswith("`train.") and key != "`train.training_bytes`" for key in cells
-    )  # what only watches is left out
-
-
-def test_costs_are_bytes_over_the_speeds_that_doctor_knows():
-    speeds = [speed for speed in measured_speeds() if speed["preset"] == "147m"]
-    head, *rows = rows_of(cost_table("147m", {"one pass": 621_805_568, "paper": 6_000_000_000}, speeds, price=2.0))
-    assert head == ["card", "rows a pass", "MB/s", "one pass", "one pass, cost", "paper", "paper, cost", "basis"]
-    assert [row[0] for row in rows] == [card.name for card in CARDS]
-    found = {row[0]: row for row in rows}
-    rate = next(s["bytes_per_second"] for s in speeds if s["backend"] == "triton")
-    assert found["H100"][3] == f"{621_805_568 / rate / 60:.0f} min" and found["H100"][-1].startswith("measured")
-    assert float(found["H100"][4]) == pytest.approx(2 * 621_805_568 / rate / 3600, abs=0.006)
-    assert float(found["H100"][6]) == pytest.approx(2 * 6e9 / rate / 3600, abs=0.006)
-    assert found["T4"][1:7] == ["does not fit", "-", "-", "-", "-", "-"]
-    assert "cost" not in cost_table("147m", {"one pass": 1}, speeds)
-    assert {row[1] for row in rows_of(cost_table("90m", {"one pass": 1}, speeds))[1:]} == set()  # never measured: no row
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(34.4, "34 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (9000, "2.5 h")]
-)
-def test_a_time_is_told_in_a_unit_of_its_size(seconds, words):
-    assert lasting(seconds) == words
-
-
-def test_a_checkpoint_holds_each_weight_three_times(finished):
-    from runs import small_config
-
-    written = sum(path.stat().st_size for path in (finished / "checkpoints").glob("step-00000008/*.safetensors"))
-    assert checkpoint_bytes(small_config()) == pytest.approx(written, rel=0.35)  # names and norms weigh at this size
-
-
-# After a run
+def failed(name, sweep="147m", why="out of memory"):
+    """The record of a run that did not finish."""
+    like = record(name)
+    named = {key: like[key] for key in ("commit", "device", "versions", "data", "full")}
+    return failure_of(from_dict(like["config"]), sweep=sweep, name=name, why=why, **named)
 
 
 def test_the_wanted_sweep_is_shown_or_said_to_be_missing(tmp_path):
@@ -141,8 +71,22 @@ def test_the_sweep_of_most_runs_comes_first(tmp_path):
 def test_interruptions_are_told_in_words():
     assert interrupted(record()) == "not recorded"
     assert interrupted(resumed()) == "never"
-    words = interrupted(resumed((10, 3, 1.6), (15, 0, 0.0)))
-    assert words == "went on after update 10, 3 of them again (2 s); went on after update 15, 0 of them again (0 s)"
+    words = interrupted(resumed((10, 3, 1.6), (15, 1, 0.0)))  # of each update but a tenth there is no line
+    first, second = words.split("; ")
+    assert first == "went on after update 10, at least 3 updates done again (2 s)"
+    assert second == "went on after update 15, at least 1 update done again (0 s)"
+    each = resumed((10, 3, 1.6), **{"train.log_every": 1})
+    assert interrupted(each) == "went on after update 10, 3 updates done again (2 s)"
+
+
+@pytest.mark.parametrize(("after", "redone"), [(15, 5), (15, 0), (0, 5)])
+def test_a_list_that_was_begun_late_is_no_run_that_was_never_interrupted(after, redone):
+    late = resumed((18, 0, 0.0))
+    late["sessions"][0] |= {"after": after, "redone": redone}
+    words = f"earlier sessions not recorded; went on after update {after}, at least {redone} updates done again (0 s)"
+    assert interrupted(late).startswith(words + "; went on after update 18")
+    (axes,) = sizes_figure([sweep_of(late)], ("ours",)).axes
+    assert len(lines_of(axes)["interrupted"].get_xdata()) == 1 + (after > 0)
 
 
 def test_a_row_a_run_names_and_costs_it():
@@ -219,3 +163,77 @@ def test_differences_are_of_validation_unless_every_run_of_the_size_has_a_test_s
         rows = {row[0]: row for row in rows_of(side_by_side([sweep_of(ours, even, last)]))}
         assert float(rows["ours"][6].split(" ±")[0]) == pytest.approx(expected, abs=0.01)
     assert rows["bpe"][5] == "-"
+
+
+def test_a_difference_says_when_it_is_of_validation_or_why_there_is_none():
+    ours, even = record("ours"), record("even")
+    without = [sealed(one | {"scores": one["scores"] | {"test": None}, "sweep": "147m"}) for one in (ours, even)]
+    large = [sealed(one | {"matrix_parameters": 146_875_392}) for one in without]
+    rows = rows_of(side_by_side([sweep_of(ours, even), sweep_of(*large)]))
+    told = {(row[0], row[1]): row[rows[0].index("minus even")] for row in rows[1:]}
+    assert told["ours", "147m"].endswith(" (validation)") and "(" not in told["ours", "32m"]
+    assert told["even", "32m"] == told["even", "147m"] == "-"
+    (_, alone) = rows_of(side_by_side([sweep_of(ours)]))
+    assert alone[rows[0].index("minus even")] == "no run of even"
+    rows = rows_of(side_by_side([sweep_of(record("ours", 1), even)]))
+    assert rows[-1][rows[0].index("minus even")] == "no seed in common with even"
+
+
+def test_a_sweep_whose_runs_all_failed_or_are_smoke_is_not_said_to_be_missing(tmp_path):
+    write(tmp_path, record("ours", sweep="32m"), failed("ours"), failed("even"))
+    sweeps = of_sizes(tmp_path, ("32m", "147m"))
+    assert told(sweeps, "147m", tmp_path).startswith("**Of the sweep `147m` no run has finished: 2 failed.** Shown in its place")
+    assert told(sweeps, "90m", tmp_path).startswith("**No record of the sweep `90m` is stored yet.**")
+    write(tmp_path, record("bpe", sweep="90m", full=False))
+    sweeps = of_sizes(tmp_path, ("32m", "90m"))
+    assert told(sweeps, "90m", tmp_path).startswith("**The records of `90m` are of smoke runs")
+
+
+def test_failed_runs_are_shown_with_their_reason_wherever_they_lie(tmp_path):
+    write(tmp_path, record("ours", sweep="32m"), failed("bpe", "32m", "loss nan | not\nfinite"), failed("even"))
+    sweeps = of_sizes(tmp_path, ("32m", "147m"))
+    found = failures(sweeps, tmp_path, ("32m", "147m"))
+    head, *rows = rows_of(failed_table(found))
+    assert [row[:3] for row in rows] == [["32m", "bpe", "0"], ["147m", "even", "0"]]
+    assert rows[0][-1] == "loss nan \\| not finite" and rows[1][-1] == "out of memory" and len(head) == len(rows[1]) == 6
+    assert failures(sweeps, tmp_path, ("32m",)) == found[:1]
+    assert failed_table([]) == "No run of them failed."
+
+
+def test_a_folder_without_a_finished_run_is_said_to_be_one(tmp_path):
+    write(tmp_path, failed("ours"))
+    with pytest.raises(RltokError, match="holds no record of a finished run, so there is nothing to show"):
+        of_sizes(tmp_path, ("147m",))
+
+
+def test_contenders_are_those_of_the_plan_or_whatever_is_there():
+    small, large = sweep_of(record("even"), record("ours"), record("other")), sweep_of(record("bpe", sweep="147m"))
+    assert contenders_there([small, large], ("bpe", "ours", "hnet")) == ["bpe", "ours"]
+    assert contenders_there([small], ("bpe", "hnet")) == ["even", "ours", "other"]
+
+
+def test_learned_boundaries_are_taken_from_a_run_that_has_them():
+    sweep = sweep_of(record("even"), record("ours", 2), record("ours", 1), record("ours_gamma0.9"))
+    assert learned_run(sweep, ("even", "ours_gamma0.9"))["name"] == "ours_gamma0.9"
+    assert learned_run(sweep, ("even", "hnet"))["seed"] == 1
+    assert learned_run(Sweep("32m", {"even": sweep.runs["even"]}, []), ("even",)) is None
+
+
+def test_settings_are_compared_with_the_plan_seed_by_seed():
+    mine, more = record("ours", 3), record("ours_lags1")
+    planned = {"ours": from_dict(record("ours", 0)["config"]), "even": from_dict(record("ours")["config"])}
+    lines = settings_told(sweep_of(mine, more, record("even", 1)), planned)
+    assert lines == [
+        "even, seed 1: OTHERS THAN THE PLAN'S", "ours_lags1, seed 0: not in the plan", "ours, seed 3: those of the plan"
+    ]  # fmt: skip
+
+
+def test_what_doctor_expects_stands_beside_what_a_run_took():
+    speeds = measured_speeds()
+    (rate,) = (s["bytes_per_second"] for s in speeds if (s["preset"], s["backend"]) == ("32m", "triton"))
+    took = {"device": "NVIDIA H100 80GB HBM3", "bytes": 900_000_000, "seconds": 480.0}
+    run, elsewhere = sealed(record("ours") | took), sealed(record("ours_lags1") | took | {"device": "abacus"})
+    head, *rows = rows_of(expected_table([sweep_of(run, elsewhere, sealed(record("even") | took))], speeds))
+    assert [row[:4] for row in rows] == [["32m", "ours", "0", "H100"]]
+    assert rows[0][4:6] == [f"{900_000_000 / rate / 60:.0f} min", "8 min"] and head[4:6] == ["expected", "recorded"]
+    assert expected_table([sweep_of(elsewhere)], speeds).startswith("No run with learned boundaries on a card")
