@@ -151,10 +151,10 @@ print(f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 
 # for the plan:
 
 # %%
-FINEWEB = "hf:HuggingFaceFW/fineweb:sample-10BT"
+FINEWEB = "fineweb"  # short for the sample that the authors' code reads
 given = parse(["prepare", FINEWEB, "--out", "corpora/fineweb"])
 held_out = given.validation_fraction + given.test_fraction
-print(scale_plans.prepare_command(paper, FINEWEB, out="corpora/fineweb", held_out=held_out), "\n")
+print(scale_plans.prepare_command(paper, FINEWEB, out="corpora/fineweb", held_out=held_out), end="\n\n")
 print(scale_plans.prepare_command(config, FINEWEB, out="corpora/fineweb_windows", held_out=held_out))
 
 # %% [markdown]
@@ -238,7 +238,7 @@ Markdown(scale_plans.cost_table("147m", {"one pass": reads, "6 GB": wants}, spee
 # left, loss and rate. So it is silent for a while at first.
 #
 # The sweep starts from committed code only, because its records name the commit. Saving this notebook after you ran it is a change,
-# too: `git checkout notebooks` takes it back.
+# too: `git stash` puts it aside.
 #
 # Each run trains, is scored on validation text and the four benchmarks (without `--tasks` on validation text alone), and leaves a
 # record. The test text is read by another command, once for each run, after all choices were made (with FineWeb, `--data
@@ -249,7 +249,7 @@ Markdown(scale_plans.cost_table("147m", {"one pass": reads, "6 GB": wants}, spee
 #   --data corpora/english-test.parquet
 # ```
 #
-# With the records moved to `notebooks/results/sweeps/147m`, this chapter and the next show them.
+# With the records moved to `notebooks/results/sweeps/147m`, and committed there, this chapter and the next show them.
 #
 # Training alone, without a plan and without a record for the book, is one call of `rltok`. It is made here from the plan's own
 # settings, so that it is the same run:

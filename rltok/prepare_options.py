@@ -13,7 +13,7 @@ def add_prepare(commands: Any, add_common: Callable[[Any], None]) -> None:
         " to training, validation or test by its hash. `rltok train --data FOLDER` maps the shards, so that memory does not"
         " grow with the text. After an interruption the same command goes on where it stopped.",
         epilog="Such as: rltok prepare 'texts/*.parquet' --out corpus --cut windows; or rltok prepare"
-        " hf:HuggingFaceFW/fineweb:sample-10BT --out fineweb --max-bytes 6000000000",
+        " fineweb --out corpora/fineweb --max-bytes 6182000000, enough for a run of the paper",
     )
     parser.add_argument(
         "source", nargs="*", metavar="SOURCE",

@@ -1,7 +1,7 @@
 """Train every run of a plan, one after the other in one process, and leave an evidence record of each.
 
 python scripts/run_sweep.py scripts/sweeps/32m.toml --runs runs/32m --records notebooks/results/runs/32m \
-    --data 'english-train-*.parquet' --validation english-validation.parquet --tasks eval
+    --data 'corpora/english-train-*.parquet' --validation corpora/english-validation.parquet --tasks corpora/eval
 
 Going on after an interruption is the same command: finished records stay, a run goes on from its checkpoint. A run that fails
 (a loss that is not finite, too little memory) leaves a record that says so. The test split is not touched here: see

@@ -1,7 +1,7 @@
 r"""Score finished runs on the test split, each once. The only script that reads it; a test holds all others off.
 
 python scripts/score_test.py scripts/sweeps/32m.toml --runs runs/32m \
-    --records notebooks/results/runs/32m --data english-test.parquet
+    --records notebooks/results/runs/32m --data corpora/english-test.parquet
 
 Choices are made on validation. So this comes last, and a record that has a test score does not get another one.
 """

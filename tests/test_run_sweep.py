@@ -9,6 +9,7 @@ import pytest
 from runs import SETTINGS, TEXT
 from sweeps import record
 
+from rltok import cli
 from rltok.config import with_settings
 from rltok.errors import RltokError, TrainingFailed
 from rltok.presets import preset
@@ -149,6 +150,20 @@ def test_benchmarks_come_from_a_folder_or_from_the_hub(monkeypatch, tmp_path):
     assert run_sweep.items_of("eval")["piqa"] == "piqa of eval" and not asked
     assert run_sweep.items_of("hub") == {task: f"{task} of the hub" for task in ("piqa", "hellaswag", "arc_easy", "lambada")}
     assert asked == [(task, False) for task in run_sweep.TASKS]
+
+
+def test_a_prepared_folder_gives_training_validation_and_test_text(plan, monkeypatch, clean_tree):
+    (plan.parent / "many").mkdir()
+    for number in range(30):
+        (plan.parent / "many" / f"{number:02}.txt").write_bytes(b"%d " % number + TEXT[: 40 * 64])
+    folder = str(plan.parent / "shards")
+    more = ["--validation-fraction", "0.3", "--test-fraction", "0.3", "--cut", "full_windows", "--sequence-length", "64"]
+    assert cli.main(["prepare", str(plan.parent / "many"), "--out", folder, *more]) == 0
+    plan.write_text(plan.read_text().replace("[settings]", '[settings]\n"data.cut" = "full_windows"'))
+    call(run_sweep.main, plan, "--only", "even", "--data", folder, monkeypatch=monkeypatch)
+    (run,) = call(score_test.main, plan, "--data", folder, monkeypatch=monkeypatch).records
+    hashes = run["data"]["train"]["hash"], run["scores"]["validation"]["hash"], run["scores"]["test"]["hash"]
+    assert len(set(hashes)) == 3
 
 
 def test_an_unknown_contender_is_named(plan, monkeypatch):
