@@ -158,9 +158,9 @@ print(scale_plans.prepare_command(paper, FINEWEB, out="corpora/fineweb", held_ou
 print(scale_plans.prepare_command(config, FINEWEB, out="corpora/fineweb_windows", held_out=held_out))
 
 # %% [markdown]
-# Before that, look whether there is room. Preparing downloads several times what it stores, because short documents are left out and
-# the paper's cut keeps only the beginning of the others; how long that takes, your network decides, and `rltok prepare` says as it
-# goes. What stays on the disk is the text and the checkpoints:
+# Before that, look whether there is room. Preparing downloads more than it stores, perhaps several times as much, because short documents
+# are left out and the paper's cut keeps only the beginning of the others; how long that takes, your network decides, and `rltok prepare`
+# says as it goes. What stays on the disk is the text and the checkpoints:
 
 # %%
 for words, one, count in (("the paper's run", paper, 1), ("the plan", config, len(runs))):
@@ -206,10 +206,10 @@ Markdown(scale_plans.cost_table("147m", {"one pass": reads, "6 GB": wants}, spee
 
 # %% [markdown]
 # These are times of updates. The start comes on top, and the fitting of BPE's tokenizer, evaluation during training and at its end,
-# checkpoints, benchmarks and the scoring of test text. A card that fits fewer rows than the plan's `train.micro_batch` needs a plan of
-# its own: copy the file, write its number of rows there, and give the copy another name, because eq. (17) then compares fewer rows and
-# the sweep is another one. With `rltok train` it is `--set train.micro_batch=...`. A card that *does not fit* can run a smaller preset:
-# `32m` is in the table of `rltok doctor`, too.
+# checkpoints, benchmarks and the scoring of test text. For a card that fits fewer rows than `train.micro_batch` in the plan, write its
+# number of rows into `scripts/sweeps/147m.toml` and commit that. Eq. (17) then compares fewer rows, so the sweep is another one than ours,
+# and their records do not mix. With `rltok train` it is `--set train.micro_batch=...`. A card that *does not fit* can run a smaller
+# preset: `32m` is in the table of `rltok doctor`, too.
 #
 # ## Start it and leave it
 #
@@ -234,8 +234,8 @@ Markdown(scale_plans.cost_table("147m", {"one pass": reads, "6 GB": wants}, spee
 # kill $(cat runs/147m.pid)
 # ```
 #
-# The log of a run gets a line whenever a tenth of its bytes is done, the first after the first tenth: per cent, bytes a second, seconds
-# left, loss and rate. So it is silent for a while at first.
+# A run tells its backend first, then it gets a line whenever a tenth of its bytes is done: per cent, bytes a second, seconds left, loss
+# and rate. So the log is silent for a while at first.
 #
 # The sweep starts from committed code only, because its records name the commit. Saving this notebook after you ran it is a change,
 # too: `git stash` puts it aside.
