@@ -375,9 +375,10 @@ words, _ = scale_views.interrupted(vars(resumed)).split(" (")  # behind it, the 
 print("in words:", words)
 
 # %% [markdown]
-# Every digit the same is what a CPU gives, with as many threads as before. On a card, sums may be taken in another order from one run to the next, and a last digit
-# that differs grows over hundreds of updates. Exact there, too, are the rows of every update, the random numbers, and all that a
-# checkpoint holds; so the curve goes on, but a run beside it that was never stopped need not have the same digits.
+# Every digit the same is what a CPU gives, with as many threads as before. On a card, sums may be taken in another order from one run to
+# the next, and a last digit that differs grows over hundreds of updates. Exact there, too, are the rows of every update, the random
+# numbers, and all that a checkpoint holds; so the curve goes on, but a run beside it that was never stopped need not have the same
+# digits. How far apart two runs of one seed end is measured in [chapter 07](07_reading_the_results.ipynb).
 #
 # ## On Colab
 #
