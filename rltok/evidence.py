@@ -7,6 +7,7 @@ The record is made on the machine that holds the weights; after that nothing nee
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ CURVE = (
 CURVE_DIGITS = 7
 HELD_OUT = ("step", "bytes", "tokens", "bits_per_byte", "standard_error", "rate", "policy_entropy", "whitespace_share")
 DIGITS = 4  # significant, of scores of single items: far below their error, and less than half the space
+
+
+def today() -> str:
+    """The date, in UTC: with the commit it says which came first, a rule or a run."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def rounded(values: Sequence[float], digits: int = DIGITS) -> list[float]:
@@ -136,7 +142,7 @@ def evidence_of(
         shown = samples(model, validation, seed)
     own = {key: value for key, value in record.items() if key not in ("curve", "evaluation", "schema", "name")}
     return sealed(
-        {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name}
+        {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "date": today()}
         | own
         | {
             "scores": {"validation": score, "test": None} | scored,
@@ -152,7 +158,9 @@ def evidence_of(
 def failure_of(config: Config, *, sweep: str, name: str, why: str, **named: Any) -> dict[str, Any]:
     """The record of a run that did not finish; `named` has commit, device, versions, data."""
     plain = {"config": config.to_dict(), "config_hash": config.digest(), "seed": config.train.seed}
-    return sealed({"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, **plain, **named, "failed": why})
+    return sealed(
+        {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "date": today(), **plain, **named, "failed": why}
+    )
 
 
 def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str, seed: int = 0) -> dict[str, Any]:

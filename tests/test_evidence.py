@@ -1,6 +1,7 @@
 """rltok.evidence: what a record of a finished run holds, against the run itself, and that its test score comes once."""
 
 import json
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,14 @@ def record(run):
 def test_a_record_is_whole_under_its_seal_and_the_same_after_json(record):
     assert check(json.loads(json.dumps(record)), "here") == record
     assert (record["sweep"], record["name"], record["commit"]) == ("s", "ours", "2" * 40)
+
+
+def test_a_record_and_that_of_a_failure_say_on_which_day_they_were_made(record):
+    named = {"commit": "3" * 40, "device": "cpu", "versions": {}, "data": {}}
+    failed = failure_of(small_config(), sweep="s", name="ours", why="loss nan", **named)
+    for made in (record, failed):
+        then = datetime.combine(date.fromisoformat(made["date"]), datetime.min.time(), UTC)
+        assert timedelta(0) <= datetime.now(UTC) - then < timedelta(days=2)  # midnight may pass in between
 
 
 def test_its_score_is_that_of_evaluate(run, record):
