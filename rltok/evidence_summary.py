@@ -10,7 +10,7 @@ from typing import Any
 
 from rltok.claims import claims
 from rltok.errors import RltokError
-from rltok.evidence_tables import MISSING, SMOKE, claim_rows, contenders_of
+from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of
 from rltok.judges import seeds_told
 from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
@@ -24,7 +24,6 @@ TITLES = {
     INDICATIVE[SUPPORTED]: "Speaks for the paper, from fewer than three seeds",
 }
 IN_FULL = (CONTRADICTED, INDICATIVE[CONTRADICTED])  # of the others the claims that matter most
-REFERENCE = "even"
 LOWER = {SUPPORTED: "lower", CONTRADICTED: "higher"}  # of a difference that is no claim of the paper
 LOWER |= {INDICATIVE[verdict]: f"indicative: {told}" for verdict, told in LOWER.items()}
 

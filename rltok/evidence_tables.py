@@ -15,7 +15,7 @@ from rltok.verdicts import NO_RUN
 
 MISSING = "-"
 SMOKE = "smoke: "
-REFERENCE = "even"  # of differences between sizes
+REFERENCE = "even"  # of differences in the order of methods and between sizes
 
 
 def contenders_of(sweep: Sweep) -> list[str]:
