@@ -269,6 +269,7 @@ def of_seed(seed: int, results: dict[Task, tuple[dict[str, Any], Any]]) -> dict[
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Every seed, with everything that names the measurement."""
     config = preset("tiny_bpe")
+    with_settings(config, {"model.rule.vocabulary": options.vocabulary})  # refuses an impossible one before anything is fitted
     corpus = load_corpus("sample", config.data)
     rows = corpus.test if options.test else corpus.validation
     if options.rows is not None:
