@@ -605,7 +605,7 @@ Markdown(evidence_tables.heading(sweep))
 guess_run = "ours"
 
 # %% mystnb={"figure": {"caption": "Training with the whole method and without its parts. Left: held-out bits per byte, in the second half of training. Right: share of white-space bytes with a boundary. Thick: mean over seeds; thin: seeds.", "name": "fig-ladder-training"}, "image": {"alt": "Left, falling curves of held-out bits per byte, one colour for each estimator. Right, the share of white space with a boundary, which rises from the target rate for policies with a discount and is level for even spacing."}} tags=["measurement"]
-plots.show(evidence_figures.training_figure(sweep, run, skip=1 / 2))
+plots.show(evidence_figures.training_figure(sweep, run))
 
 # %%
 between, seeds = sweep.gap("ours_gamma0.9", "ours", "validation")

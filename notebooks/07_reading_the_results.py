@@ -376,7 +376,7 @@ guess_half = True
 plots.show(evidence_figures.figure_13(sweep, learned))
 
 # %%
-at = {name: statistics.fmean(judges.agreement_at(run, 1 / 10) for run in sweep.runs[name].values()) for name in learned}
+at = {name: statistics.fmean(sweep.each(name, lambda run: judges.agreement_at(run, 1 / 10))) for name in learned}
 print("F1 after a tenth:", ", ".join(f"{name} {value:.2f}" for name, value in at.items()))
 print("the guess was", "right" if guess_half == (at[learned[0]] > 1 / 2) else "wrong")
 

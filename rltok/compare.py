@@ -18,6 +18,7 @@ from rltok.files import MISSING, read_file
 from rltok.results import device_name, repository_commit, versions
 from rltok.standings import standings
 from rltok.step import resolve_device
+from rltok.stopwatch import duration
 
 SCHEMA = 1
 RECORD = "compare.json"
@@ -90,13 +91,6 @@ def run_all(comparison: Comparison, setting: Setting, count: int, say: Callable[
                 say(told(result))
     seeds = [base.train.seed for base in comparison.bases]
     return sorted(results, key=lambda result: (seeds.index(result["seed"]), comparison.names.index(result["name"])))
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def stored_record(out: Path) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rltok.compare import RECORD, Comparison, check_agrees, duration, record_of, run_all, stored_record
+from rltok.compare import RECORD, Comparison, check_agrees, record_of, run_all, stored_record
 from rltok.contenders import SMOKE_ROWS, base_config, contenders
 from rltok.contest import Setting, default_workers, estimated_seconds
 from rltok.data import Corpus, Rows, load_corpus
@@ -20,6 +20,7 @@ from rltok.options import parse_settings, say
 from rltok.presets import check_batch_fits
 from rltok.standings import figure, table
 from rltok.step import backend_of, resolve_device
+from rltok.stopwatch import duration
 
 FIGURE = "compare.png"
 

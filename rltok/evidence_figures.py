@@ -16,7 +16,7 @@ from rltok.evidence_tables import contenders_of
 from rltok.judges import agreement_at, seeds_told
 from rltok.paper_numbers import FIGURE_3, PLACES
 from rltok.plots import PALETTE
-from rltok.records import Record, Sweep
+from rltok.records import Record, Sweep, is_learned
 from rltok.standings import MARKERS
 from rltok.views import boundary_html
 
@@ -85,7 +85,7 @@ def positions_data(sweep: Sweep) -> Data:
     """Mean reward and return by position in the row, nats; of contenders with a policy."""
 
     def points(run: Record) -> list[list[float]]:
-        if run["config"]["model"]["rule"]["name"] != "learned":
+        if not is_learned(run):
             return []
         found = run["positions"]
         each = zip(found["start"], found["rewards"], found["returns"], strict=True)
@@ -133,6 +133,12 @@ def _lines(data: Data, names: Sequence[str], x: str, y: str) -> dict[str, list[t
     return found
 
 
+def _second_half(lines: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
+    """The lines from half of the largest x on."""
+    half = max(x[-1] for seeds in lines.values() for x, _ in seeds) / 2
+    return {name: [(x[x >= half], y[x >= half]) for x, y in seeds] for name, seeds in lines.items()}
+
+
 def _draw(axes: Any, lines: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> None:
     """The mean over seeds as a line, the seeds behind it as thin ones; x is nearly the same in all seeds, and averaged too."""
     for number, (name, seeds) in enumerate(lines.items()):
@@ -153,8 +159,7 @@ def figure_3(sweep: Sweep, names: Sequence[str]) -> "Figure":
     _draw(whole, lines)
     if whole.get_xlim()[1] > FIGURE_3["flops"] / 3:  # else it would squeeze ours into a corner
         whole.plot([FIGURE_3["flops"]], [FIGURE_3["ours"]], "k*", label="paper, ours")
-    half = max(found[-1] for seeds in lines.values() for found, _ in seeds) / 2
-    _draw(late, {name: [(found[found >= half], bits[found >= half]) for found, bits in seeds] for name, seeds in lines.items()})
+    _draw(late, _second_half(lines))
     for axes in (whole, late):
         axes.set_xlabel("training FLOPs (without attention)")
     whole.set_ylabel("held-out bits per byte")
@@ -176,17 +181,15 @@ def figure_13(sweep: Sweep, names: Sequence[str]) -> "Figure":
     return figure
 
 
-def training_figure(sweep: Sweep, names: Sequence[str], skip: float = 0.2) -> "Figure":
-    """Held-out bits per byte (left, after a first part of training that would hide the rest) and white space (right)."""
+def training_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
+    """Held-out bits per byte (left, the second half of training, which the first would hide) and white space (right)."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.6))
     for axes, key in ((left, "bits_per_byte"), (right, "whitespace_share")):
         lines = _lines(held_out_data(sweep), names, "bytes", key)
         shown = {name: [(x / 1e6, y) for x, y in seeds] for name, seeds in lines.items()}
-        if key == "bits_per_byte":
-            shown = {name: [(x[x >= skip * x[-1]], y[x >= skip * x[-1]]) for x, y in seeds] for name, seeds in shown.items()}
-        _draw(axes, shown)
+        _draw(axes, _second_half(shown) if axes is left else shown)
         axes.set(xlabel="training text (MB)")
     left.set_ylabel("held-out bits per byte")
     right.set(ylabel="white space with a boundary (share)", ylim=(0, 1.02))

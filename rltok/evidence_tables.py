@@ -8,7 +8,7 @@ from pathlib import Path
 from rltok.claims import OURS, claims
 from rltok.judges import seeds_told
 from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
-from rltok.records import Sweep, mean_and_error
+from rltok.records import Sweep, is_learned, mean_and_error
 from rltok.rule_views import Gap, markdown
 from rltok.small_claims import judged, small_claims
 from rltok.verdicts import NO_RUN
@@ -153,7 +153,7 @@ def drivers_table(sweep: Sweep) -> str:
     for name in contenders_of(sweep):
         runs = list(sweep.runs[name].values())
         weight = runs[0]["config"]["objective"]["lambda_policy"]
-        learned = runs[0]["config"]["model"]["rule"]["name"] == "learned"
+        learned = is_learned(runs[0])
         pulls = sweep.each(name, lambda run: statistics.median(point["advantage_rms"] for point in run["curve"]))
         rows.append([
             name, _cell(sweep.mean(name, "validation")), _seeds(sweep.values(name, "rate"), ".3f"),

@@ -67,6 +67,11 @@ def check(record: Any, where: str) -> Record:
     return record
 
 
+def is_learned(record: Record) -> bool:
+    """Whether its boundaries are those of a policy."""
+    return record["config"]["model"]["rule"]["name"] == "learned"
+
+
 def is_clean(commit: str | None) -> bool:
     """Whether a commit names a state of the code that can be looked up."""
     return CLEAN.fullmatch(commit or "") is not None
@@ -211,6 +216,11 @@ def _gap(bits: Sequence[np.ndarray], sizes: np.ndarray) -> Gap:
     return Gap(float(mean.sum() / total), error, error_of_mean([float(one.sum() / total) for one in bits]))
 
 
+def sweep_files(folder: Path) -> list[Path]:
+    """The records in the folder of a sweep; those of a seed that was run before come last."""
+    return [*sorted(folder.glob("*.json")), *sorted(folder.glob("repeats/*.json"))]
+
+
 def read_sweeps(folder: Path) -> dict[str, Sweep]:
     """Every sweep of a folder, that of most runs first: those at full size where there are any, else the smoke ones.
 
@@ -218,7 +228,7 @@ def read_sweeps(folder: Path) -> dict[str, Sweep]:
         RltokError: a record is damaged, of another schema, in another place, or of other settings or text than its neighbours.
     """
     found: dict[str, Sweep] = {}
-    for path in [*sorted(folder.glob("*/*.json")), *sorted(folder.glob("*/repeats/*.json"))]:
+    for path in (path for sweep in sorted(folder.glob("*")) for path in sweep_files(sweep)):
         record, again = read_record(path), path.parent.name == "repeats"
         lies = (path.parents[1 if again else 0].name, path.stem.rpartition("-")[0] if again else path.stem)
         if lies != (record["sweep"], f"{record['name']}-seed{record['seed']}"):

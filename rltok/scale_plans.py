@@ -16,6 +16,7 @@ from rltok.flops import flops_per_byte, parameter_counts, training_flops
 from rltok.presets import preset
 from rltok.rule_views import markdown
 from rltok.speeds import Speed, fitting_rows, outlooks
+from rltok.stopwatch import duration
 
 LARGE = 120  # of a unit of time, from which on the next one is told
 OPTIMIZER_COPIES = 3  # of every weight in a checkpoint: itself and two moments of AdamW
@@ -136,10 +137,7 @@ def that_fits(config: Config, memory_bytes: float, bf16: bool, speeds: list[Spee
 
 def lasting(seconds: float) -> str:
     """A time in seconds, minutes or hours."""
-    minutes = seconds / 60
-    if seconds < LARGE:
-        return f"{seconds:.0f} s"
-    return f"{minutes:.0f} min" if minutes < LARGE else f"{minutes / 60:.1f} h"
+    return duration(seconds, LARGE)
 
 
 def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price: float | None = None) -> str:

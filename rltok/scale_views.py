@@ -16,7 +16,7 @@ from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, by_size, contenders_of, label
 from rltok.plots import PALETTE
-from rltok.records import Record, Sweep, read_record, read_sweeps
+from rltok.records import Record, Sweep, is_learned, read_record, read_sweeps, sweep_files
 from rltok.rule_views import markdown
 from rltok.scale_plans import lasting
 from rltok.speeds import Speed, outlook
@@ -46,9 +46,7 @@ def of_sizes(folder: Path, names: Sequence[str]) -> list[Sweep]:
 
 def stored(folder: Path, name: str) -> list[Record]:
     """Every record of a sweep, failed runs and repeats too."""
-    return [
-        read_record(path) for path in (*sorted(folder.glob(f"{name}/*.json")), *sorted(folder.glob(f"{name}/repeats/*.json")))
-    ]
+    return [read_record(path) for path in sweep_files(folder / name)]
 
 
 def told(sweeps: Sequence[Sweep], wanted: str, folder: Path | None = None) -> str:
@@ -101,7 +99,7 @@ def learned_run(sweep: Sweep, names: Sequence[str]) -> Record | None:
     """A run with learned boundaries: of the first of these contenders that has one, else of any; its smallest seed."""
     for name in (*(name for name in names if name in sweep.runs), *contenders_of(sweep)):
         run = sweep.runs[name][min(sweep.runs[name])]
-        if run["config"]["model"]["rule"]["name"] == "learned":
+        if is_learned(run):
             return run
     return None
 
@@ -174,7 +172,7 @@ def expected_table(sweeps: Sequence[Sweep], speeds: list[Speed]) -> str:
         for run in runs:
             card, size = card_of(run["device"]), run["config"]["name"].split("_")[0]
             known = card is not None and any(speed["preset"] == size for speed in speeds)
-            if not known or run["config"]["model"]["rule"]["name"] != "learned":
+            if not known or not is_learned(run):
                 continue
             found = outlook(card, size, speeds)
             if found.bytes_per_second:

@@ -1,4 +1,4 @@
-"""Seconds of something that may run on a card, which must be waited for."""
+"""Seconds: of something that may run on a card, which must be waited for, and as a person says them."""
 
 import time
 from collections.abc import Callable
@@ -21,3 +21,10 @@ def stopwatch(work: Callable[[], T], device: torch.device) -> tuple[float, T]:
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def duration(seconds: float, large: float = 100) -> str:
+    """Seconds as a person says them: in minutes from `large` seconds on, in hours from `large` minutes on."""
+    if seconds < large:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds / 60 < large else f"{seconds / 3600:.1f} h"

@@ -12,18 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from book_tables import table
 from make_speeds import bench_record
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
 NOTES = ROOT / "book" / "speed_notes.yml"
 GENERATED = ROOT / "book" / "_generated"
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Markdown."""
-    cells = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", r"\|") for cell in row) + " |" for row in cells) + "\n"
 
 
 def turned(head: list[str], rows: list[list[str]]) -> str:

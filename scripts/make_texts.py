@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from book_tables import table
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "notebooks" / "results" / "texts.json"
@@ -40,12 +41,6 @@ def check(counted: Told, told: Told) -> None:
     for name, source in told["sources"].items():
         if source["kind"] not in told["kinds"]:
             raise SystemExit(f"{WORDS.name}: {name} is of kind {source['kind']!r}, which is not under kinds. Enter it there.")
-
-
-def table(head: list[str], rows: list[list[str]], numbers_from: int = 99) -> str:
-    """Markdown; columns from a given one on are aligned right."""
-    rule = ["---:" if place >= numbers_from else "---" for place in range(len(head))]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in [head, rule, *rows]) + "\n"
 
 
 def totals(counted: Told) -> str:

@@ -17,7 +17,7 @@ from run_sweep import Planned, read_plan
 from rltok.data import load_test
 from rltok.errors import RltokError
 from rltok.evidence import add_test
-from rltok.records import Record, read_record, write_record
+from rltok.records import Record, read_record, sweep_files, write_record
 
 
 def check_text(test: str, records: list[Record]) -> None:
@@ -47,7 +47,7 @@ def main() -> None:
     options = parser.parse_args()
     plan = read_plan(options.plan)
     rows = load_test(options.data, plan.config(plan.runs[0], {}).data)
-    known = [read_record(path) for path in sorted([*options.records.glob("*.json"), *options.records.glob("repeats/*.json")])]
+    known = [read_record(path) for path in sweep_files(options.records)]
     check_text(rows.hash, [record for record in known if not record.get("failed")])
     scored = 0
     for run in [one for planned in plan.runs for one in (planned, *repeats_of(planned, options.records))]:

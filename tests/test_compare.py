@@ -13,7 +13,7 @@ from runs import SETTINGS, TEXT, as_options, digests, write_text
 from rltok import compare_command, contest
 from rltok.checkpoint import checkpoints
 from rltok.cli import main
-from rltok.compare import RECORD, duration
+from rltok.compare import RECORD
 from rltok.contenders import RULES, SMOKE_UPDATES, TWINS, base_config, contender, contenders
 from rltok.contest import SCORE, fit_flops_per_byte, mean_of_last_fifth, workers
 from rltok.data import load_corpus
@@ -24,6 +24,7 @@ from rltok.flops import flops_per_byte
 from rltok.loading import load, load_config
 from rltok.snapshots import boundary_view
 from rltok.standings import table
+from rltok.stopwatch import duration
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SMALL = SETTINGS | {"model.rule.entropy_dim": 32, "model.rule.vocabulary": 400, "train.micro_batch": 4}

@@ -106,7 +106,7 @@ def test_without_numbers_under_the_mouse_a_passage_is_shorter(sweep):
 
 
 def test_losses_during_training_begin_where_asked_and_white_space_at_the_start(sweep):
-    left, right = training_figure(sweep, NAMES, skip=0.5).axes
+    left, right = training_figure(sweep, NAMES).axes
     points = sweep.runs["ours"][0]["held_out"]
     late = [point for point in points if point["bytes"] >= points[-1]["bytes"] / 2]
     line = next(line for line in left.lines if line.get_label() == "ours")
