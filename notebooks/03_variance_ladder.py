@@ -585,17 +585,10 @@ for stage in ladder_views.stage_names(record):
 sweeps = records.read_sweeps(Path("results/sweeps"))
 sweep = sweeps.get("32m") or next(iter(sweeps.values()))
 evidence_summary.need(sweep, ["ours", "ours_gamma0.9"])
-rungs = {
-    "even": "no policy: every fifth byte",
-    "naive": "nothing but the loss of all bytes",
-    "ours_no_early": "all but the early exit",
-    "ours_no_centring": "all but the batch mean",
-    "ours_gamma1": "all but the discount",
-    "ours": "the whole method with the discount of the text",
-    "ours_gamma0.9": "with that of the authors' code",
-}
+rungs = ["even", "naive", "ours_no_early", "ours_no_centring", "ours_gamma1", "ours", "ours_gamma0.9"]
 run = [name for name in rungs if name in sweep.runs]
-print("\n".join(f"{name:18s} {told}{'' if name in run else ' (not run yet)'}" for name, told in rungs.items()))
+for name in rungs:
+    print(f"{name:18s} {evidence_tables.WHO[name]}{'' if name in run else ' (not run yet)'}")
 Markdown(evidence_tables.heading(sweep))
 
 # %% [markdown]
@@ -611,17 +604,27 @@ plots.show(evidence_figures.training_figure(sweep, run))
 between, seeds = sweep.gap("ours_gamma0.9", "ours", "validation")
 found = {"supported": "ours_gamma0.9", "contradicted": "ours"}.get(verdicts.directed(between, -1, seeds))
 print("no clear difference, so no guess is right" if found is None else f"{found}; the guess was {guess_run}")
+spread = evidence_summary.paired_spread(sweep, "validation")
 for name in run:
     if name != "ours":
         gap, seeds = sweep.gap(name, "ours", "validation")
-        told = verdicts.directed(gap, -1, seeds) if seeds >= verdicts.LEAST_SEEDS else f"{seeds} seed, no verdict"
+        single = f"{seeds} seed" + ("" if spread is None else f", {gap.bits / spread:+.1f} deviations")
+        told = verdicts.directed(gap, -1, seeds) if seeds >= verdicts.LEAST_SEEDS else single
         told = {"supported": "lower", "contradicted": "higher"}.get(told, told)
         print(f"{name:18s} minus ours: {gap} bits per byte; {told}")
+alone = [name for name in ("ours_no_early", "ours_no_centring", "ours_gamma1") if name in run]
+alone.sort(key=lambda name: sweep.gap(name, "ours", "validation")[0].bits, reverse=True)
+left_out = [evidence_tables.WHO[name].removeprefix("all but ") for name in alone]
+print("of single parts, the dearest to leave out first:", ", ".join(left_out) or "no run yet")
 
 # %% [markdown]
-# (Behind ± the errors over documents / over seeds; lower or higher counts beyond two of the larger one.) Read this with the pull in mind.
-# With a shorter discount the advantages are smaller, so the same weight $\lambda_\pi$ pulls less; that the runs differ in two things at
-# once is why chapter 07 has a table of what drives them.
+# (Behind ± the errors over documents / over seeds; lower or higher counts beyond two of the larger one. One seed has no verdict: beside it
+# stands its difference in deviations of such a difference from seed to seed, as methods with three seeds show it. Below two it says
+# little.) Compare with what each part did to the variance: what saved most rows should be the dearest to leave out.
+#
+# Read this with the pull in mind. With a shorter discount the advantages are smaller, so the same weight $\lambda_\pi$ pulls less, and
+# without the early exit or the batch mean they are larger; that the runs differ in two things at once is why
+# [chapter 07](07_reading_the_results.ipynb) has a table of what drives them.
 #
 # ## Run it yourself, small
 #

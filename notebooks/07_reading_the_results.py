@@ -91,9 +91,16 @@ Markdown(evidence_tables.heading(sweep))
 Markdown(evidence_summary.in_short(sweep))
 
 # %% [markdown]
+# Who is who:
+
+# %% tags=["hide-output"]
+Markdown(evidence_tables.who_is_who(sweep))
+
+# %% [markdown]
 # (σ is the larger of the two errors.) Mind the order in the first line. Where BPE guidance comes after even spacing, being as good as
-# BPE is no feat, and such a claim says little; in the paper's much longer runs it comes before all but the paper's own method. And two
-# claims are about *a tenth of training*, which is other amounts of text there and here.
+# BPE is no feat, and such a claim says little; in the paper's much longer runs it comes before all but the paper's own method. A single
+# seed has no error over seeds, and what is missing there is the larger one: [further down](#what-one-seed-says) stands how little its
+# difference says. And two claims are about *a tenth of training*, which is other amounts of text there and here.
 #
 # Everything on this page is computed from *records*: one file a run, made on the machine that ran it, with its settings, text, commit,
 # device, cost and scores. No model is loaded here. If a record is replaced by another, every table, figure and verdict below
@@ -251,6 +258,23 @@ else:
 # %% [markdown]
 # The error over seeds contains this noise, and pairing by seed does not remove it.
 #
+# ### What one seed says
+#
+# Contenders with a single seed have an error over documents, which is small, and none over seeds. But those with three seeds tell how much
+# a difference between two methods deviates from seed to seed. Measured by that, what the single runs say:
+
+# %%
+spread = evidence_summary.paired_spread(sweep, "test")
+print(
+    "deviation of a difference from seed to seed:", "not known" if spread is None else f"{spread:.4f} bits per byte on test text"
+)
+Markdown(evidence_summary.one_seed(sweep, learned[0]))
+
+# %% [markdown]
+# Believe a row from two or three deviations on; the rows in between are one draw of a wide distribution. `ours_lags7` is the proof, where
+# it was run: it is `ours` with one of eight lags left out, a method that hardly differs, and its row shows what a seed can do. The verdicts
+# *indicative* below know the error over documents only. So each of them means no more than its row here.
+#
 # ### One kind of card
 #
 # If the card mattered, methods that ran on different ones could not be compared. Did it? The same differences from all runs, and from
@@ -351,7 +375,7 @@ HTML(f"<details><summary>{len(rest)} other contenders</summary>{folded}</details
 #
 # The paper's Figure 13 shows the policy's entropy falling early in training, and says that boundaries are stable after about a tenth of
 # it. The first is the left panel. For the second, a policy with little entropy can still change its mind; so the right panel compares the
-# boundaries of three fixed texts at twenty moments with those at the end, by F1 (1 is the same).
+# boundaries of three fixed texts at some moments, spaced by a logarithm, with those at the end, by F1 (1 is the same).
 #
 # A tenth of training is a share, and a share of what? Of the paper's text, and of ours:
 

@@ -150,6 +150,12 @@ def _draw(axes: Any, lines: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> N
         axes.plot(*mean, color=colour, linewidth=1.5, label=name, marker=marker, markersize=3, markevery=max(1, shortest // 8))
 
 
+def _legend(figure: "Figure", axes: Any) -> None:
+    """One legend for all panels, above them: inside it would lie on somebody's curves, whoever competes."""
+    figure.set_layout_engine("constrained")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
+
+
 def figure_3(sweep: Sweep, names: Sequence[str]) -> "Figure":
     """Held-out bits per byte against training FLOPs, the second half again in large; the paper's end point where it is near."""
     import matplotlib.pyplot as plt
@@ -163,7 +169,7 @@ def figure_3(sweep: Sweep, names: Sequence[str]) -> "Figure":
     for axes in (whole, late):
         axes.set_xlabel("training FLOPs (without attention)")
     whole.set_ylabel("held-out bits per byte")
-    whole.legend(fontsize=8)
+    _legend(figure, whole)
     return figure
 
 
@@ -177,7 +183,7 @@ def figure_13(sweep: Sweep, names: Sequence[str]) -> "Figure":
     for axes, told in ((left, "policy entropy (nats per decision)"), (right, "F1 with final boundaries")):
         axes.axvline(0.1, color="0.5", linewidth=0.8, linestyle=":")
         axes.set(xlabel="share of training", ylabel=told, ylim=(0, None))
-    left.legend(fontsize=8)
+    _legend(figure, left)
     return figure
 
 
@@ -193,7 +199,7 @@ def training_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
         axes.set(xlabel="training text (MB)")
     left.set_ylabel("held-out bits per byte")
     right.set(ylabel="white space with a boundary (share)", ylim=(0, 1.02))
-    right.legend(fontsize=7)
+    _legend(figure, right)
     return figure
 
 
@@ -206,7 +212,7 @@ def positions_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
         _draw(axes, _lines(positions_data(sweep), names, "position", key))
         axes.axhline(0, color="0.5", linewidth=0.8)
         axes.set(xlabel="position in the row (bytes)", ylabel=f"mean {key} (nats)")
-    panels[0].legend(fontsize=8)
+    _legend(figure, panels[0])
     return figure
 
 

@@ -2,8 +2,11 @@
 
 sweep --in_short--> Markdown: the order on held-out text, what contradicts the paper, what supports it
 sweep --twins, spread_of_seeds--> how far a seed fixes a result        sweep --one_device--> differences without mixed devices
+sweep --paired_spread, one_seed--> what a difference of a single seed can say
 """
 
+import math
+import statistics
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
@@ -24,6 +27,7 @@ TITLES = {
     INDICATIVE[SUPPORTED]: "Speaks for the paper, from fewer than three seeds",
 }
 IN_FULL = (CONTRADICTED, INDICATIVE[CONTRADICTED])  # of the others the claims that matter most
+OFF_TARGET = 0.1  # of the target rate
 LOWER = {SUPPORTED: "lower", CONTRADICTED: "higher"}  # of a difference that is no claim of the paper
 LOWER |= {INDICATIVE[verdict]: f"indicative: {told}" for verdict, told in LOWER.items()}
 
@@ -39,16 +43,29 @@ def need(sweep: Sweep, names: Sequence[str]) -> None:
 
 
 def order(sweep: Sweep, place: str = "test") -> str:
-    """Markdown: contenders by their bits per byte, fewest first, each with its difference from even spacing."""
-    ends = {name: sweep.mean(name, place) for name in contenders_of(sweep)}
-    scored = sorted((gap.bits, name) for name, gap in ends.items() if gap is not None)
-    told = []
-    for _, name in scored:
-        found = sweep.gap(name, REFERENCE, place) if name != REFERENCE else None
-        told.append(f"`{name}`" + (f" {in_sigmas(found[0])}" if found else ""))
-    return f"**Fewest bits per byte on {place} text first, minus those of `{REFERENCE}`:** " + (
-        ", ".join(told) or "nothing scored"
-    )
+    """Markdown: contenders by their difference from even spacing, lowest first; those with fewer than three seeds apart."""
+    gaps = {name: sweep.gap(name, REFERENCE, place) for name in contenders_of(sweep)}
+    found = sorted((gap[0].bits, name, *gap) for name, gap in gaps.items() if gap is not None)
+    sure = [_named(name, gap) for _, name, gap, seeds in found if seeds >= LEAST_SEEDS]
+    single = [_named(name, gap) for _, name, gap, seeds in found if seeds < LEAST_SEEDS and name != REFERENCE]
+    told = [f"**Bits per byte on {place} text minus those of `{REFERENCE}`, lowest first:** {', '.join(sure) or 'too few seeds'}"]
+    if single:
+        told.append(f"**From fewer than three seeds:** {', '.join(single)}. {single_seeds(sweep, place)}".rstrip())
+    off = _off_target(sweep)
+    if off:
+        told.append(f"**Rate more than a tenth off the target, so more tokens or fewer:** {', '.join(off)}")
+    return "\n\n".join(told)
+
+
+def _named(name: str, gap: Gap) -> str:
+    return f"`{name}`" + ("" if name == REFERENCE else f" {in_sigmas(gap)}")
+
+
+def _off_target(sweep: Sweep) -> list[str]:
+    """Contenders that draw more than a tenth more or fewer boundaries than all were asked for, with their rates."""
+    target = sweep.records[0]["config"]["model"]["rule"]["target_rate"]
+    rates = [(name, statistics.fmean(sweep.values(name, "rate"))) for name in contenders_of(sweep)]
+    return [f"`{name}` {rate:.2f}" for name, rate in rates if abs(rate - target) > OFF_TARGET * target]
 
 
 def _lines(sweep: Sweep, verdict: str) -> tuple[list[str], int]:
@@ -85,6 +102,17 @@ def chance() -> str:
     )
 
 
+def single_seeds(sweep: Sweep, place: str = "test") -> str:
+    """How little a single seed says; nothing where it is not known or every contender has three."""
+    spread = paired_spread(sweep, place)
+    if spread is None or all(len(seeds) >= LEAST_SEEDS for seeds in sweep.runs.values()):
+        return ""
+    return (
+        f"A single seed has no error over seeds: from seed to seed a difference on {place} text deviates by {spread:.3f}, and"
+        " what is smaller than a few times that says little."
+    )
+
+
 def _validation(run: dict[str, Any]) -> float:
     return run["scores"]["validation"]["bits_per_byte"]
 
@@ -104,6 +132,30 @@ def spread_of_seeds(sweep: Sweep, names: Sequence[str]) -> list[float]:
     """Differences in bits per byte between the runs of every pair of seeds of these contenders."""
     each = [[_validation(run) for run in sweep.runs[name].values()] for name in names]
     return [a - b for bits in each for a, b in combinations(bits, 2)]
+
+
+def paired_spread(sweep: Sweep, place: str) -> float | None:
+    """Standard deviation from seed to seed of a difference between two contenders in bits per byte; None without three seeds.
+
+    s^2 = mean over pairs (A, B) of the variance over seeds of bits(A) - bits(B),    pairs with three seeds in common or more
+    """
+    found = {name: sweep.scored(name, place) for name in sweep.runs}
+    bits = {name: {seed: b.sum() / n.sum() for seed, (b, n) in scores.items()} for name, scores in found.items()}
+    variances = []
+    for first, second in combinations(bits.values(), 2):
+        shared = first.keys() & second.keys()
+        if len(shared) >= LEAST_SEEDS:
+            variances.append(statistics.variance(first[seed] - second[seed] for seed in shared))
+    return math.sqrt(statistics.fmean(variances)) if variances else None
+
+
+def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
+    """Markdown: contenders with fewer than three seeds minus a reference, also in deviations from seed to seed."""
+    gaps = {name: sweep.gap(name, reference, place) for name in contenders_of(sweep) if name != reference}
+    few = sorted((gap[0].bits, name, *gap) for name, gap in gaps.items() if gap is not None and gap[1] < LEAST_SEEDS)
+    spread = paired_spread(sweep, place)
+    rows = [[f"`{name}`", f"{gap}", MISSING if spread is None else f"{bits / spread:+.1f}"] for bits, name, gap, _ in few]
+    return markdown([f"{place} text, minus `{reference}`", "bits per byte", "in deviations of a seed"], rows)
 
 
 def _told(gap: Gap, seeds: int) -> str:

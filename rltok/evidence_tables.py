@@ -16,11 +16,41 @@ from rltok.verdicts import NO_RUN
 MISSING = "-"
 SMOKE = "smoke: "
 REFERENCE = "even"  # of differences in the order of methods and between sizes
+WHO = {
+    "even": "evenly spaced boundaries, no policy",
+    "random_k": "as many boundaries, at random places",
+    "whitespace": "after words, told by the byte alone (SpaceByte); it has no target rate",
+    "entropy": "before bytes that a small byte model did not expect (BLT)",
+    "bpe": "BPE guidance: the ends of BPE tokens, shifted by a byte",
+    "bpe_causal": "the ends of BPE tokens as far as they are known by then; more of them",
+    "dynamic_pooling": "dynamic pooling as published",
+    "dynamic_pooling_port": "dynamic pooling as the paper's authors compared with it",
+    "hnet": "H-Net as published",
+    "hnet_port": "H-Net as the paper's authors compared with it",
+    "ours": "the whole method with the discount of the text, eight lags",
+    "ours_gamma0.9": "the same with the discount of the authors' code",
+    "ours_gamma0.9_rms": "that, and the policy's weight raised until weight times advantages are those of `ours`",
+    "ours_lags0": "the whole method but for the policy's memory",
+    "ours_lags1": "the whole method with one lag",
+    "ours_lags7": "the whole method with seven lags",
+    "ours_no_early": "all but the early exit",
+    "ours_no_centring": "all but the batch mean",
+    "ours_gamma1": "all but the discount",
+    "ours_no_rate_loss": "all but the rate loss",
+    "ours_rate_bpe": "the whole method with the rate at which `bpe` ends as its target",
+    "naive": "the loss of all bytes of the row and the rate loss; no reduction",
+}
 
 
 def contenders_of(sweep: Sweep) -> list[str]:
     """Contenders of the sweep: those of the paper's Table 1 first, in its order, then the others in theirs."""
     return [name for name in TABLE_1 if name in sweep.runs] + [name for name in sweep.runs if name not in TABLE_1]
+
+
+def who_is_who(sweep: Sweep) -> str:
+    """Markdown: what each contender's name stands for."""
+    rows = [[f"`{name}`", WHO.get(name, MISSING)] for name in contenders_of(sweep)]
+    return markdown(["contender", "how it draws boundaries"], rows)
 
 
 def by_size(sweeps: Sequence[Sweep]) -> list[Sweep]:
@@ -43,7 +73,7 @@ def heading(sweep: Sweep) -> str:
     seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
     most = max(seeds.values())
     fewer = [name for name, count in seeds.items() if count < most]
-    told = seeds_told(most) + (f" (fewer of {', '.join(fewer)})" if fewer else "")
+    told = seeds_told(most) + (f" of {len(seeds) - len(fewer)} contenders, fewer of {len(fewer)} others" if fewer else "")
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in sweep.everything})
     devices = sorted({run["device"] for run in sweep.everything})

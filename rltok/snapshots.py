@@ -15,9 +15,16 @@ NUM_SNAPSHOTS = 20
 
 
 def snapshot_steps(num_updates: int) -> set[int]:
-    """About 20 steps from 0 to the end, evenly spaced on a logarithmic scale (fewer in a short run)."""
-    spaced = np.geomspace(1, num_updates, NUM_SNAPSHOTS - 1) if num_updates > 1 else [num_updates]
-    return {0, *(round(float(step)) for step in spaced)}
+    """20 steps from 0 to the end, evenly spaced on a logarithmic scale but for the first, which follow each other.
+
+    All steps of a run shorter than that.
+    """
+    if num_updates < NUM_SNAPSHOTS:
+        return set(range(num_updates + 1))
+    steps = [0]
+    for spaced in np.geomspace(1, num_updates, NUM_SNAPSHOTS - 1):
+        steps.append(max(round(float(spaced)), steps[-1] + 1))  # early ones would fall on the same whole number
+    return set(steps)
 
 
 def text_ids(text: str | bytes) -> torch.Tensor:

@@ -21,6 +21,7 @@ PAGE = ROOT / "book" / "_generated" / "paper_against_code.md"
 RESULTS = ROOT / "notebooks" / "results"
 EVIDENCE = ("read", "ran", "inferred")
 DASH = "–"
+ONE_SEED = "How little one seed says stands in [chapter 07](../notebooks/07_reading_the_results.ipynb#what-one-seed-says)."
 TABLE = [
     "```{list-table}", ":header-rows: 1", ":widths: 13 21 37 29", ":class: rltok-told", "",
     "* - choice", "  - paper", "  - authors' code", "  - rltok",
@@ -61,9 +62,10 @@ def compared(entry: dict[str, Any]) -> str:
     rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines())) if path.is_file() else []
     found = {row["contender"]: row["told"] for row in rows if row["place"] == entry["place"]}
     told = [f"{name} {found[name]}" for name in entry["contenders"] if name in found]
-    return (
-        entry["say"].replace("{}", "; ".join(told)) if told else f"The runs of the sweep {entry['sweep']} for this are to come."
-    )
+    if not told:
+        return f"The runs of the sweep {entry['sweep']} for this are to come."
+    single = f" {ONE_SEED}" if any(one.endswith(" 1 seed") for one in told) else ""
+    return entry["say"].replace("{}", "; ".join(told)) + single
 
 
 def measured(entry: dict[str, Any]) -> str:

@@ -1,15 +1,30 @@
 """rltok.evidence_summary: the order of the methods, verdicts in short, runs made twice, one device alone."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 from sweeps import record, seeds_of, sweep_of, with_repeats
 
 from rltok.claims import claims
 from rltok.errors import RltokError
-from rltok.evidence_summary import in_short, need, one_device, order, spread_of_seeds, twins
-from rltok.evidence_tables import claim_rows
+from rltok.evidence_summary import (
+    in_short,
+    need,
+    one_device,
+    one_seed,
+    order,
+    paired_spread,
+    single_seeds,
+    spread_of_seeds,
+    twins,
+)
+from rltok.evidence_tables import WHO, claim_rows, who_is_who
 from rltok.rule_views import Gap
 from rltok.verdicts import in_sigmas
 
+PLANS = Path(__file__).resolve().parents[1] / "scripts" / "sweeps"
 TEXTS = {claim.id: claim.text for claim in claims()}
 
 
@@ -17,11 +32,39 @@ def of_device(found, device):
     return [run | {"device": device} for run in found]
 
 
-def test_the_order_is_by_bits_and_says_how_far_each_is_from_even_spacing():
-    told = order(sweep_of(*seeds_of("even", 2.1), *seeds_of("bpe", 2.3, rule="bpe"), *seeds_of("ours", 2.0)))
-    names = [part.split("`")[1] for part in told.split(":**")[1].split(", ")]
-    assert names == ["ours", "even", "bpe"]
-    assert "`ours` -0.09" in told and "`bpe` +0.20" in told and "`even`, " in told
+def test_the_order_is_by_distance_from_even_spacing_and_keeps_single_seeds_apart():
+    three = [*seeds_of("even", 2.1), *seeds_of("bpe", 2.3, rule="bpe"), *seeds_of("ours", 2.0)]
+    sure, single = order(sweep_of(*three, record("ours_lags1", 0, bits=1.9), record("naive", 0, bits=2.4))).split("\n\n")
+    assert [part.split("`")[1] for part in sure.split(":** ")[1].split(", ")] == ["ours", "even", "bpe"]
+    assert "`ours` -0.09" in sure and "`bpe` +0.20" in sure and "`even`, " in sure
+    assert re.findall("`(.*?)`", single) == ["ours_lags1", "naive"]
+    assert order(sweep_of(*three)) == sure
+    assert "too few seeds" in order(sweep_of(record("even"), record("ours"))) and "`ours`" in order(
+        sweep_of(record("even"), record("ours"))
+    )
+
+
+def test_the_order_names_who_drew_more_or_fewer_boundaries_than_asked_for():
+    asked = record()["config"]["model"]["rule"]["target_rate"]
+    rates = {"even": asked, "ours": 1.09 * asked, "naive": 0.89 * asked, "ours_no_rate_loss": 1.0}
+    told = order(sweep_of(*(one for name, rate in rates.items() for one in seeds_of(name, 2.0, rate=rate))))
+    assert told.split("\n\n")[-1].split(":** ")[1] == f"`naive` {0.89 * asked:.2f}, `ours_no_rate_loss` 1.00"
+
+
+def test_a_difference_of_one_seed_is_measured_by_how_differences_deviate():
+    # the differences of the only pair with three seeds are 0.1, 0.2 and 0.6, so their deviation is sqrt(0.07)
+    known = {"ours": (2.0, 2.0, 2.0), "even": (2.1, 2.2, 2.6), "bpe": (1.0, 9.0)}
+    runs = [record(name, seed, bits=bits, wiggle=0) for name, each in known.items() for seed, bits in enumerate(each)]
+    sweep = sweep_of(*runs, record("naive", 0, bits=2.5, wiggle=0), record("ours_lags7", 0, bits=1.9, wiggle=0))
+    assert paired_spread(sweep, "test") == pytest.approx(0.07**0.5)
+    rows = [row.strip("| ").split(" | ") for row in one_seed(sweep, "ours").splitlines()[2:]]
+    assert [row[0] for row in rows] == ["`ours_lags7`", "`naive`", "`bpe`"]
+    assert [row[2] for row in rows[:2]] == [f"{-0.1 / 0.07**0.5:+.1f}", f"{0.5 / 0.07**0.5:+.1f}"]
+    few = sweep_of(record("even"), record("ours"))
+    assert paired_spread(few, "test") is None and one_seed(few, "ours").splitlines()[2].endswith("| - |")
+    assert f"deviates by {0.07**0.5:.3f}" in order(sweep) and "deviates" not in order(few)
+    every = sweep_of(*seeds_of("even", 2.1), *seeds_of("ours", 2.0))
+    assert single_seeds(sweep) in order(sweep) and single_seeds(few) == single_seeds(every) == ""
 
 
 def test_the_short_answer_begins_with_what_contradicts_the_paper():
@@ -92,3 +135,11 @@ def test_a_page_that_needs_a_contender_says_which_one_is_missing():
         RltokError, match="no finished run of even, bpe, which this page compares with. Make it: .*--only even bpe"
     ):
         need(sweep, ["even", "ours", "bpe"])
+
+
+@pytest.mark.parametrize("plan", sorted(path.name for path in PLANS.glob("*.toml")))
+def test_every_contender_of_a_plan_is_told_in_words(plan):
+    names = {run["name"] for run in tomllib.loads((PLANS / plan).read_text())["run"]}
+    assert names <= WHO.keys()
+    told = who_is_who(sweep_of(*(record(name) for name in sorted(names)), record("somebody_elses")))
+    assert all(f"| `{name}` | {WHO[name]} |" in told for name in names) and "| `somebody_elses` | - |" in told

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from sweeps import seeds_of, sweep_of
+from sweeps import record, seeds_of, sweep_of
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -144,6 +144,9 @@ def test_differences_of_a_sweep_are_those_of_its_records(tmp_path, monkeypatch):
     (tmp_path / "figures" / "32m" / "gaps.csv").write_text(as_csv(gaps_data(sweep)))
     gap, _ = sweep.gap("even", "ours", "test")
     assert made.measured(entry) == f"At 32M: even {gap}, 3 seeds." and abs(gap.bits - 0.1) < 0.01
+    with_one = sweep_of(*seeds_of("ours", 2.0), *seeds_of("even", 2.1), record("ours_lags1", 0, bits=2.2))
+    (tmp_path / "figures" / "32m" / "gaps.csv").write_text(as_csv(gaps_data(with_one)))
+    assert made.measured(entry).endswith(f", 1 seed. {made.ONE_SEED}")
 
 
 # The arithmetic

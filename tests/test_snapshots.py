@@ -13,20 +13,19 @@ from rltok.snapshots import boundary_view, snapshot, snapshot_steps
 from rltok.vocab import BOS
 
 
-def test_about_twenty_steps_are_spaced_evenly_on_a_logarithmic_scale():
+def test_twenty_steps_are_spaced_evenly_on_a_logarithmic_scale():
     steps = sorted(snapshot_steps(10_000))
     assert steps[:3] == [0, 1, 2] and steps[-1] == 10_000
-    assert 17 <= len(steps) <= 20
     ratios = np.diff(np.log(steps[8:]))  # early steps are rounded to whole numbers
     assert ratios.max() / ratios.min() < 1.1
 
 
-@pytest.mark.parametrize("updates", [1, 2, 3, 19, 20, 293, 11_444])
-def test_every_run_begins_and_ends_with_a_picture_and_takes_no_more_than_twenty(updates):
+@pytest.mark.parametrize("updates", [1, 2, 3, 18, 19, 20, 21, 30, 100, 293, 381, 1186, 11_444])
+def test_every_run_begins_and_ends_with_a_picture_and_takes_twenty_where_it_has_as_many_steps(updates):
     steps = snapshot_steps(updates)
     assert {0, updates} <= steps
     assert steps <= set(range(updates + 1))
-    assert len(steps) <= 20
+    assert len(steps) == min(20, updates + 1)
 
 
 def test_a_short_run_is_pictured_after_every_update():
