@@ -8,6 +8,7 @@ from pathlib import Path
 from rltok.claims import OURS, claims
 from rltok.judges import seeds_told
 from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
+from rltok.presets import size_of
 from rltok.records import Sweep, is_learned, mean_and_error
 from rltok.rule_views import Gap, markdown
 from rltok.small_claims import judged, small_claims
@@ -67,7 +68,7 @@ def heading(sweep: Sweep) -> str:
     """What every table of the sweep is of, in a line: model, text, budget, seeds, device, commit."""
     runs = sweep.records
     first = runs[0]
-    size = first["config"]["name"].split("_")[0]
+    size = size_of(first["config"]["name"])
     budget = statistics.fmean(run["bytes"] for run in runs)
     rate = first["config"]["model"]["rule"]["target_rate"]
     seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
@@ -219,7 +220,7 @@ def _both(verdict: str, told: str) -> str:
 
 def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
     """Markdown: every claim about runs at scale, with a verdict for the gamma of the text and for that of the authors' code."""
-    size = "" if sweep is None else f", {sweep.records[0]['config']['name'].split('_')[0]}"
+    size = "" if sweep is None else f", {size_of(sweep.records[0]['config']['name'])}"
     rows = [
         [f"{claim} ({where})", paper.replace("; ", "<br>"), _both(text, told.replace("; ", "<br>")),
          _both(code, said.replace("; ", "<br>"))]

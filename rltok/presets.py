@@ -187,6 +187,11 @@ def presets() -> list[str]:
     return list(_PRESETS)
 
 
+def size_of(name: str) -> str:
+    """The size that a preset's name begins with, also that of a variant or of a run of one: 32m of 32m_ours_gamma0.9."""
+    return name.split("_")[0]
+
+
 def preset(name: str, settings: dict[str, Any] | None = None) -> Config:
     """The configuration called `name`, with settings changed: `preset("tiny", {"objective.gamma": 0.99})`.
 

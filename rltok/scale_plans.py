@@ -13,7 +13,7 @@ from rltok.cards import Card
 from rltok.config import Config, with_settings
 from rltok.evidence_tables import MISSING
 from rltok.flops import flops_per_byte, parameter_counts, training_flops
-from rltok.presets import preset
+from rltok.presets import preset, size_of
 from rltok.rule_views import markdown
 from rltok.speeds import Speed, fitting_rows, outlooks
 from rltok.stopwatch import duration
@@ -127,7 +127,7 @@ def that_fits(config: Config, memory_bytes: float, bf16: bool, speeds: list[Spee
         bf16: whether it has bf16; without, there are no kernels either.
         speeds: `rltok.speeds.measured_speeds()`, where the memory of a row is taken from.
     """
-    kind = (config.name.split("_")[0], "triton" if bf16 else "plain")
+    kind = (size_of(config.name), "triton" if bf16 else "plain")
     base = next((speed for speed in speeds if (speed["preset"], speed["backend"]) == kind), None)
     if base is None:
         return None

@@ -16,6 +16,7 @@ from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, by_size, contenders_of, label
 from rltok.plots import PALETTE
+from rltok.presets import size_of
 from rltok.records import Record, Sweep, is_learned, read_record, read_sweeps, sweep_files
 from rltok.rule_views import markdown
 from rltok.scale_plans import lasting
@@ -170,7 +171,7 @@ def expected_table(sweeps: Sequence[Sweep], speeds: list[Speed]) -> str:
     for sweep in sweeps:
         runs = [run for name in contenders_of(sweep) for _, run in sorted(sweep.runs[name].items())]
         for run in runs:
-            card, size = card_of(run["device"]), run["config"]["name"].split("_")[0]
+            card, size = card_of(run["device"]), size_of(run["config"]["name"])
             known = card is not None and any(speed["preset"] == size for speed in speeds)
             if not known or not is_learned(run):
                 continue

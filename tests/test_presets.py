@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rltok.config import with_settings
 from rltok.data.corpus import num_held_out
 from rltok.errors import RltokError
-from rltok.presets import check_batch_fits, fit_to_corpus, preset, presets
+from rltok.presets import check_batch_fits, fit_to_corpus, preset, presets, size_of
 
 TABLE_2 = {  # d, heads, down / mid / up, learning rate, sequences, warm-up bytes, training bytes, 1 / target rate
     "147m": (768, 12, (4, 12, 4), 1.5e-3, 128, 4.5e8, 6e9, 5),
@@ -99,6 +99,12 @@ def test_the_authors_preset_differs_from_ours_in_these_settings_only():
         "name", "objective.gamma", "objective.lambda_auto", "model.rule.lags", "model.head_norm", "train.micro_batch",
     }  # fmt: skip
     assert "147m_authors" in presets() and "147m_authors_lags0" not in presets()
+
+
+@pytest.mark.parametrize("name", presets())
+def test_the_name_of_a_variant_or_of_a_run_of_it_begins_with_its_size(name):
+    assert size_of(f"{name}_of_a_sweep") == size_of(name)
+    assert preset(size_of(name)).model.embedding_dim == preset(name).model.embedding_dim
 
 
 @pytest.mark.parametrize(("name", "hint"), [("147", "147m"), ("40m_gama0.9", "40m_gamma0.9"), ("zzz", "Add a variant such as")])
