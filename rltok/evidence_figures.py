@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rltok import seed_noise
 from rltok.errors import RltokError
 from rltok.evidence_tables import contenders_of
 from rltok.judges import agreement_at, seeds_told
@@ -105,10 +106,11 @@ def gaps_data(sweep: Sweep, reference: str = "ours") -> Data:
     rows: list[list[Any]] = []
     for name in contenders_of(sweep):
         for place in ("validation", *PLACES):
-            found = sweep.gap(name, reference, place) if name != reference else None
+            found = seed_noise.gap(sweep, name, reference, place) if name != reference else None
             if found is not None:
                 gap, seeds = found
-                rows.append([name, place, gap.bits, gap.rows, gap.seeds, seeds, f"{gap}, {seeds_told(seeds)}"])
+                own = None if gap.lent else gap.seeds
+                rows.append([name, place, gap.bits, gap.rows, own, seeds, f"{gap}, {seeds_told(seeds)}"])
     return ["contender", "place", "bits_per_byte", "error_units", "error_seeds", "seeds", "told"], rows
 
 

@@ -2,7 +2,7 @@
 
 sweep --in_short--> Markdown: the order on held-out text, what contradicts the paper, what supports it
 sweep --twins, spread_of_seeds--> how far a seed fixes a result        sweep --one_device--> differences without mixed devices
-sweep --paired_spread, one_seed--> what a difference of a single seed can say
+sweep --one_seed, single_seeds--> what a difference of a single seed can say
 """
 
 import math
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+from rltok import seed_noise
 from rltok.claims import claims
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of
@@ -27,7 +28,6 @@ TITLES = {
     INDICATIVE[SUPPORTED]: "Speaks for the paper, from fewer than three seeds",
 }
 IN_FULL = (CONTRADICTED, INDICATIVE[CONTRADICTED])  # of the others the claims that matter most
-OFF_TARGET = 0.1  # of the target rate
 LOWER = {SUPPORTED: "lower", CONTRADICTED: "higher"}  # of a difference that is no claim of the paper
 LOWER |= {INDICATIVE[verdict]: f"indicative: {told}" for verdict, told in LOWER.items()}
 
@@ -43,29 +43,31 @@ def need(sweep: Sweep, names: Sequence[str]) -> None:
 
 
 def order(sweep: Sweep, place: str = "test") -> str:
-    """Markdown: contenders by their difference from even spacing, lowest first; those with fewer than three seeds apart."""
-    gaps = {name: sweep.gap(name, REFERENCE, place) for name in contenders_of(sweep)}
+    """Markdown: contenders by their difference from even spacing, lowest first; of those with fewer than three seeds the number.
+
+    Where none has three seeds, all are told.
+    """
+    gaps = {name: seed_noise.gap(sweep, name, REFERENCE, place) for name in contenders_of(sweep)}
     found = sorted((gap[0].bits, name, *gap) for name, gap in gaps.items() if gap is not None)
-    sure = [_named(name, gap) for _, name, gap, seeds in found if seeds >= LEAST_SEEDS]
-    single = [_named(name, gap) for _, name, gap, seeds in found if seeds < LEAST_SEEDS and name != REFERENCE]
-    told = [f"**Bits per byte on {place} text minus those of `{REFERENCE}`, lowest first:** {', '.join(sure) or 'too few seeds'}"]
-    if single:
-        told.append(f"**From fewer than three seeds:** {', '.join(single)}. {single_seeds(sweep, place)}".rstrip())
-    off = _off_target(sweep)
-    if off:
-        told.append(f"**Rate more than a tenth off the target, so more tokens or fewer:** {', '.join(off)}")
-    return "\n\n".join(told)
+    sure = [(name, gap) for _, name, gap, seeds in found if seeds >= LEAST_SEEDS]
+    told = [
+        f"`{name}`" + ("" if name == REFERENCE else f" {in_sigmas(gap)}")
+        for name, gap in sure or [(name, gap) for _, name, gap, _ in found]
+    ]
+    left = len(found) - len(told)
+    more = f". {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*." if left else ""
+    head = f"**Bits per byte on {place} text minus those of `{REFERENCE}`, lowest first:**"
+    return f"{head} {', '.join(told) or 'nothing scored'}{more}"
 
 
-def _named(name: str, gap: Gap) -> str:
-    return f"`{name}`" + ("" if name == REFERENCE else f" {in_sigmas(gap)}")
-
-
-def _off_target(sweep: Sweep) -> list[str]:
-    """Contenders that draw more than a tenth more or fewer boundaries than all were asked for, with their rates."""
-    target = sweep.records[0]["config"]["model"]["rule"]["target_rate"]
-    rates = [(name, statistics.fmean(sweep.values(name, "rate"))) for name in contenders_of(sweep)]
-    return [f"`{name}` {rate:.2f}" for name, rate in rates if abs(rate - target) > OFF_TARGET * target]
+def _parts(told: str, verdict: str) -> str:
+    """Of a claim that says several things at once the parts that decide, and how many others there are."""
+    parts = told.split("; ")
+    deciding = [part.removesuffix(f": {verdict}") for part in parts if part.endswith(f": {verdict}")]
+    if len(parts) == 1 or not deciding:
+        return ", ".join(parts)
+    left = len(parts) - len(deciding)
+    return ", ".join(deciding) + (f" ({left} other part{'' if left == 1 else 's'} in the table)" if left else "")
 
 
 def _lines(sweep: Sweep, verdict: str) -> tuple[list[str], int]:
@@ -74,7 +76,7 @@ def _lines(sweep: Sweep, verdict: str) -> tuple[list[str], int]:
     for claim, row in zip(claims(), claim_rows(sweep), strict=True):
         text, where, _, *found = row
         sides = zip(GAMMAS, found[::2], found[1::2], strict=True)
-        told = [f"γ = {gamma}: {ours.replace('; ', ', ')}" for gamma, ours, said in sides if said.removeprefix(SMOKE) == verdict]
+        told = [f"γ = {gamma}: {_parts(ours, verdict)}" for gamma, ours, said in sides if said.removeprefix(SMOKE) == verdict]
         if told and (claim.headline or verdict in IN_FULL):
             lines.append(f"{text} ({where}). {'; '.join(told)}")
         left += bool(told) and not (claim.headline or verdict in IN_FULL)
@@ -104,12 +106,12 @@ def chance() -> str:
 
 def single_seeds(sweep: Sweep, place: str = "test") -> str:
     """How little a single seed says; nothing where it is not known or every contender has three."""
-    spread = paired_spread(sweep, place)
+    spread = seed_noise.deviation(sweep, place)
     if spread is None or all(len(seeds) >= LEAST_SEEDS for seeds in sweep.runs.values()):
         return ""
     return (
-        f"A single seed has no error over seeds: from seed to seed a difference on {place} text deviates by {spread:.3f}, and"
-        " what is smaller than a few times that says little."
+        f"A single seed has no error over seeds and borrows one, in parentheses: from seed to seed a difference between two"
+        f" methods on {place} text deviates by {spread:.3f}."
     )
 
 
@@ -134,28 +136,78 @@ def spread_of_seeds(sweep: Sweep, names: Sequence[str]) -> list[float]:
     return [a - b for bits in each for a, b in combinations(bits, 2)]
 
 
-def paired_spread(sweep: Sweep, place: str) -> float | None:
-    """Standard deviation from seed to seed of a difference between two contenders in bits per byte; None without three seeds.
-
-    s^2 = mean over pairs (A, B) of the variance over seeds of bits(A) - bits(B),    pairs with three seeds in common or more
-    """
-    found = {name: sweep.scored(name, place) for name in sweep.runs}
-    bits = {name: {seed: b.sum() / n.sum() for seed, (b, n) in scores.items()} for name, scores in found.items()}
-    variances = []
-    for first, second in combinations(bits.values(), 2):
-        shared = first.keys() & second.keys()
-        if len(shared) >= LEAST_SEEDS:
-            variances.append(statistics.variance(first[seed] - second[seed] for seed in shared))
-    return math.sqrt(statistics.fmean(variances)) if variances else None
-
-
 def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
-    """Markdown: contenders with fewer than three seeds minus a reference, also in deviations from seed to seed."""
-    gaps = {name: sweep.gap(name, reference, place) for name in contenders_of(sweep) if name != reference}
-    few = sorted((gap[0].bits, name, *gap) for name, gap in gaps.items() if gap is not None and gap[1] < LEAST_SEEDS)
-    spread = paired_spread(sweep, place)
-    rows = [[f"`{name}`", f"{gap}", MISSING if spread is None else f"{bits / spread:+.1f}"] for bits, name, gap, _ in few]
-    return markdown([f"{place} text, minus `{reference}`", "bits per byte", "in deviations of a seed"], rows)
+    """Markdown: contenders with fewer than three seeds, lowest first, with their rates and white space.
+
+    Minus the reference's runs of the same seeds, which all rows have in common; and minus the mean of all its seeds, whose error
+    is the deviation s of a run from seed to seed: s sqrt(1 / seeds of the contender + 1 / seeds of the reference).
+    """
+    level = sweep.mean(reference, place)
+    own = _own_deviation(sweep, place)
+    rows = []
+    for name in (name for name in contenders_of(sweep) if name != reference and len(sweep.runs[name]) < LEAST_SEEDS):
+        mean, paired = sweep.mean(name, place), seed_noise.gap(sweep, name, reference, place)
+        if mean is not None and level is not None:
+            bits = mean.bits - level.bits
+            error = own and own * math.sqrt(1 / len(sweep.runs[name]) + 1 / len(sweep.runs[reference]))
+            rows.append((bits, name, MISSING if paired is None else in_sigmas(paired[0]), _in_errors(bits, error)))
+    cells = [
+        [f"`{name}`", paired, whole, _mean(sweep, name, "rate"), _mean(sweep, name, "whitespace_share")]
+        for _, name, paired, whole in sorted(rows)
+    ]
+    head = [
+        f"{place} text, bits per byte",
+        f"minus `{reference}`, same seed",
+        f"minus the mean of `{reference}`",
+        "rate",
+        "white space",
+    ]
+    return markdown(head, cells)
+
+
+def _own_deviation(sweep: Sweep, place: str) -> float | None:
+    """Standard deviation over seeds of a contender's own bits per byte, pooled over those with three."""
+    return seed_noise.pooled(list(seed_noise.bits_by_seed(sweep, name, place).values()) for name in seed_noise.full(sweep))
+
+
+def _in_errors(bits: float, error: float | None) -> str:
+    return f"{bits:+.4f}" + (f" ± ({error:.4f}) ({abs(bits) / error:.1f} σ)" if error else "")
+
+
+def _mean(sweep: Sweep, name: str, key: str) -> str:
+    values = sweep.values(name, key)
+    return f"{statistics.fmean(values):.2f}" if values else MISSING
+
+
+def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:
+    """Of every seed of which some runs have a test score and some have none: the mean on validation of the former minus theirs."""
+    found: dict[str, list[float]] = {}
+    for name in contenders_of(sweep):
+        for seed in sweep.runs[name]:
+            sides: dict[bool, list[float]] = {True: [], False: []}
+            for run in sweep.of_seed(name, seed):
+                sides[run["scores"]["test"] is not None].append(_validation(run))
+            if all(sides.values()):
+                found.setdefault(name, []).append(statistics.fmean(sides[True]) - statistics.fmean(sides[False]))
+    return found
+
+
+def unscored(sweep: Sweep) -> str:
+    """Markdown: how runs with a test score and runs of the same seed without one differ on validation, by contender."""
+    rows = [[f"`{name}`", str(len(gaps)), f"{statistics.fmean(gaps):+.4f}"] for name, gaps in _scored_minus_lost(sweep).items()]
+    return markdown(["validation, bits per byte", "seeds with both", "runs with a test score minus those without"], rows)
+
+
+def luck(sweep: Sweep) -> str:
+    """Whose test score owes most to which of its runs could be scored; nothing where all were."""
+    gaps = {name: statistics.fmean(gaps) for name, gaps in _scored_minus_lost(sweep).items()}
+    if not gaps:
+        return ""
+    name = max(gaps, key=lambda name: abs(gaps[name]))
+    return (
+        f"Some runs were lost before they could be scored on test text; on validation text the scored ones of `{name}` differ most"
+        f" from its lost ones, by {gaps[name]:+.4f}."
+    )
 
 
 def _told(gap: Gap, seeds: int) -> str:

@@ -2,11 +2,11 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rltok.claims import OURS, claims
-from rltok.judges import seeds_told
+from rltok.judges import curve_at, seeds_told
 from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
 from rltok.presets import size_of
 from rltok.records import Sweep, is_learned, mean_and_error
@@ -20,26 +20,26 @@ REFERENCE = "even"  # of differences in the order of methods and between sizes
 WHO = {
     "even": "evenly spaced boundaries, no policy",
     "random_k": "as many boundaries, at random places",
-    "whitespace": "after words, told by the byte alone (SpaceByte); it has no target rate",
-    "entropy": "before bytes that a small byte model did not expect (BLT)",
-    "bpe": "BPE guidance: the ends of BPE tokens, shifted by a byte",
-    "bpe_causal": "the ends of BPE tokens as far as they are known by then; more of them",
+    "whitespace": "on the first byte after a word that is no letter or digit (SpaceByte); it has no target rate",
+    "entropy": "where a small byte model, fitted before, finds the next byte hard to tell (BLT)",
+    "bpe": "BPE guidance: on the first byte of each BPE token, which is mostly the space before a word",
+    "bpe_causal": "where the last BPE token of the text so far starts; more of them",
     "dynamic_pooling": "dynamic pooling as published",
     "dynamic_pooling_port": "dynamic pooling as the paper's authors compared with it",
     "hnet": "H-Net as published",
     "hnet_port": "H-Net as the paper's authors compared with it",
-    "ours": "the whole method with the discount of the text, eight lags",
-    "ours_gamma0.9": "the same with the discount of the authors' code",
-    "ours_gamma0.9_rms": "that, and the policy's weight raised until weight times advantages are those of `ours`",
-    "ours_lags0": "the whole method but for the policy's memory",
-    "ours_lags1": "the whole method with one lag",
-    "ours_lags7": "the whole method with seven lags",
-    "ours_no_early": "all but the early exit",
-    "ours_no_centring": "all but the batch mean",
-    "ours_gamma1": "all but the discount",
-    "ours_no_rate_loss": "all but the rate loss",
-    "ours_rate_bpe": "the whole method with the rate at which `bpe` ends as its target",
-    "naive": "the loss of all bytes of the row and the rate loss; no reduction",
+    "ours": "the whole method with the discount of the text and eight lags",
+    "ours_gamma0.9": "`ours` with the discount of the authors' code",
+    "ours_gamma0.9_rms": "`ours_gamma0.9` with the policy's weight raised until weight times advantages are those of `ours`",
+    "ours_lags0": "`ours` with a policy without memory",
+    "ours_lags1": "`ours` with one lag",
+    "ours_lags7": "`ours` with seven lags",
+    "ours_no_early": "`ours` but for the early exit in the rewards; the early head stays and is trained",
+    "ours_no_centring": "`ours` but for the batch mean",
+    "ours_gamma1": "`ours` but for the discount",
+    "ours_no_rate_loss": "`ours` but for the rate loss, so nothing holds the rate down",
+    "ours_rate_bpe": "`ours` with the rate at which `bpe` ends as its target",
+    "naive": "the loss of all bytes of the row and the rate loss; no reduction of the variance",
 }
 
 
@@ -64,6 +64,12 @@ def label(sweep: Sweep) -> str:
     return sweep.name if sweep.full or "smoke" in sweep.name else f"{sweep.name} (smoke)"
 
 
+def _fewer(seeds: Mapping[str, int], most: int) -> str:
+    """The numbers of seeds below the largest, in words: 1 seed, 1 to 2 seeds."""
+    counts = sorted({count for count in seeds.values() if count < most})
+    return seeds_told(counts[0]) if len(counts) == 1 else f"{counts[0]} to {seeds_told(counts[-1])}"
+
+
 def heading(sweep: Sweep) -> str:
     """What every table of the sweep is of, in a line: model, text, budget, seeds, device, commit."""
     runs = sweep.records
@@ -74,7 +80,9 @@ def heading(sweep: Sweep) -> str:
     seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
     most = max(seeds.values())
     fewer = [name for name, count in seeds.items() if count < most]
-    told = seeds_told(most) + (f" of {len(seeds) - len(fewer)} contenders, fewer of {len(fewer)} others" if fewer else "")
+    told = seeds_told(most) + (
+        f" of {len(seeds) - len(fewer)} contenders, {_fewer(seeds, most)} of {len(fewer)} others" if fewer else ""
+    )
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in sweep.everything})
     devices = sorted({run["device"] for run in sweep.everything})
@@ -109,7 +117,7 @@ def _seeds(values: Sequence[float], shown: str) -> str:
     if not values:
         return MISSING
     mean, error = mean_and_error(values)
-    return f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown}}")
+    return f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown.removeprefix('+')}}")
 
 
 def table_3(sweep: Sweep) -> str:
@@ -145,6 +153,27 @@ def side_by_side(sweeps: Sequence[Sweep]) -> str:
     head = ["contender", "size", "seeds", "MB read", "validation, bits per byte", "test, bits per byte", f"minus {REFERENCE}",
             "boundaries per byte", "white space"]  # fmt: skip
     return markdown(head, rows)
+
+
+def course_table(sweep: Sweep, reference: str = REFERENCE, parts: Sequence[float] = (0.25, 0.5, 0.75, 1.0)) -> str:
+    """Markdown: held-out bits per byte minus those of a reference after parts of training, ± over seeds.
+
+    Curves are of fewer rows than the scores after training.
+    """
+    budget = sweep.records[0]["bytes"]
+    rows = []
+    for name in (name for name in contenders_of(sweep) if name != reference):
+        seeds = [seed for seed in sweep.runs[name] if seed in sweep.runs.get(reference, {})]
+        gaps = [[_on_the_way(sweep, who, seed, part * budget) for who in (name, reference)] for part in parts for seed in seeds]
+        each = [[a - b for a, b in gaps[at * len(seeds) : (at + 1) * len(seeds)]] for at in range(len(parts))]
+        rows.append([f"`{name}`", *(_seeds(found, "+.3f") for found in each)])
+    return markdown([f"held-out text, minus `{reference}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
+
+
+def _on_the_way(sweep: Sweep, name: str, seed: int, read: float) -> float:
+    """Held-out bits per byte of a contender's runs with this seed when they had read so many bytes."""
+    runs = sweep.of_seed(name, seed)
+    return statistics.fmean(curve_at(run["held_out"], read, "bytes") for run in runs)
 
 
 def _minus(gap: tuple[Gap, int] | None, place: str, itself: bool, sweep: Sweep) -> str:

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import fmean
 
 import numpy as np
 
+from rltok import seed_noise
 from rltok.records import Record, Sweep, mean_and_error
 from rltok.rule_views import Gap
-from rltok.verdicts import NOTHING, Finding, alike, bounded, directed, in_sigmas, no_worse, together
+from rltok.verdicts import LEAST_SEEDS, NOTHING, Finding, alike, bounded, directed, in_sigmas, no_worse, together
 
 MARGIN = 0.01  # bits per byte within which two methods count as alike: twice the error of a difference in the paper's Table 1
 RATE_MARGIN = 0.01  # boundaries per byte
@@ -64,7 +66,7 @@ def _all(parts: dict[str, Finding]) -> Finding:
 
 
 def _gap(sweep: Sweep, ours: str, first: str, second: str, place: str) -> tuple[Gap, int] | None:
-    return sweep.gap(named(first, ours), named(second, ours), place)
+    return seed_noise.gap(sweep, named(first, ours), named(second, ours), place)
 
 
 def lower(sweep: Sweep, ours: str, first: str, second: str, place: str) -> Finding:
@@ -123,16 +125,24 @@ def _pairs(sweep: Sweep, first: str, second: str) -> list[tuple[list[Record], li
 
 def at_equal_flops(sweep: Sweep, ours: str, rival: str, part: float = 1.0) -> Finding:
     """Held-out bits per byte minus the rival's, at this part of the largest FLOPs that all runs of the seed reached."""
-    pairs = _pairs(sweep, ours, rival)
-    if not pairs:
+    gaps = _flops_gaps(sweep, ours, rival, part)
+    if not gaps:
         return NOTHING
-    ends = [part * min(run["held_out"][-1]["flops"] for side in pair for run in side) for pair in pairs]
-    at = [[fmean(curve_at(run["held_out"], end) for run in side) for side in pair] for pair, end in zip(pairs, ends, strict=True)]
-    gaps = [a - b for a, b in at]
     after = sweep.gap(ours, rival, "validation")  # curves are of fewer rows, not kept one by one: its documents' error stands in
     mean, error = mean_and_error(gaps)
-    gap = Gap(mean, None if after is None else after[0].rows, error)
-    return Finding(f"{in_sigmas(gap)}, {seeds_told(len(gaps))}", directed(gap, -1, len(gaps)))
+    found = Gap(mean, None if after is None else after[0].rows, error)
+    if len(gaps) < LEAST_SEEDS:
+        others = (_flops_gaps(sweep, *pair, part) for pair in combinations(seed_noise.full(sweep), 2))
+        found = seed_noise.lend(found, len(gaps), seed_noise.pooled(others))
+    return Finding(f"{in_sigmas(found)}, {seeds_told(len(gaps))}", directed(found, -1, len(gaps)))
+
+
+def _flops_gaps(sweep: Sweep, first: str, second: str, part: float) -> list[float]:
+    """A difference for each seed that both have, the mean over its runs."""
+    pairs = _pairs(sweep, first, second)
+    ends = [part * min(run["held_out"][-1]["flops"] for side in pair for run in side) for pair in pairs]
+    at = [[fmean(curve_at(run["held_out"], end) for run in side) for side in pair] for pair, end in zip(pairs, ends, strict=True)]
+    return [a - b for a, b in at]
 
 
 def all_along(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
@@ -141,9 +151,9 @@ def all_along(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
     return _all({f"{rival} at {part:g}": at_equal_flops(sweep, ours, rival, part) for rival in rivals for part in quarters})
 
 
-def curve_at(curve: Sequence[dict], flops: float) -> float:
-    """Bits per byte of a held-out curve at some FLOPs, straight lines between its points."""
-    return float(np.interp(flops, [point["flops"] for point in curve], [point["bits_per_byte"] for point in curve]))
+def curve_at(curve: Sequence[dict], at: float, over: str = "flops") -> float:
+    """Bits per byte of a held-out curve at some FLOPs (or bytes), straight lines between its points."""
+    return float(np.interp(at, [point[over] for point in curve], [point["bits_per_byte"] for point in curve]))
 
 
 def white_space(sweep: Sweep, ours: str) -> Finding:
@@ -210,4 +220,4 @@ def returns_positive(sweep: Sweep, ours: str) -> Finding:
 
 def ablation(sweep: Sweep, ours: str, without: str, wanted: int) -> Finding:
     """A rung of the ladder removed, against the whole method."""
-    return _judged(sweep.gap(without, ours, "validation"), lambda gap, seeds: directed(gap, wanted, seeds))
+    return _judged(seed_noise.gap(sweep, without, ours, "validation"), lambda gap, seeds: directed(gap, wanted, seeds))

@@ -67,6 +67,7 @@ class Gap:
     bits: float
     rows: float | None  # standard error over rows of text
     seeds: float | None  # over seeds of training; None for a single one
+    lent: bool = False  # the error over seeds is that of others (`rltok.seed_noise`), and told in parentheses
 
     @property
     def error(self) -> float | None:
@@ -83,6 +84,8 @@ class Gap:
     def __str__(self) -> str:
         """The difference, its error over rows, and the one over seeds."""
         known = [f"{error:.4f}" if error is not None else "-" for error in (self.rows, self.seeds)]
+        if self.lent:
+            known[1] = f"({known[1]})"
         return f"{self.bits:+.4f} ± {' / '.join(known)}"
 
 

@@ -7,8 +7,8 @@ from sweeps import record, seeds_of, sweep_of, write
 
 from rltok.claims import OURS, claims
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.evidence_tables import claim_rows, claims_table, counts, heading, small_claims_table, table_1, table_3
-from rltok.judges import agreement_at, curve_at
+from rltok.evidence_tables import claim_rows, claims_table, counts, course_table, heading, small_claims_table, table_1, table_3
+from rltok.judges import agreement_at, at_equal_flops, curve_at
 from rltok.paper_numbers import ABLATION, PLACES, TABLE_1, TABLE_3
 from rltok.records import Sweep, read_sweeps
 from rltok.seal import sealed
@@ -231,6 +231,46 @@ def test_small_verdicts_follow_their_records(tmp_path, name, content, verdict):
 def test_equal_flops_of_one_seed_are_an_indication_by_the_error_over_documents():
     sweep = sweep_of(record("ours", 0, bits=2.0), record("random_k", 0, bits=2.3))
     assert BY_ID["flops_random_k"].judge(sweep, "ours").verdict == "indicative: for"
+
+
+def test_equal_flops_of_one_seed_borrow_the_deviation_of_curves_at_that_place():
+    # ours minus even is 0.1, 0.2, 0.6 at the end and, as early curves are alike, 0 at the first point
+    runs = [record("ours", seed, bits=2.0, wiggle=0) for seed in range(3)]
+    runs += [record("even", seed, bits=bits, wiggle=0) for seed, bits in enumerate((2.1, 2.2, 2.6))]
+    for run in runs:
+        run["held_out"][0]["bits_per_byte"] = 3.0
+    sweep = sweep_of(*map(sealed, runs), record("random_k", bits=2.5, wiggle=0))
+    end = sweep.runs["ours"][0]["held_out"][-1]["flops"]
+    late, early = (
+        at_equal_flops(sweep, "ours", "random_k", part) for part in (1.0, sweep.runs["ours"][0]["held_out"][0]["flops"] / end)
+    )
+    assert f"/ ({0.07**0.5:.4f})" in late.ours and late.verdict == "undecided"
+    assert "/ (0.0000)" in early.ours
+
+
+def test_a_claim_with_one_seed_is_undecided_inside_the_deviation_of_seeds():
+    runs = [record("ours", seed, bits=2.0, wiggle=0) for seed in range(3)]
+    runs += [record("even", seed, bits=bits, wiggle=0) for seed, bits in enumerate((2.1, 2.2, 2.6))]
+    near, far = (record("ours_lags1", bits=bits, wiggle=0.001) for bits in (2.1, 3.0))
+    found = [BY_ID["lags1_test"].judge(sweep_of(*runs, one), "ours") for one in (near, far)]
+    assert [one.verdict for one in found] == ["undecided", "indicative: against"]
+    ablated = record("ours_no_early", bits=2.1, wiggle=0.001)
+    assert BY_ID["ablation_no_early"].judge(sweep_of(*runs, ablated), "ours").verdict == "undecided"
+
+
+def test_the_course_of_training_is_set_beside_that_of_even_spacing():
+    ours = [record("ours", seed, bits=2.0 + 0.1 * seed, wiggle=0) for seed in range(3)]
+    even = [record("even", seed, bits=2.1, wiggle=0) for seed in range(3)]
+    for run in [*ours, *even]:
+        first, last = run["held_out"][0], run["held_out"][-1]
+        run["held_out"] = [{**first, "bytes": 20, "bits_per_byte": 5.0}, {**last, "bytes": 100}]
+        run["bytes"] = 100
+    sweep = sweep_of(*map(sealed, ours), *map(sealed, even), record("late", 7))
+    head, _, *rows = (row.strip("| ").split(" | ") for row in course_table(sweep, parts=(0.6, 1.0)).splitlines())
+    assert head[1:] == ["after 0 MB", "after 0 MB"] and [row[0] for row in rows] == ["`ours`", "`late`"]
+    # differences at the end are -0.1, 0 and 0.1; half way from a common start half of that
+    assert rows[0][1:] == [f"+0.000 ± {0.05 / 3**0.5:.3f}", f"+0.000 ± {0.1 / 3**0.5:.3f}"]
+    assert rows[1][1:] == ["-", "-"]
 
 
 def test_a_claim_about_the_whole_curve_fails_where_the_beginning_is_worse():
