@@ -180,7 +180,7 @@ def _mean(sweep: Sweep, name: str, key: str) -> str:
 
 
 def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:
-    """Of every seed of which some runs have a test score and some have none: the mean on validation of the former minus theirs."""
+    """Of every seed of which some runs have a test score and some have none: validation of the former minus theirs."""
     found: dict[str, list[float]] = {}
     for name in contenders_of(sweep):
         for seed in sweep.runs[name]:
@@ -205,8 +205,8 @@ def luck(sweep: Sweep) -> str:
         return ""
     name = max(gaps, key=lambda name: abs(gaps[name]))
     return (
-        f"Some runs were lost before they could be scored on test text; on validation text the scored ones of `{name}` differ most"
-        f" from its lost ones, by {gaps[name]:+.4f}."
+        f"Some runs were lost before they could be scored on test text; on validation text the scored ones of `{name}` differ"
+        f" most from its lost ones, by {gaps[name]:+.4f}."
     )
 
 
