@@ -96,7 +96,10 @@ evidence_summary.need(sweep, ["even", *(learned or OURS)])
 # parentheses is borrowed, as [further down](#what-one-seed-says) explains. The runs:
 
 # %%
+left_out = sorted(path.name for path in (results / "sweeps").iterdir() if path.is_dir() and path.name not in sweeps)
 print("sweeps:", ", ".join(sweeps), "- shown:", sweep.name)
+if left_out:
+    print("left out, because others are at full size:", ", ".join(left_out))
 Markdown(evidence_tables.heading(sweep))
 
 # %%
@@ -260,13 +263,13 @@ def spread(gaps):
 for devices in dict.fromkeys(pair[3] for pair in pairs):
     gaps = [pair[2] for pair in pairs if pair[3] == devices]
     print(
-        f"{len(gaps)} pairs, {' minus '.join(devices)}: mean {statistics.fmean(gaps):+.4f}, deviation of a run {spread(gaps):.4f}"
+        f"{judges.many(len(gaps), 'pair')}, {' minus '.join(devices)}: mean {statistics.fmean(gaps):+.4f}, deviation of a run {spread(gaps):.4f}"
     )
 if pairs and between:
     share = spread([pair[2] for pair in pairs]) / spread(between)
     print(f"between seeds {spread(between):.4f} bits per byte; the share is {share:.0%}, the guess was {guess_share:.0%}")
 else:
-    print(f"too few runs of the sweep {sweep.name} were made twice to say")
+    print(f"the sweep {sweep.name} has too few runs that were made twice, or a single seed, so there is nothing to compare with")
 
 # %% [markdown]
 # The error over seeds contains this noise, and pairing by seed does not remove it.
@@ -417,15 +420,16 @@ HTML(f"<details><summary>{len(rest)} other contenders</summary>{folded}</details
 #
 # BPE guidance, white space and random places have more bits per byte than the learned policy, and no fewer than even spacing, although
 # the policy ends up at white space, too. A fault of the rules? None was found: the boundaries lie where the rules say. What the records
-# show is *where* and *when*. Where, by the byte that a boundary follows, in the held-out passages of the records:
+# show is *where* and *when*. Where, by the byte that a boundary follows, on validation text (the last two columns: in the few passages that
+# records keep):
 
 # %%
 Markdown(boundary_places.places_table(sweep))
 
 # %% [markdown]
-# (Words are runs of letters. Before a word begins a token, the byte in front of it has a boundary.) BPE and `whitespace` put several times
-# more of their boundaries on punctuation than the policy and `entropy` do; and `whitespace` leaves words without a token of their own that
-# come after two bytes that are no letters, such as a comma and a space. When:
+# (A word is a run of letters; it begins a token where the byte in front of it has a boundary. Behind ± the deviation.) BPE and `whitespace`
+# put several times more of their boundaries on punctuation than the policy and `entropy` do. And `whitespace` leaves words without a token
+# of their own that come after two bytes that are no letters, such as a comma and a space. When:
 
 # %%
 Markdown(evidence_tables.course_table(sweep))
@@ -499,7 +503,7 @@ Markdown(evidence_tables.claims_table(sweep))
 # %%
 for verdict, count in evidence_tables.counts(evidence_tables.claim_rows(sweep)).items():
     print(f"{count:3d}  {verdict}")
-print("runs that failed:", ", ".join(f"{run['name']} ({run['failed']})" for run in sweep.failed) or "none")
+print("runs that failed:", ", ".join(f"{run['name']} ({' '.join(run['failed'].split())})" for run in sweep.failed) or "none")
 
 # %% [markdown]
 # And those that a count, an enumeration or a small run answers. Their records, of earlier chapters, were there before these questions
@@ -567,8 +571,9 @@ print(
 
 # %% tags=["hide-cell", "solution"]
 for name in shown:
-    if name != "even":
-        gap, seeds = sweep.gap(name, "even", "validation")
+    found = seed_noise.gap(sweep, name, "even", "validation")
+    if name != "even" and found is not None:
+        gap, seeds = found
         wide = Gap(gap.bits, math.hypot(*(sweep.mean(n, "validation").rows for n in (name, "even"))), gap.seeds)
         print(f"{name:22s} paired: {verdicts.directed(gap, -1, seeds):20s} apart: {verdicts.directed(wide, -1, seeds)}")
 

@@ -1,62 +1,76 @@
-"""On which bytes the boundaries of a sweep's contenders lie, from the held-out passages that records keep.
+"""On which bytes the boundaries of a sweep's contenders lie: shares of held-out text, and the passages that records keep.
 
-record --places--> counts     sweep --places_table--> a row a contender
+record --shares--> by class of byte     passage --words, lengths--> counts     sweep --places_table--> a row a contender
 """
 
-from collections import Counter
+from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 import numpy as np
-import torch
 
-from rltok.byte_classes import CLASSES, byte_classes
 from rltok.evidence_tables import MISSING, contenders_of
 from rltok.records import Sweep
 from rltok.rule_views import markdown
-from rltok.vocab import BOS
 
-PLACES = ("space", "word start", "letter", "punctuation", "digit or other")
+PLACES = {"space": "white space", "word start": "first letter after it", "letter": "other letter", "punctuation": "punctuation"}
 
 
-def places(sample: dict[str, Any]) -> Counter[str]:
-    """Counts of one passage.
+def shares(score: Mapping[str, Any]) -> dict[str, float]:
+    """Of all boundaries on held-out text the part on each class of bytes: rate * count of the class, over their sum.
 
-    Of every place of PLACES how many bytes are of it and how many of them have a boundary ("at ..."); of words (runs of ASCII
-    letters, but for one that the passage begins with) how many there are and before how many the byte has one ("fresh"). `space`
-    is white space, `word start` the first letter after it, `letter` any other.
+    Classes are those of `rltok.byte_classes`; one that the text lacks has no rate.
     """
-    text = np.frombuffer(sample["text"].encode("latin-1"), np.uint8).astype(np.int64)
-    drawn = np.array([bit == "1" for bit in sample["boundaries"]])[: len(text)]
-    kinds = byte_classes(torch.from_numpy(np.concatenate([[BOS], text]))[None])[0, 1:].tolist()
-    names = [CLASSES[kind] if CLASSES[kind] in PLACES else PLACES[-1] for kind in kinds]
-    found = Counter(names)
-    found.update(f"at {name}" for name, one in zip(names, drawn, strict=True) if one)
-    letters = np.array([name in ("word start", "letter") for name in names])
-    starts = np.flatnonzero(letters[1:] & ~letters[:-1])  # the byte before the first letter
-    found["words"], found["fresh"] = len(starts), int(drawn[starts].sum())
-    return found
+    counts, rates = score["class_counts"], score["class_rates"]
+    drawn = {name: counts[name] * (rates.get(name) or 0.0) for name in counts}
+    total = sum(drawn.values())
+    return {name: count / total for name, count in drawn.items()} if total else {}
 
 
-def lengths(sample: dict[str, Any]) -> np.ndarray:
+def words(sample: Mapping[str, Any]) -> tuple[int, int]:
+    """(words, those of them that begin a token) of a passage: the byte before the first letter has a boundary.
+
+    Words are runs of ASCII letters; one that the passage begins with does not count.
+    """
+    text = np.frombuffer(sample["text"].encode("latin-1"), np.uint8)
+    lower = text | 0x20
+    letters = (lower >= ord("a")) & (lower <= ord("z"))
+    before = np.flatnonzero(letters[1:] & ~letters[:-1])  # the byte before a first letter
+    return len(before), sum(sample["boundaries"][at] == "1" for at in before)
+
+
+def lengths(sample: Mapping[str, Any]) -> list[int]:
     """Bytes of each token of a passage that begins and ends inside it."""
-    return np.diff([at for at, bit in enumerate(sample["boundaries"]) if bit == "1"])
+    return np.diff([at for at, bit in enumerate(sample["boundaries"]) if bit == "1"]).tolist()
 
 
 def places_table(sweep: Sweep) -> str:
     """Markdown: shares of boundaries by place, of punctuation and of words that have one, and how long tokens are."""
     rows = []
     for name in contenders_of(sweep):
-        samples = [sample for run in sweep.runs[name].values() for sample in run["samples"]]
-        found = sum((places(sample) for sample in samples), Counter())
-        size = np.concatenate([lengths(sample) for sample in samples])
-        drawn = sum(found[f"at {place}"] for place in PLACES)
-
-        def share(part: str, whole: int, found: Counter[str] = found) -> str:
-            return f"{found[part] / whole:.2f}" if whole else MISSING
-
+        runs = list(sweep.runs[name].values())
+        scores = [run["scores"]["validation"] for run in runs if "class_counts" in run["scores"]["validation"]]
+        parts = [found for score in scores if (found := shares(score))]
+        samples = [sample for run in runs for sample in run["samples"]]
+        counted = [words(sample) for sample in samples]
+        all_words = sum(count for count, _ in counted)
+        sizes = [size for sample in samples for size in lengths(sample)]
         rows.append([
-            f"`{name}`", *(share(f"at {place}", drawn) for place in PLACES), share("at punctuation", found["punctuation"]),
-            share("fresh", found["words"]), f"{size.mean():.1f} ± {size.std():.1f}" if len(size) else MISSING,
+            f"`{name}`", *(_mean([found[place] for found in parts]) for place in PLACES),
+            _mean([score["class_rates"].get("punctuation") for score in scores]),
+            f"{sum(fresh for _, fresh in counted) / all_words:.2f}" if all_words else MISSING,
+            f"{fmean(sizes):.1f} ± {np.std(sizes):.1f}" if sizes else MISSING,
         ])  # fmt: skip
-    head = ["of all boundaries, on", *PLACES, "of punctuation, followed by one", "of words, begin a token", "bytes of a token"]
+    head = [
+        "of all boundaries, on",
+        *PLACES.values(),
+        "of punctuation, followed by one",
+        "of words, begin a token",
+        "bytes of a token",
+    ]
     return markdown(head, rows)
+
+
+def _mean(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{fmean(known):.2f}" if known else MISSING

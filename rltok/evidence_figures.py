@@ -247,7 +247,8 @@ def snapshots_figure(sweep: Sweep, name: str, text: str = "prose", characters: i
     run = next((run for run in runs if "text" in run["snapshots"][0][text]), None)
     if run is None:  # the records of the other seeds leave texts out
         raise RltokError(
-            f"no record of {name} in the sweep {sweep.name} keeps texts in its snapshots: that of seed 0 is missing."
+            f"no record of {name} in the sweep {sweep.name} keeps texts in its snapshots: that of seed 0"
+            f" is missing. Make it: scripts/run_sweep.py ... --only {name} --seeds 0."
         )
     shots = run["snapshots"]
     shown = shots[0][text]["text"].encode("latin-1")[:characters]

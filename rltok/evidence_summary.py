@@ -33,8 +33,15 @@ LOWER |= {INDICATIVE[verdict]: f"indicative: {told}" for verdict, told in LOWER.
 
 
 def need(sweep: Sweep, names: Sequence[str]) -> None:
-    """Raise `RltokError` unless every one of these contenders has a finished run in the sweep."""
+    """Raise `RltokError` unless these contenders have finished runs in the sweep, with a seed in common."""
     missing = [name for name in names if name not in sweep.runs]
+    shared = set.intersection(*(set(sweep.runs[name]) for name in names)) if names and not missing else {0}
+    if not shared:
+        seeds = "; ".join(f"{name} {', '.join(map(str, sorted(sweep.runs[name])))}" for name in names)
+        raise RltokError(
+            f"in the sweep {sweep.name} no seed is common to {', '.join(names)}, which this page compares (seeds: {seeds})."
+            " Run one of them with a seed of the others: scripts/run_sweep.py ... --seeds K."
+        )
     if missing:
         raise RltokError(
             f"the sweep {sweep.name} has no finished run of {', '.join(missing)}, which this page compares with. Make it:"
@@ -56,8 +63,11 @@ def order(sweep: Sweep, place: str = "test") -> str:
     ]
     left = len(found) - len(told)
     more = f". {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*." if left else ""
+    apart = [f"`{name}`" for name, gap in gaps.items() if gap is None]
+    if apart:
+        more += f" Without a score on {place} text of a seed that `{REFERENCE}` has, too: {', '.join(apart)}."
     head = f"**Bits per byte on {place} text minus those of `{REFERENCE}`, lowest first:**"
-    return f"{head} {', '.join(told) or 'nothing scored'}{more}"
+    return f"{head} {', '.join(told) or 'nothing to compare'}{more}"
 
 
 def _parts(told: str, verdict: str) -> str:
@@ -85,19 +95,21 @@ def _lines(sweep: Sweep, verdict: str) -> tuple[list[str], int]:
 
 def in_short(sweep: Sweep) -> str:
     """Markdown: the order of the methods, then what the verdicts come to, what contradicts the paper first."""
-    blocks = [order(sweep)]
+    blocks = [order(sweep), single_seeds(sweep)] if seed_noise.deviation(sweep, "test") is None else [order(sweep)]
     for verdict, title in TITLES.items():
         lines, left = _lines(sweep, verdict)
         more = [f"{left} more in the table of claims"] if left else []
         blocks.append(f"**{title}:**\n\n" + "\n".join(f"* {line}" for line in [*lines, *more] or ["nothing"]))
     rows = claim_rows(sweep)
     open_ = sum(not any(said.removeprefix(SMOKE) in TITLES for said in (row[4], row[6])) for row in rows)
-    blocks.append(f"Undecided, or not run: {open_} of {len(rows)} claims. {chance()}")
-    return "\n\n".join(blocks)
+    blocks.append(f"Undecided, or not run: {open_} of {len(rows)} claims. {chance(sweep)}".rstrip())
+    return "\n\n".join(filter(None, blocks))
 
 
-def chance() -> str:
-    """How little two standard errors from three seeds are."""
+def chance(sweep: Sweep) -> str:
+    """How little two standard errors from three seeds are; nothing where nobody has three."""
+    if not seed_noise.full(sweep):
+        return ""
     return (
         f"Chance alone takes a difference of {LEAST_SEEDS} seeds beyond 2 σ, where we say supported or contradicted, in"
         f" {by_chance(LEAST_SEEDS):.0%} of cases; so see how far beyond it lies."
@@ -105,10 +117,15 @@ def chance() -> str:
 
 
 def single_seeds(sweep: Sweep, place: str = "test") -> str:
-    """How little a single seed says; nothing where it is not known or every contender has three."""
-    spread = seed_noise.deviation(sweep, place)
-    if spread is None or all(len(seeds) >= LEAST_SEEDS for seeds in sweep.runs.values()):
+    """How little a single seed says; nothing where every contender has three."""
+    if all(len(seeds) >= LEAST_SEEDS for seeds in sweep.runs.values()):
         return ""
+    spread = seed_noise.deviation(sweep, place)
+    if spread is None:
+        return (
+            "A single seed has no error over seeds, which would be the large one, and no two contenders have three, from which it"
+            " could be borrowed. So these differences look surer than they are."
+        )
     return (
         f"A single seed has no error over seeds and borrows one, in parentheses: from seed to seed a difference between two"
         f" methods on {place} text deviates by {spread:.3f}."

@@ -12,7 +12,7 @@ from rltok.presets import size_of
 from rltok.records import Sweep, is_learned, mean_and_error
 from rltok.rule_views import Gap, markdown
 from rltok.small_claims import judged, small_claims
-from rltok.verdicts import NO_RUN
+from rltok.verdicts import NO_PAIR, NO_RUN
 
 MISSING = "-"
 SMOKE = "smoke: "
@@ -64,6 +64,10 @@ def label(sweep: Sweep) -> str:
     return sweep.name if sweep.full or "smoke" in sweep.name else f"{sweep.name} (smoke)"
 
 
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _fewer(seeds: Mapping[str, int], most: int) -> str:
     """The numbers of seeds below the largest, in words: 1 seed, 1 to 2 seeds."""
     counts = sorted({count for count in seeds.values() if count < most})
@@ -81,7 +85,9 @@ def heading(sweep: Sweep) -> str:
     most = max(seeds.values())
     fewer = [name for name, count in seeds.items() if count < most]
     told = seeds_told(most) + (
-        f" of {len(seeds) - len(fewer)} contenders, {_fewer(seeds, most)} of {len(fewer)} others" if fewer else ""
+        f" of {_many(len(seeds) - len(fewer), 'contender')}, {_fewer(seeds, most)} of {_many(len(fewer), 'other')}"
+        if fewer
+        else ""
     )
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in sweep.everything})
@@ -236,9 +242,8 @@ def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
             continue
         found = [claim.judge(sweep or Sweep("none", {}, []), ours) for ours in OURS]
         smoke = SMOKE if sweep is not None and not sweep.full else ""
-        told = [
-            cell for one in found for cell in (one.ours, one.verdict if one.verdict in (NO_RUN, MISSING) else smoke + one.verdict)
-        ]
+        bare = (NO_RUN, NO_PAIR, MISSING)
+        told = [cell for one in found for cell in (one.ours, one.verdict if one.verdict in bare else smoke + one.verdict)]
         rows.append([claim.text, claim.source, claim.paper, *told])
     return rows
 

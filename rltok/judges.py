@@ -10,7 +10,7 @@ import numpy as np
 from rltok import seed_noise
 from rltok.records import Record, Sweep, mean_and_error
 from rltok.rule_views import Gap
-from rltok.verdicts import LEAST_SEEDS, NOTHING, Finding, alike, bounded, directed, in_sigmas, no_worse, together
+from rltok.verdicts import LEAST_SEEDS, NO_PAIR, NOTHING, Finding, alike, bounded, directed, in_sigmas, no_worse, together
 
 MARGIN = 0.01  # bits per byte within which two methods count as alike: twice the error of a difference in the paper's Table 1
 RATE_MARGIN = 0.01  # boundaries per byte
@@ -49,29 +49,33 @@ def named(name: str, ours: str) -> str:
     return ours if name == "ours" else name
 
 
+def many(count: int, what: str) -> str:
+    """So many of something in words: 1 run, 3 runs."""
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
 def seeds_told(count: int) -> str:
     """So many seeds in words: 1 seed, 3 seeds."""
-    return f"{count} seed" + ("" if count == 1 else "s")
+    return many(count, "seed")
 
 
-def _judged(found: tuple[Gap, int] | None, judge: Callable[[Gap, int], str]) -> Finding:
+def _judged(sweep: Sweep, first: str, second: str, place: str, judge: Callable[[Gap, int], str]) -> Finding:
     """A difference in words, with what `judge` makes of it and its number of seeds; nothing where there is none."""
-    return NOTHING if found is None else Finding(f"{in_sigmas(found[0])}, {seeds_told(found[1])}", judge(*found))
+    found = seed_noise.gap(sweep, first, second, place)
+    if found is None:  # both may have run, with other seeds or without a score there
+        return Finding(NOTHING.ours, NO_PAIR) if first in sweep.runs and second in sweep.runs else NOTHING
+    return Finding(f"{in_sigmas(found[0])}, {seeds_told(found[1])}", judge(*found))
 
 
 def _all(parts: dict[str, Finding]) -> Finding:
     """A claim of several parts, each by its name: as good as its worst."""
-    told = "; ".join(f"{name}: {part.ours}: {part.verdict}" for name, part in parts.items() if part != NOTHING)
+    told = "; ".join(f"{name}: {part.ours}: {part.verdict}" for name, part in parts.items() if part.ours != NOTHING.ours)
     return Finding(told or NOTHING.ours, together([part.verdict for part in parts.values()]))
-
-
-def _gap(sweep: Sweep, ours: str, first: str, second: str, place: str) -> tuple[Gap, int] | None:
-    return seed_noise.gap(sweep, named(first, ours), named(second, ours), place)
 
 
 def lower(sweep: Sweep, ours: str, first: str, second: str, place: str) -> Finding:
     """The first loses fewer bits per byte than the second."""
-    return _judged(_gap(sweep, ours, first, second, place), lambda gap, seeds: directed(gap, -1, seeds))
+    return _judged(sweep, named(first, ours), named(second, ours), place, lambda gap, seeds: directed(gap, -1, seeds))
 
 
 def lower_than_each(sweep: Sweep, ours: str, first: str, rivals: Sequence[str], place: str) -> Finding:
@@ -81,12 +85,12 @@ def lower_than_each(sweep: Sweep, ours: str, first: str, rivals: Sequence[str], 
 
 def as_good(sweep: Sweep, ours: str, first: str, second: str, place: str) -> Finding:
     """The first loses at most MARGIN more than the second; less is as good, too."""
-    return _judged(_gap(sweep, ours, first, second, place), lambda gap, seeds: no_worse(gap, MARGIN, seeds))
+    return _judged(sweep, named(first, ours), named(second, ours), place, lambda gap, seeds: no_worse(gap, MARGIN, seeds))
 
 
 def equal(sweep: Sweep, ours: str, first: str, second: str, place: str, margin: float) -> Finding:
     """The two do not differ by more than a margin, either way."""
-    return _judged(_gap(sweep, ours, first, second, place), lambda gap, seeds: alike(gap, margin, seeds))
+    return _judged(sweep, named(first, ours), named(second, ours), place, lambda gap, seeds: alike(gap, margin, seeds))
 
 
 def _number(values: Sequence[float], shown: str, low: float | None = None, high: float | None = None) -> Finding:
@@ -220,4 +224,4 @@ def returns_positive(sweep: Sweep, ours: str) -> Finding:
 
 def ablation(sweep: Sweep, ours: str, without: str, wanted: int) -> Finding:
     """A rung of the ladder removed, against the whole method."""
-    return _judged(seed_noise.gap(sweep, without, ours, "validation"), lambda gap, seeds: directed(gap, wanted, seeds))
+    return _judged(sweep, without, ours, "validation", lambda gap, seeds: directed(gap, wanted, seeds))

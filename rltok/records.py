@@ -24,15 +24,15 @@ from rltok.errors import RltokError
 from rltok.evaluation import ratio_error
 from rltok.evidence_format import SCHEMA, WHAT
 from rltok.files import MISSING, read_file, write_text
+from rltok.record_checks import COUNTED, SPLITS, check_whole
 from rltok.rule_views import Gap
 from rltok.seal import is_sealed
 from rltok.sessions import problem
 from rltok.standings import error_of_mean
 
-SPLITS = ("validation", "test")
 NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
-WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "bytes", "seconds", "full", "flops")
-SUMS, MEANS = 1e-5, 1e-3  # relative, of bits per byte: units are kept to seven digits, items to four
+WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "full", *COUNTED)
+RULE_OF = {"ours": "learned", "even": "even"}  # by the start of a contender's name: what every difference is of
 CLEAN = re.compile(r"[0-9a-f]{40}")
 
 Record = dict[str, Any]
@@ -59,11 +59,18 @@ def check(record: Any, where: str) -> Record:
     demand(digest == record.get("config_hash"), f"config_hash is {record.get('config_hash')!r}, its configuration has {digest}")
     demand(record["config"]["train"]["seed"] == seed, f"seed is {seed}, its configuration has another")
     commit = str(record["commit"])
-    demand(is_clean(commit), f"commit {commit!r} is none, or its tree was not clean")
+    demand(
+        is_clean(commit),
+        f"commit {commit!r} is none, or its tree was not clean when the run began: commit, delete the run's folder, train again",
+    )
     if "sessions" in record:
         demand((odd := problem(record["sessions"])) is None, f"its list of sessions is damaged ({odd})")
+        last = record["sessions"][-1]["commit"] if record["sessions"] else commit
+        demand(last == commit, f"its last session was of commit {last}, the record says {commit}")
+    rule, named = record["config"]["model"]["rule"]["name"], record["name"].split("_")[0]
+    demand(RULE_OF.get(named, rule) == rule, f"it is called {record['name']}, its boundaries are those of the rule {rule}")
     if not record.get("failed"):
-        _check_scores(record, demand)
+        check_whole(record, demand)
     return record
 
 
@@ -77,28 +84,13 @@ def is_clean(commit: str | None) -> bool:
     return CLEAN.fullmatch(commit or "") is not None
 
 
-def _check_scores(record: Record, demand: Callable[[bool, str], None]) -> None:
-    """Scores, curves and snapshots must hold what tables and figures read."""
-    scores = record["scores"]
-    demand(isinstance(scores, dict) and scores.get("validation") is not None and "test" in scores, "it has no validation score")
-    for place, found in scores.items():
-        if place in SPLITS and found is not None:
-            same = len(found["unit_bits"]) == len(found["unit_bytes"]) > 0
-            demand(same, f"bits and bytes of its {place} units do not belong together")
-            told, summed = found["bits_per_byte"], sum(found["unit_bits"]) / sum(found["unit_bytes"])
-            demand(abs(told - summed) <= SUMS * summed, f"{place} is {told} bits per byte, its units sum to {summed}")
-        elif found is not None:
-            demand(len(found["item_bits_per_byte"]) == found["items"] > 0, f"the items of {place} are not as many as it says")
-            told, mean = found["bits_per_byte"], statistics.fmean(found["item_bits_per_byte"])
-            demand(abs(told - mean) <= MEANS * mean, f"{place} is {told} bits per byte, the mean of its items {mean}")
-    for key in ("curve", "held_out", "snapshots", "samples"):
-        demand(isinstance(record[key], list) and len(record[key]) > 0, f"{key} is empty")
-    ends = record["held_out"][-1]
-    demand(ends["bytes"] == record["bytes"], f"it read {record['bytes']} bytes, its curve ends at {ends['bytes']}")
-
-
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number")
+
+
+def _where(path: Path) -> str:
+    """A record's file with its folder: files of one name lie in several sweeps."""
+    return f"{path.parent.name}/{path.name}"
 
 
 def read_record(path: Path) -> Record:
@@ -106,11 +98,11 @@ def read_record(path: Path) -> Record:
     try:
         found = json.loads(read_file(path), parse_constant=_no_number)  # NaN and Infinity are no JSON
     except (*MISSING, ValueError, RecursionError) as error:
-        raise RltokError(f"{path.name} is missing or no JSON ({error}). Make the record again.") from error
+        raise RltokError(f"{_where(path)} is missing or no JSON ({error}). Make the record again.") from error
     try:
-        return check(found, path.name)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise RltokError(f"{path.name}: an entry is missing or of another kind ({error!r}). Make the record again.") from error
+        return check(found, _where(path))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise RltokError(f"{_where(path)}: an entry is missing or of another kind ({error!r}). Make the record again.") from error
 
 
 def write_record(path: Path, record: Record) -> None:
@@ -228,14 +220,20 @@ def read_sweeps(folder: Path) -> dict[str, Sweep]:
         RltokError: a record is damaged, of another schema, in another place, or of other settings or text than its neighbours.
     """
     found: dict[str, Sweep] = {}
+    seen: dict[str, Path] = {}
     for path in (path for sweep in sorted(folder.glob("*")) for path in sweep_files(sweep)):
         record, again = read_record(path), path.parent.name == "repeats"
+        if again and not (path.stem.rpartition("-")[2].isdecimal() and int(path.stem.rpartition("-")[2]) > 1):
+            raise RltokError(f"{path.relative_to(folder)} is a run of a seed that was run before, so its number is 2 or more.")
         lies = (path.parents[1 if again else 0].name, path.stem.rpartition("-")[0] if again else path.stem)
         if lies != (record["sweep"], f"{record['name']}-seed{record['seed']}"):
             raise RltokError(
                 f"{path.relative_to(folder)} holds {record['name']}, seed {record['seed']}, of sweep {record['sweep']}."
                 " A record lies at SWEEP/NAME-seedK.json, one of a seed that was run before at SWEEP/repeats/NAME-seedK-2.json."
             )
+        if record["digest"] in seen:
+            raise RltokError(f"{path.relative_to(folder)} is the same run as {seen[record['digest']]}. Remove one of them.")
+        seen[record["digest"]] = path.relative_to(folder)
         sweep = found.setdefault(record["sweep"], Sweep(record["sweep"], {}, []))
         if record.get("failed"):
             sweep.failed.append(record)

@@ -1,6 +1,7 @@
 """Run records: one JSON file that says what was run, on what, and what came out."""
 
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -67,13 +68,18 @@ def read_run_record(path: Path, config: Config) -> RunRecord | None:
 
 
 def repository_commit() -> str | None:
-    """Commit of the repository that the package is run from, or None outside one.
+    """Commit of the repository that the package is run from when this is first asked, or None outside one.
 
     On a machine that got a copy of the files without their history, RLTOK_COMMIT names it.
     """
     if os.environ.get("RLTOK_COMMIT"):
         return os.environ["RLTOK_COMMIT"]
-    root = Path(__file__).resolve().parents[1]
+    return _commit_of(Path(__file__).resolve().parents[1])
+
+
+@functools.cache
+def _commit_of(root: Path) -> str | None:
+    """Asked once a process: what is committed or changed later is not the code that runs in it."""
     if not (root / ".git").exists():
         return None
 

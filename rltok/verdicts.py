@@ -26,8 +26,10 @@ from dataclasses import dataclass
 from rltok.rule_views import SURE, Gap
 
 LEAST_SEEDS = 3
+ROUNDING = 1e-9  # bits per byte
 SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 NO_RUN = "undecided: no run yet"
+NO_PAIR = "undecided: no score in common"
 INDICATIVE = {SUPPORTED: "indicative: for", CONTRADICTED: "indicative: against"}
 
 
@@ -55,13 +57,15 @@ def sigma(gap: Gap) -> float | None:
 
 def in_sigmas(gap: Gap) -> str:
     """A difference with its errors, and how many of the larger one it is where both are known."""
-    return f"{gap}" if gap.seeds is None else f"{gap} ({abs(gap.bits) / sigma(gap):.1f} σ)"
+    error = sigma(gap)
+    unknown = gap.seeds is None or error is None or error < ROUNDING  # equal scores differ by rounding alone
+    return f"{gap}" if unknown else f"{gap} ({abs(gap.bits) / error:.1f} σ)"
 
 
 def directed(gap: Gap, wanted: int, seeds: int) -> str:
     """Verdict on a difference that the paper says is negative (wanted = -1) or positive (+1)."""
     error = sigma(gap)
-    if error is None or abs(gap.bits) <= SURE * error:
+    if error is None or abs(gap.bits) <= SURE * error + ROUNDING:
         return UNDECIDED
     return weakened(SUPPORTED if gap.bits * wanted > 0 else CONTRADICTED, seeds)
 
@@ -107,5 +111,5 @@ def by_chance(seeds: int) -> float:
 
 def together(verdicts: list[str]) -> str:
     """One verdict on a claim that says several things at once: contradicted if one part is, supported if all are."""
-    order = (CONTRADICTED, INDICATIVE[CONTRADICTED], NO_RUN, UNDECIDED, INDICATIVE[SUPPORTED], SUPPORTED)
+    order = (CONTRADICTED, INDICATIVE[CONTRADICTED], NO_RUN, NO_PAIR, UNDECIDED, INDICATIVE[SUPPORTED], SUPPORTED)
     return min(verdicts, key=order.index)

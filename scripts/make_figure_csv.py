@@ -6,6 +6,8 @@ python scripts/make_figure_csv.py     # rewrites notebooks/results/figures; a te
 import shutil
 from pathlib import Path
 
+import record_files
+
 from rltok.evidence_figures import DATA, as_csv, gaps_data
 from rltok.records import read_sweeps
 
@@ -33,4 +35,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    record_files.run(main)

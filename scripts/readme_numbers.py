@@ -139,7 +139,7 @@ def evidence() -> str:
     sweeps = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full][:1]  # that of most runs
     parts = [f"{evidence_tables.heading(sweep)}\n\n{evidence_tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
     for sweep in sweeps:
-        told = [READ, evidence_summary.chance(), evidence_summary.single_seeds(sweep), evidence_summary.luck(sweep)]
+        told = [READ, evidence_summary.chance(sweep), evidence_summary.single_seeds(sweep), evidence_summary.luck(sweep)]
         parts.append(" ".join(filter(None, told)))
     parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
     small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)
@@ -169,4 +169,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from record_files import run
+
+    run(main)

@@ -27,6 +27,7 @@ from rltok.evidence import evidence_of, failure_of
 from rltok.presets import preset
 from rltok.records import Record, is_clean, read_record, write_record
 from rltok.results import device_name, repository_commit, versions
+from rltok.rules.byte_pairs import require_tokenizers
 from rltok.step import resolve_device
 from rltok.task_items import TASKS, TaskItems, hub_items, read_items
 from rltok.training import train
@@ -187,6 +188,12 @@ def run_one(plan: Plan, run: Planned, config: Config, options: argparse.Namespac
         )  # fmt: skip
 
 
+def check_packages(plan: Plan, runs: Sequence[Planned]) -> None:
+    """Raise `RltokError` before anything is trained where a rule lacks a package, which else shows after hours."""
+    if any(preset(f"{plan.preset}_{run.variant}" if run.variant else plan.preset).model.rule.name == "bpe" for run in runs):
+        require_tokenizers()
+
+
 def corpus_of(plan: Plan, options: argparse.Namespace) -> Corpus:
     """The text, cut as the first run asks; all runs share it."""
     first = plan.config(plan.runs[0], {})
@@ -201,12 +208,15 @@ def items_of(where: str | None) -> dict[str, TaskItems]:
 
 
 def wanted(plan: Plan, only: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Planned]:
-    """The runs asked for, in the plan's order; an unknown name is an error."""
+    """The runs asked for, in the plan's order; an unknown name or seed is an error."""
     unknown = [name for name in only or () if name not in {run.name for run in plan.runs}]
     if unknown:
         raise RltokError(
             f"the plan has no run {', '.join(unknown)}. It has: {', '.join(dict.fromkeys(r.name for r in plan.runs))}."
         )
+    known = sorted({run.seed for run in plan.runs if not only or run.name in only})
+    if odd := [seed for seed in seeds or () if seed not in known]:
+        raise RltokError(f"the plan has no seed {', '.join(map(str, odd))} of these runs. It has: {', '.join(map(str, known))}.")
     return [run for run in plan.runs if (not only or run.name in only) and (not seeds or run.seed in seeds)]
 
 
@@ -230,6 +240,7 @@ def main() -> None:
     options = parser.parse_args()
     plan, start = read_plan(options.plan), time.perf_counter()
     runs = [replace(run, repeat=options.repeat) for run in wanted(plan, options.only, options.seeds)]
+    check_packages(plan, runs)
     corpus, tasks = corpus_of(plan, options), items_of(options.tasks)
     if not is_clean(repository_commit()):
         raise RltokError(

@@ -10,6 +10,7 @@ from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats
 from rltok.claims import claims
 from rltok.errors import RltokError
 from rltok.evidence_summary import (
+    chance,
     in_short,
     luck,
     need,
@@ -47,7 +48,8 @@ def test_the_order_is_by_distance_from_even_spacing_and_counts_single_seeds_only
         "even",
         "ours",
     ]  # better than nothing
-    assert "nothing scored" in order(sweep_of(record("ours")))
+    alone = order(sweep_of(record("ours")))
+    assert "nothing to compare" in alone and alone.endswith("of a seed that `even` has, too: `ours`.")
 
 
 def test_single_seeds_are_told_beside_one_run_and_the_mean_of_the_reference():
@@ -68,7 +70,9 @@ def test_single_seeds_are_told_beside_one_run_and_the_mean_of_the_reference():
     few = sweep_of(record("even"), record("ours", bits=2.1))
     assert "σ" not in one_seed(few, "even").splitlines()[2]
     every = sweep_of(*seeds_of("even", 2.1), *seeds_of("ours", 2.0))
-    assert f"deviates by {0.07**0.5:.3f}" in single_seeds(sweep) and single_seeds(few) == single_seeds(every) == ""
+    assert f"deviates by {0.07**0.5:.3f}" in single_seeds(sweep) and single_seeds(every) == ""
+    assert "no two contenders have three" in single_seeds(few) and single_seeds(few) in in_short(few)
+    assert chance(few) == "" and "18%" in chance(every)
 
 
 def test_runs_without_a_test_score_are_compared_with_those_that_have_one():
@@ -129,6 +133,24 @@ def test_how_many_errors_a_difference_is_needs_several_seeds():
     assert in_sigmas(Gap(-0.03, 0.001, 0.01)) == "-0.0300 ± 0.0010 / 0.0100 (3.0 σ)"
     assert in_sigmas(Gap(-0.03, 0.02, 0.01)).endswith("(1.5 σ)")
     assert "σ" not in in_sigmas(Gap(-0.03, 0.001, None))
+    assert in_sigmas(Gap(0.0, 0.0, 0.0)) == "+0.0000 ± 0.0000 / 0.0000"
+
+
+def test_two_names_of_one_run_have_no_difference_and_no_verdict():
+    twice = [record(name, seed, bits=2.0 + 0.1 * seed, wiggle=0) for name in ("ours", "ours_lags1", "even") for seed in range(3)]
+    sweep = sweep_of(*twice)
+    told = in_short(sweep)
+    assert "`ours` -0.0000 ± 0.0000 / 0.0000" in told or "`ours` +0.0000 ± 0.0000 / 0.0000" in told
+    rows = {row[0]: row[4] for row in claim_rows(sweep)}
+    assert rows[TEXTS["test_even"]] == "undecided" and rows[TEXTS["lags1_test"]] == "supported"
+    one_device(sweep, ["ours"], ["even"])
+
+
+def test_contenders_that_ran_without_a_common_score_are_no_missing_runs():
+    sweep = sweep_of(record("ours", 0), record("even", 1))
+    rows = {row[0]: row[4] for row in claim_rows(sweep)}
+    assert rows[TEXTS["test_even"]] == "undecided: no score in common"
+    assert rows[TEXTS["test_hnet_port"]] == "undecided: no run yet"
 
 
 def test_pairs_of_one_seed_are_told_with_their_devices_in_one_order():
@@ -157,6 +179,9 @@ def test_differences_on_one_device_leave_the_runs_of_others_out():
 def test_a_page_that_needs_a_contender_says_which_one_is_missing():
     sweep = sweep_of(record("ours"))
     need(sweep, ["ours"])
+    apart = sweep_of(record("ours", 0), record("ours", 1), record("even", 2))
+    with pytest.raises(RltokError, match=r"no seed is common to ours, even, .*\(seeds: ours 0, 1; even 2\)"):
+        need(apart, ["ours", "even"])
     with pytest.raises(
         RltokError, match="no finished run of even, bpe, which this page compares with. Make it: .*--only even bpe"
     ):

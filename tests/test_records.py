@@ -42,6 +42,80 @@ def test_a_record_that_is_not_whole_is_named_with_what_is_wrong(entries, told):
     assert told in str(error.value) and "Make the record again" in str(error.value)
 
 
+def scored(**entries):
+    found = record()
+    return found["scores"] | {"validation": found["scores"]["validation"] | entries}
+
+
+def points(name, number, **entries):
+    found = record()[name]
+    return [point | entries if at == number % len(found) else point for at, point in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ({"scores": scored(rate="0.2")}, "rate of validation is '0.2'"),
+        ({"scores": scored(rate=None)}, "rate of validation is None"),
+        ({"scores": scored(rate=5)}, "rate of validation is 5"),
+        ({"scores": scored(whitespace_share=7)}, "whitespace_share of validation is 7"),
+        ({"scores": scored(unit_bits=[0.0] * 30)}, "bits of validation are no positive numbers"),
+        ({"seconds": -5.0}, "seconds is -5.0, which is no positive number"),
+        ({"flops": 0}, "flops is 0"),
+        ({"flops": True}, "flops is True"),
+        ({"attention_flops": ...}, "it lacks attention_flops"),
+        ({"device": None}, "device or data is of another kind"),
+        ({"data": None}, "device or data is of another kind"),
+        ({"curve": points("curve", 3, rate="x")}, "a point of curve has rate 'x'"),
+        ({"curve": points("curve", 3, step=1)}, "the points of curve are not in the order of step"),
+        ({"held_out": points("held_out", 1, flops=1e12)}, "the points of held_out are not in the order of flops"),
+        ({"positions": {"start": [0], "rewards": [0.1], "returns": [None]}}, "positions hold no return"),
+        ({"positions": {"start": [0], "rewards": [], "returns": [1.0]}}, "positions hold no numbers, or not as many of each"),
+        ({"snapshots": points("snapshots", 1, step=0)}, "snapshots are not in the order of their steps"),
+        ({"samples": points("samples", 0, boundaries="01")}, "boundaries are not as many as its bytes"),
+        ({"name": "even"}, "it is called even, its boundaries are those of the rule learned"),
+        ({"sessions": [{"after": 0, "seconds": 0.0, "redone": 0, "lost_seconds": 0.0, "device": "cpu", "commit": "1" * 40}]},
+         "its last session was of commit 1111"),
+    ],
+)  # fmt: skip
+def test_an_entry_that_no_run_can_have_is_named(entries, told):
+    with pytest.raises(RltokError, match="file.json: .*") as error:
+        check(changed(record(), **entries), "file.json")
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "entries", [{"curve": [{}]}, {"positions": {}}, {"samples": ["x"]}, {"scores": {"validation": 3, "test": None}}]
+)
+def test_entries_of_quite_another_kind_are_told_in_a_line(tmp_path, entries):
+    (tmp_path / "a.json").write_text(json.dumps(changed(record(), **entries)))
+    with pytest.raises(RltokError, match=f"{tmp_path.name}/a.json"):
+        read_record(tmp_path / "a.json")
+
+
+def test_a_number_beyond_all_is_no_number(tmp_path):
+    text = json.dumps(changed(record(), seconds=5.0)).replace('"seconds": 5.0', '"seconds": 1e999')
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(RltokError):
+        read_record(tmp_path / "a.json")
+
+
+def test_a_run_is_counted_once(tmp_path):
+    write(tmp_path, record("ours", 0))
+    write(tmp_path, record("ours", 0), repeat=2)
+    with pytest.raises(RltokError, match=r"32m/repeats/ours-seed0-2.json is the same run as 32m/ours-seed0.json"):
+        read_sweeps(tmp_path)
+
+
+@pytest.mark.parametrize("number", ["0", "1", "x"])
+def test_a_run_of_a_seed_that_was_run_before_has_a_number_from_2_on(tmp_path, number):
+    write(tmp_path, record("ours", 0))
+    write(tmp_path, record("ours", 0, bits=2.1), repeat=2)
+    (tmp_path / "32m/repeats/ours-seed0-2.json").rename(tmp_path / f"32m/repeats/ours-seed0-{number}.json")
+    with pytest.raises(RltokError, match="its number is 2 or more"):
+        read_sweeps(tmp_path)
+
+
 def test_a_number_changed_by_hand_is_noticed():
     found = record()
     found["scores"]["test"]["bits_per_byte"] -= 0.01

@@ -114,12 +114,15 @@ def test_the_commit_is_marked_when_the_tree_is_not_clean_and_unknown_outside_a_r
     (package / "results.py").write_text("x = 1\n")
     monkeypatch.setattr(results, "__file__", str(package / "results.py"))
     assert repository_commit() is None
+    results._commit_of.cache_clear()
     identity = ["-c", "user.name=n", "-c", "user.email=e@example.com"]
     for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "first"]):
         subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)
     clean = repository_commit()
     assert len(clean) == 40
     (package / "results.py").write_text("x = 2\n")
+    assert repository_commit() == clean  # of the code that runs, which was loaded before
+    results._commit_of.cache_clear()
     assert repository_commit() == clean + "+changes"
 
 

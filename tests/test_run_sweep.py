@@ -171,6 +171,20 @@ def test_an_unknown_contender_is_named(plan, monkeypatch):
         call(run_sweep.main, plan, "--only", "evn", monkeypatch=monkeypatch)
 
 
+def test_an_unknown_seed_is_named(plan, monkeypatch):
+    with pytest.raises(RltokError, match=r"the plan has no seed 7 of these runs. It has: 0"):
+        call(run_sweep.main, plan, "--only", "even", "--seeds", "7", monkeypatch=monkeypatch)
+
+
+def test_a_package_that_a_rule_lacks_is_missed_before_anything_is_trained(plan, monkeypatch, clean_tree):
+    plan.write_text(plan.read_text() + '\n[[run]]\nname = "bpe"\nvariant = "bpe"\n')
+    monkeypatch.setitem(sys.modules, "tokenizers", None)  # as if it were not installed
+    with pytest.raises(RltokError, match="need the tokenizers package"):
+        call(run_sweep.main, plan, monkeypatch=monkeypatch)
+    assert not (plan.parent / "runs").exists()
+    call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)  # runs that need none are made
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [("preset = 3 = 4", "is no plan"), ("colour = 1", "unknown keys: colour"),

@@ -27,12 +27,14 @@ MOST_CACHED = 1 << 18  # chunks, and pieces of text between splits; English has 
 LONGEST_CACHED = 128  # bytes
 
 
-def _tokenizers() -> Any:
-    """The optional package, imported when it is needed."""
+def require_tokenizers() -> Any:
+    """The optional package, imported when it is needed. Raises `RltokError` where it is not installed."""
     try:
         import tokenizers
     except ImportError as error:
-        raise RltokError("BPE boundaries need the tokenizers package. Run: pip install 'rltok[bpe]'") from error
+        raise RltokError(
+            "BPE boundaries need the tokenizers package. Run: pip install 'rltok[bpe]' (in a clone: pip install -e '.[bpe]')"
+        ) from error
     return tokenizers
 
 
@@ -61,7 +63,7 @@ def learn_merges(texts: Iterable[bytes], vocabulary: int) -> Int[np.ndarray, "M 
     Raises:
         RltokError: a vocabulary beyond the bytes is asked for, but no pair of bytes occurs twice inside a word.
     """
-    package, letters = _tokenizers(), _letters()
+    package, letters = require_tokenizers(), _letters()
     tokenizer = package.Tokenizer(package.models.BPE())
     tokenizer.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = package.trainers.BpeTrainer(
@@ -93,7 +95,7 @@ class BytePairs:
     """
 
     def __init__(self, merges: Int[np.ndarray, "M 2"]) -> None:
-        package, letters = _tokenizers(), _letters()
+        package, letters = require_tokenizers(), _letters()
         self._table = {byte: letter for byte, letter in enumerate(letters)}
         strings, ids = list(letters), {letter: byte for byte, letter in enumerate(letters)}
         pairs = []
