@@ -314,8 +314,8 @@ Markdown(evidence_summary.one_seed(sweep, learned[0]))
 # at once. The second column takes the mean of the reference's seeds instead; its error is that of one run against several, without
 # pairing. `ours_lags7` shows what to expect: one lag of eight less is hardly another method, but its first weights are others.
 #
-# Believe a row from three σ on. The borrowed error comes from six methods with three seeds and is itself known to a quarter at best, and
-# among so many rows one or two lie beyond two by chance.
+# Believe a row from three σ on. The borrowed error comes from a few methods with three seeds and is itself known to a quarter at best, and
+# among many rows one or two lie beyond two by chance.
 #
 # This is the second change of the rule: before it, verdicts on single seeds knew the error over documents only, and differences that are
 # far inside this noise counted as *indicative*. Borrowing can only turn them into *undecided*.
@@ -439,8 +439,8 @@ Markdown(evidence_tables.course_table(sweep))
 # whose gate learns them. The policy begins at random places and changes over while the rest of the network can already use them. Our runs
 # end while guidance is still catching up; the paper's are far longer. Two things speak against a simple answer. `bpe_causal` has
 # the punctuation of BPE and does better (with more tokens). And at the much smaller size `tiny`, in `rltok compare`
-# ([log](../book/log_of_runs.md)), all four rules that look for words were ahead of the policy. That random places first help is a hypothesis; a run
-# that begins with `random_k` and goes on with BPE would test it.
+# ([log](../book/log_of_runs.md)), all four rules that look for words were ahead of the policy. That random places first help is a
+# hypothesis; a run that begins with `random_k` and goes on with BPE would test it.
 #
 # ### When they got there
 #

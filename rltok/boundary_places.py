@@ -61,14 +61,8 @@ def places_table(sweep: Sweep) -> str:
             f"{sum(fresh for _, fresh in counted) / all_words:.2f}" if all_words else MISSING,
             f"{fmean(sizes):.1f} ± {np.std(sizes):.1f}" if sizes else MISSING,
         ])  # fmt: skip
-    head = [
-        "of all boundaries, on",
-        *PLACES.values(),
-        "of punctuation, followed by one",
-        "of words, begin a token",
-        "bytes of a token",
-    ]
-    return markdown(head, rows)
+    found = ["of punctuation, followed by one", "of words, begin a token", "bytes of a token"]
+    return markdown(["of all boundaries, on", *PLACES.values(), *found], rows)
 
 
 def _mean(values: list[float | None]) -> str:

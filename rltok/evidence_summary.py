@@ -15,7 +15,7 @@ from rltok import seed_noise
 from rltok.claims import claims
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of
-from rltok.judges import seeds_told
+from rltok.judges import many, seeds_told
 from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
 from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, by_chance, directed, in_sigmas
@@ -77,7 +77,7 @@ def _parts(told: str, verdict: str) -> str:
     if len(parts) == 1 or not deciding:
         return ", ".join(parts)
     left = len(parts) - len(deciding)
-    return ", ".join(deciding) + (f" ({left} other part{'' if left == 1 else 's'} in the table)" if left else "")
+    return ", ".join(deciding) + (f" ({many(left, 'other part')} in the table)" if left else "")
 
 
 def _lines(sweep: Sweep, verdict: str) -> tuple[list[str], int]:
@@ -240,7 +240,7 @@ def one_device(sweep: Sweep, firsts: Sequence[str], seconds: Sequence[str], plac
         for second in seconds:
             cells = []
             for side in sides.values():
-                found = side.gap(first, second, place)
+                found = seed_noise.gap(side, first, second, place)
                 cells.append(MISSING if found is None else _told(*found))
             rows.append([f"{first} minus {second}", *cells])
     return markdown([f"{place}, bits per byte", *sides], rows)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rltok.claims import OURS, claims
-from rltok.judges import curve_at, seeds_told
+from rltok.judges import curve_at, many, seeds_told
 from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
 from rltok.presets import size_of
 from rltok.records import Sweep, is_learned, mean_and_error
@@ -64,10 +64,6 @@ def label(sweep: Sweep) -> str:
     return sweep.name if sweep.full or "smoke" in sweep.name else f"{sweep.name} (smoke)"
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _fewer(seeds: Mapping[str, int], most: int) -> str:
     """The numbers of seeds below the largest, in words: 1 seed, 1 to 2 seeds."""
     counts = sorted({count for count in seeds.values() if count < most})
@@ -84,11 +80,10 @@ def heading(sweep: Sweep) -> str:
     seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
     most = max(seeds.values())
     fewer = [name for name, count in seeds.items() if count < most]
-    told = seeds_told(most) + (
-        f" of {_many(len(seeds) - len(fewer), 'contender')}, {_fewer(seeds, most)} of {_many(len(fewer), 'other')}"
-        if fewer
-        else ""
-    )
+    told = seeds_told(most)
+    if fewer:
+        whole, rest = many(len(seeds) - len(fewer), "contender"), many(len(fewer), "other")
+        told += f" of {whole}, {_fewer(seeds, most)} of {rest}"
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in sweep.everything})
     devices = sorted({run["device"] for run in sweep.everything})
