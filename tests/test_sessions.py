@@ -207,7 +207,7 @@ def test_an_entry_of_another_kind_is_named_before_anything_is_trained_or_sealed(
 def test_a_list_of_sessions_of_another_kind_is_refused_in_a_record(sessions):
     with pytest.raises(RltokError, match="its list of sessions is damaged"):
         check(sealed(evidence("ours") | {"sessions": sessions}), "ours-seed0.json")
-    check(sealed(evidence("ours") | {"sessions": [GOOD]}), "ours-seed0.json")
+    check(sealed(evidence("ours") | {"sessions": [GOOD | {"commit": evidence("ours")["commit"]}]}), "ours-seed0.json")
 
 
 def test_a_finished_run_that_is_opened_again_keeps_the_record_it_has(text, tmp_path, monkeypatch):
