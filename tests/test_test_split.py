@@ -29,18 +29,8 @@ OTHER_TEXTS = {"scripts/measure_toy.py", "rltok/toy_runs.py", "rltok/toy/languag
 # Names the sample's splits in a text, to store all three.
 NAMES_ONLY = {"rltok/data/units.py"}
 COUNTS = "scripts/measure_texts.py"  # documents and bytes of every split for the page on the texts; it loads no model
-READS_RECORDS = {
-    "get",
-    "score",
-    "scored",
-    "mean",
-    "gap",
-    "values",
-    "by_pair",
-    "deviation",
-    "_gap_of",
-    "_gaps_of",
-}  # of numbers that are there already
+# These read numbers that are in a record already.
+READS_RECORDS = {"get", "score", "scored", "mean", "gap", "values", "by_pair", "deviation", "_gap_of", "_gaps_of"}
 
 
 def readers() -> list[Path]:
