@@ -1,6 +1,7 @@
 """Settings of every test run. Nothing of rltok is imported here: that would come before its shape checks are hooked in."""
 
 import os
+import signal
 
 import jaxtyping
 import pytest
@@ -11,6 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 # Without a card Triton's interpreter runs the kernels; it reads this when the first of them is imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# A job in the background of a shell may inherit that control-C is ignored; then tests could send none to what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples every time, and no limit on how long one takes: a busy machine must not turn a test red.
 settings.register_profile("rltok", deadline=None, derandomize=True)
