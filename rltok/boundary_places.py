@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rltok.evidence_tables import MISSING, contenders_of
+from rltok.evidence_tables import MISSING, contenders_of, over_seeds
 from rltok.records import Sweep
 from rltok.rule_views import markdown
 
@@ -56,15 +56,10 @@ def places_table(sweep: Sweep) -> str:
         all_words = sum(count for count, _ in counted)
         sizes = [size for sample in samples for size in lengths(sample)]
         rows.append([
-            f"`{name}`", *(_mean([found[place] for found in parts]) for place in PLACES),
-            _mean([score["class_rates"].get("punctuation") for score in scores]),
+            f"`{name}`", *(over_seeds([found[place] for found in parts], ".2f") for place in PLACES),
+            over_seeds([rate for score in scores if (rate := score["class_rates"].get("punctuation")) is not None], ".2f"),
             f"{sum(fresh for _, fresh in counted) / all_words:.2f}" if all_words else MISSING,
             f"{fmean(sizes):.1f} ± {np.std(sizes):.1f}" if sizes else MISSING,
         ])  # fmt: skip
     found = ["of punctuation, followed by one", "of words, begin a token", "bytes of a token"]
     return markdown(["of all boundaries, on", *PLACES.values(), *found], rows)
-
-
-def _mean(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{fmean(known):.2f}" if known else MISSING

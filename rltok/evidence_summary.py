@@ -14,7 +14,7 @@ from typing import Any
 from rltok import seed_noise
 from rltok.claims import claims
 from rltok.errors import RltokError
-from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of
+from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of, over_seeds
 from rltok.judges import many, seeds_told
 from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
@@ -168,8 +168,9 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
             bits = mean.bits - level.bits
             error = own and own * math.sqrt(1 / len(sweep.runs[name]) + 1 / len(sweep.runs[reference]))
             rows.append((bits, name, MISSING if paired is None else in_sigmas(paired[0]), _in_errors(bits, error)))
+    keys = ("rate", "whitespace_share")
     cells = [
-        [f"`{name}`", paired, whole, _mean(sweep, name, "rate"), _mean(sweep, name, "whitespace_share")]
+        [f"`{name}`", paired, whole, *(over_seeds(sweep.values(name, key), ".2f") for key in keys)]
         for _, name, paired, whole in sorted(rows)
     ]
     head = [
@@ -189,11 +190,6 @@ def _own_deviation(sweep: Sweep, place: str) -> float | None:
 
 def _in_errors(bits: float, error: float | None) -> str:
     return f"{bits:+.4f}" + (f" ± ({error:.4f}) ({abs(bits) / error:.1f} σ)" if error else "")
-
-
-def _mean(sweep: Sweep, name: str, key: str) -> str:
-    values = sweep.values(name, key)
-    return f"{statistics.fmean(values):.2f}" if values else MISSING
 
 
 def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:

@@ -114,7 +114,8 @@ def table_1(sweep: Sweep) -> str:
     return markdown(["bits per byte", *(PLACE_NAMES[place] for place in PLACES)], rows)
 
 
-def _seeds(values: Sequence[float], shown: str) -> str:
+def over_seeds(values: Sequence[float], shown: str) -> str:
+    """Mean of a number of every seed, ± its error where there are several."""
     if not values:
         return MISSING
     mean, error = mean_and_error(values)
@@ -124,7 +125,7 @@ def _seeds(values: Sequence[float], shown: str) -> str:
 def table_3(sweep: Sweep) -> str:
     """Markdown: boundaries per byte on held-out text after training, and the paper's."""
     rows = [
-        [name, _seeds(sweep.values(name, "rate"), ".3f"), _seeds(sweep.values(name, "tokens_per_byte"), ".3f"),
+        [name, over_seeds(sweep.values(name, "rate"), ".3f"), over_seeds(sweep.values(name, "tokens_per_byte"), ".3f"),
          f"{TABLE_3[name]:.3f}" if name in TABLE_3 else MISSING]
         for name in contenders_of(sweep)
     ]  # fmt: skip
@@ -148,8 +149,8 @@ def side_by_side(sweeps: Sequence[Sweep]) -> str:
             rows.append([
                 name, label(sweep), str(len(runs)), f"{statistics.fmean(run['bytes'] for run in runs) / 1e6:.3g}",
                 _cell(sweep.mean(name, "validation")), _cell(sweep.mean(name, "test")),
-                _minus(gap, place, name == REFERENCE, sweep), _seeds(sweep.values(name, "rate"), ".3f"),
-                _seeds(sweep.values(name, "whitespace_share"), ".2f"),
+                _minus(gap, place, name == REFERENCE, sweep), over_seeds(sweep.values(name, "rate"), ".3f"),
+                over_seeds(sweep.values(name, "whitespace_share"), ".2f"),
             ])  # fmt: skip
     head = ["contender", "size", "seeds", "MB read", "validation, bits per byte", "test, bits per byte", f"minus {REFERENCE}",
             "boundaries per byte", "white space"]  # fmt: skip
@@ -167,7 +168,7 @@ def course_table(sweep: Sweep, reference: str = REFERENCE, parts: Sequence[float
         seeds = [seed for seed in sweep.runs[name] if seed in sweep.runs.get(reference, {})]
         gaps = [[_on_the_way(sweep, who, seed, part * budget) for who in (name, reference)] for part in parts for seed in seeds]
         each = [[a - b for a, b in gaps[at * len(seeds) : (at + 1) * len(seeds)]] for at in range(len(parts))]
-        rows.append([f"`{name}`", *(_seeds(found, "+.3f") for found in each)])
+        rows.append([f"`{name}`", *(over_seeds(found, "+.3f") for found in each)])
     return markdown([f"held-out text, minus `{reference}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
 
 
@@ -217,9 +218,9 @@ def drivers_table(sweep: Sweep) -> str:
         learned = is_learned(runs[0])
         pulls = sweep.each(name, lambda run: statistics.median(point["advantage_rms"] for point in run["curve"]))
         rows.append([
-            name, _cell(sweep.mean(name, "validation")), _seeds(sweep.values(name, "rate"), ".3f"),
-            _seeds(sweep.values(name, "whitespace_share"), ".2f"), _seeds(sweep.values(name, "policy_entropy"), ".3f"),
-            _seeds(pulls, ".3g") if learned else MISSING, f"{weight:.3g}" if learned else MISSING,
+            name, _cell(sweep.mean(name, "validation")), over_seeds(sweep.values(name, "rate"), ".3f"),
+            over_seeds(sweep.values(name, "whitespace_share"), ".2f"), over_seeds(sweep.values(name, "policy_entropy"), ".3f"),
+            over_seeds(pulls, ".3g") if learned else MISSING, f"{weight:.3g}" if learned else MISSING,
             f"{statistics.fmean(run['flops'] for run in runs):.3g}",
             f"{statistics.fmean(run['flops'] + run['attention_flops'] for run in runs):.3g}",
             f"{statistics.fmean(run['seconds'] for run in runs):.0f}",
