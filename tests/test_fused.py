@@ -81,12 +81,14 @@ def test_loss_and_gradients_are_as_near_to_float64_as_those_of_the_plain_path(le
     ],
     ids=str,
 )  # fmt: skip
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_every_reading_of_the_model_has_its_fast_path(settings):
     ids, boundaries = batch((17, 2, 9))
     assert_as_good_as_plain(scrambled(tiny_model(embedding_dim=32, **settings)), ids, boundaries)
 
 
 @pytest.mark.parametrize("rule", ["even", "hnet", "dynamic_pooling"])
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_other_rules_pool_in_their_own_way_between_the_same_kernels(rule):
     ids, boundaries = batch((17, 2, 9))
     assert_as_good_as_plain(scrambled(tiny_model(rule, embedding_dim=32)), ids, boundaries)

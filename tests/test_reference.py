@@ -59,12 +59,14 @@ def check_earlier_predictions(model, lengths):
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 @pytest.mark.parametrize("lengths", [(13,), (13, 7), LENGTHS], ids=len)
 @pytest.mark.parametrize("lags", [0, 1, 7, 8])
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_with_sampled_boundaries_a_byte_changes_no_bit_of_any_earlier_prediction_in_fp32(lags, lengths, training):
     check_earlier_predictions(tiny_model(lags=lags).train(training), lengths)
 
 
 @pytest.mark.parametrize("lengths", [(13,), LENGTHS], ids=len)
 @pytest.mark.parametrize(("rule", "variant"), STRAIGHT_THROUGH)
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_with_straight_through_gates_a_byte_changes_no_bit_of_any_earlier_prediction_in_fp32(rule, variant, lengths):
     check_earlier_predictions(tiny_model(rule, variant=variant), lengths)
 
