@@ -25,6 +25,9 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIG = small_config(train__keep_checkpoints=1)  # the strictest case: one checkpoint must always be whole
 
 
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def quick():
     """No shape checks, and one short text for the snapshots: most of the time would go into these two."""

@@ -41,6 +41,9 @@ seeds = [0]
 """
 
 
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
+
 @pytest.fixture(scope="module")
 def clean_tree():
     """Records name a clean commit, whatever state this tree is in."""

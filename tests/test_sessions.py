@@ -21,6 +21,9 @@ from rltok.sessions import ANNOUNCED, NAME, announce, furthest, problem, session
 HERE = {"device": "cpu", "commit": "1" * 40}
 
 
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
+
 @pytest.fixture
 def text(tmp_path, monkeypatch):
     monkeypatch.setattr("rltok.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
