@@ -80,10 +80,10 @@ def _parts(told: str, verdict: str) -> str:
     return ", ".join(deciding) + (f" ({many(left, 'other part')} in the table)" if left else "")
 
 
-def _lines(sweep: Sweep, verdict: str) -> tuple[list[str], int]:
-    """The claims with this verdict for one gamma at least, a line each; and how many are left to the table."""
+def _lines(rows: Sequence[Sequence[str]], verdict: str) -> tuple[list[str], int]:
+    """The rows of all claims with this verdict for one gamma at least, a line each; and how many are left to the table."""
     lines, left = [], 0
-    for claim, row in zip(claims(), claim_rows(sweep), strict=True):
+    for claim, row in zip(claims(), rows, strict=True):
         text, where, _, *found = row
         sides = zip(GAMMAS, found[::2], found[1::2], strict=True)
         told = [f"γ = {gamma}: {_parts(ours, verdict)}" for gamma, ours, said in sides if said.removeprefix(SMOKE) == verdict]
@@ -96,11 +96,11 @@ def _lines(sweep: Sweep, verdict: str) -> tuple[list[str], int]:
 def in_short(sweep: Sweep) -> str:
     """Markdown: the order of the methods, then what the verdicts come to, what contradicts the paper first."""
     blocks = [order(sweep), single_seeds(sweep)] if seed_noise.deviation(sweep, "test") is None else [order(sweep)]
+    rows = claim_rows(sweep)
     for verdict, title in TITLES.items():
-        lines, left = _lines(sweep, verdict)
+        lines, left = _lines(rows, verdict)
         more = [f"{left} more in the table of claims"] if left else []
         blocks.append(f"**{title}:**\n\n" + "\n".join(f"* {line}" for line in [*lines, *more] or ["nothing"]))
-    rows = claim_rows(sweep)
     open_ = sum(not any(said.removeprefix(SMOKE) in TITLES for said in (row[4], row[6])) for row in rows)
     blocks.append(f"Undecided, or not run: {open_} of {len(rows)} claims. {chance(sweep)}".rstrip())
     return "\n\n".join(filter(None, blocks))

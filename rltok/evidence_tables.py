@@ -166,8 +166,10 @@ def course_table(sweep: Sweep, reference: str = REFERENCE, parts: Sequence[float
     rows = []
     for name in (name for name in contenders_of(sweep) if name != reference):
         seeds = [seed for seed in sweep.runs[name] if seed in sweep.runs.get(reference, {})]
-        gaps = [[_on_the_way(sweep, who, seed, part * budget) for who in (name, reference)] for part in parts for seed in seeds]
-        each = [[a - b for a, b in gaps[at * len(seeds) : (at + 1) * len(seeds)]] for at in range(len(parts))]
+        each = [
+            [_on_the_way(sweep, name, seed, part * budget) - _on_the_way(sweep, reference, seed, part * budget) for seed in seeds]
+            for part in parts
+        ]
         rows.append([f"`{name}`", *(over_seeds(found, "+.3f") for found in each)])
     return markdown([f"held-out text, minus `{reference}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
 

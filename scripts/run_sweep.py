@@ -73,9 +73,13 @@ class Plan:
     runs: list[Planned]
     max_items: int | None
 
+    def base(self, run: Planned) -> Config:
+        """The preset that a run changes."""
+        return preset(f"{self.preset}_{run.variant}" if run.variant else self.preset)
+
     def config(self, run: Planned, records: dict[str, Record]) -> Config:
         """Settings of a run; what it takes from another run's record must be there."""
-        base = preset(f"{self.preset}_{run.variant}" if run.variant else self.preset)
+        base = self.base(run)
         settings = self.settings | run.settings | {"train.seed": run.seed, "name": f"{self.preset}_{run.name}"}
         if run.rate_of:
             settings["model.rule.target_rate"] = taken(records, run, run.rate_of)["scores"]["validation"]["rate"]
@@ -190,7 +194,7 @@ def run_one(plan: Plan, run: Planned, config: Config, options: argparse.Namespac
 
 def check_packages(plan: Plan, runs: Sequence[Planned]) -> None:
     """Raise `RltokError` before anything is trained where a rule lacks a package, which else shows after hours."""
-    if any(preset(f"{plan.preset}_{run.variant}" if run.variant else plan.preset).model.rule.name == "bpe" for run in runs):
+    if any(plan.base(run).model.rule.name == "bpe" for run in runs):
         require_tokenizers()
 
 
