@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from rltok.by_position import by_position
-from rltok.config import Config
+from rltok.config import Config, from_dict
 from rltok.data.rows import Rows
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, evaluate
-from rltok.evidence_format import SCHEMA, WHAT
-from rltok.files import read_file
+from rltok.evidence_format import SCHEMA, START, WHAT
+from rltok.files import MISSING, read_file
 from rltok.flops import training_flops
 from rltok.loading import load, load_config
 from rltok.results import thin
 from rltok.run_folder import metrics_of
 from rltok.seal import sealed
+from rltok.sessions import sessions_of
 from rltok.snapshots import boundary_view
 from rltok.step import autocast, resolve_device
 from rltok.task_items import TaskItems
@@ -160,6 +161,51 @@ def failure_of(config: Config, *, sweep: str, name: str, why: str, **named: Any)
     plain = {"config": config.to_dict(), "config_hash": config.digest(), "seed": config.train.seed}
     return sealed(
         {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "date": today(), **plain, **named, "failed": why}
+    )
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """A file of a run's folder that holds a table."""
+    try:
+        found = json.loads(read_file(path))
+    except (*MISSING, ValueError, RecursionError) as error:
+        raise RltokError(f"{path} is missing or damaged ({error}). Restore the file.") from error
+    if not isinstance(found, dict):
+        raise RltokError(f"{path} is damaged: it holds no table. Restore the file.")
+    return found
+
+
+def start_of(folder: Path, *, sweep: str, name: str, why: str) -> dict[str, Any]:
+    """What an unfinished run has logged so far: its curves, and the last boundaries of the fixed texts. It has no score.
+
+    Args:
+        folder: of the run, of which the checkpoints are not needed.
+        sweep, name: as of `evidence_of`.
+        why: it was not gone on with.
+
+    Raises:
+        RltokError: the run is finished, so it has a record; it has logged nothing, or no session; or a file is damaged.
+    """
+    if (folder / "record.json").exists():
+        raise RltokError(f"{folder} holds a finished run. Make its record with scripts/run_sweep.py.")
+    config, data = from_dict(_stored(folder / "config.json")), _stored(folder / "data.json")
+    lines, sessions = metrics_of(folder), sessions_of(folder)
+    train = [line for line in lines if line["split"] == "train"]
+    if not train or not sessions:
+        raise RltokError(f"{folder} has no line of training or no session, so there is nothing to keep.")
+    return sealed(
+        {"schema": SCHEMA, "what": START, "sweep": sweep, "name": name, "date": today(), "note": why}
+        | {"config": config.to_dict(), "config_hash": config.digest(), "seed": config.train.seed}
+        | {"data": data}
+        | {key: sessions[-1][key] for key in ("commit", "device")}
+        | {key: train[-1][key] for key in ("bytes", "seconds")}
+        | {
+            "updates": train[-1]["step"],
+            "sessions": sessions,
+            "curve": [with_flops(line, config, CURVE) for line in thin(train, 200)],
+            "held_out": [with_flops(line, config, HELD_OUT) for line in lines if line["split"] == "validation"],
+            "snapshots": snapshots_of(folder, with_text=True)[-1:],
+        }
     )
 
 

@@ -224,12 +224,16 @@ def sample_html(
     """HTML: a held-out passage with a contender's boundaries, as the paper's Figures 2 and 6 to 8."""
     runs = sweep.runs[name]
     run = runs[min(runs) if seed is None else seed]
-    found = run["samples"][number]
-    text = found["text"].encode("latin-1")[:characters]
-    boundaries = [int(bit) for bit in found["boundaries"][: len(text)]]
-    percent = None if name in HARD else probabilities(found, len(text))
+    return passage_html(run["samples"][number], name, "held-out passage", characters, hard=name in HARD, hover=hover)
+
+
+def passage_html(view: dict[str, Any], name: str, what: str, characters: int, *, hard: bool = False, hover: bool = True) -> str:
+    """HTML: the beginning of a text that a record keeps, under a name; `hard` leaves probabilities out."""
+    text = view["text"].encode("latin-1")[:characters]
+    boundaries = [int(bit) for bit in view["boundaries"][: len(text)]]
+    percent = None if hard else probabilities(view, len(text))
     share = f"{sum(boundaries)} of {len(boundaries)} bytes end a token"
-    block = boundary_html(text, boundaries, percent, f"{name}: held-out passage, {share}", hover)
+    block = boundary_html(text, boundaries, percent, f"{name}: {what}, {share}", hover)
     return f"<div><strong>{html.escape(name)}</strong> ({share}){block}</div>"
 
 

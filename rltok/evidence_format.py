@@ -2,3 +2,4 @@
 
 SCHEMA = 1
 WHAT = "rltok evidence"
+START = "rltok start of a run"  # of one that was stopped and not gone on with

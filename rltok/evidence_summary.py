@@ -2,7 +2,7 @@
 
 sweep --in_short--> Markdown: the order on held-out text, what contradicts the paper, what supports it
 sweep --twins, spread_of_seeds--> how far a seed fixes a result        sweep --one_device--> differences without mixed devices
-sweep --one_seed, single_seeds--> what a difference of a single seed can say
+sweep --aside--> a paragraph on another size        sweep --one_seed, single_seeds--> what a difference of a single seed can say
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 from rltok import seed_noise
 from rltok.claims import claims
 from rltok.errors import RltokError
-from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of, over_seeds
+from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of, label, over_seeds
 from rltok.judges import many, seeds_told
 from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
@@ -104,6 +104,20 @@ def in_short(sweep: Sweep) -> str:
     open_ = sum(not any(said.removeprefix(SMOKE) in TITLES for said in (row[4], row[6])) for row in rows)
     blocks.append(f"Undecided, or not run: {open_} of {len(rows)} claims. {chance(sweep)}".rstrip())
     return "\n\n".join(filter(None, blocks))
+
+
+def aside(sweep: Sweep) -> str:
+    """Markdown: what a sweep of another size says, in a paragraph; the claims that it speaks against come first."""
+    rows = claim_rows(sweep)
+    told = []
+    for verdict, words in ((CONTRADICTED, "Against the paper"), (SUPPORTED, "For it")):
+        either = (verdict, INDICATIVE[verdict])
+        texts = [f"{row[0]} ({row[1]})" for row in rows if any(said.removeprefix(SMOKE) in either for said in (row[4], row[6]))]
+        told.append(f"{words}: {'; '.join(texts) or 'nothing'}.")
+    seeds = max(len(runs) for runs in sweep.runs.values())
+    least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
+    head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
+    return f"{head} {order(sweep).replace('**', '').replace('Bits', 'bits', 1)}. {' '.join(told)}"
 
 
 def chance(sweep: Sweep) -> str:

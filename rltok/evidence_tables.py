@@ -132,8 +132,8 @@ def table_3(sweep: Sweep) -> str:
     return markdown(["contender", "boundaries per byte", "tokens per byte", "paper"], rows)
 
 
-def side_by_side(sweeps: Sequence[Sweep]) -> str:
-    """Markdown: every contender at every size, sizes under each other; ± over units / over seeds, the rest ± over seeds.
+def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None) -> str:
+    """Markdown: every contender, or those named, sizes under each other; ± over units / over seeds, the rest ± over seeds.
 
     Bits per byte may be compared down a size, not across: sizes read different amounts of text. What may be compared across is
     the difference from `even` of the same size, paired by unit and seed; it is of the test split where every run of the size has
@@ -141,7 +141,7 @@ def side_by_side(sweeps: Sequence[Sweep]) -> str:
     """
     sizes = by_size(sweeps)
     rows = []
-    for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep)):
+    for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep) if names is None or name in names):
         for sweep in (sweep for sweep in sizes if name in sweep.runs):
             place = "test" if all(run["scores"]["test"] for run in sweep.records) else "validation"
             gap = None if name == REFERENCE else sweep.gap(name, REFERENCE, place)

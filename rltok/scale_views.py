@@ -1,10 +1,11 @@
 """After a run at scale: its records beside those of other sizes, what it took, and what went wrong.
 
-sweeps --record_table, failed_table, sizes_figure, learning_figure--> what came out, with a mark where a run was interrupted
+sweeps --record_table, failed_table, lead_table, sizes_figure, learning_figure--> what came out, and where a run was interrupted
 
 Everything is read from evidence records; nothing is computed from models here.
 """
 
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import numpy as np
 from rltok.cards import card_of
 from rltok.config import Config, with_settings
 from rltok.errors import RltokError
-from rltok.evidence_tables import MISSING, by_size, contenders_of, label
+from rltok.evidence_tables import MISSING, by_size, contenders_of, label, over_seeds
 from rltok.plots import PALETTE
 from rltok.presets import size_of
 from rltok.records import Record, Sweep, is_learned, read_record, read_sweeps, sweep_files
@@ -160,16 +161,17 @@ def record_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
     return markdown(head, rows)
 
 
-def expected_table(sweeps: Sequence[Sweep], speeds: list[Speed]) -> str:
+def expected_table(sweeps: Sequence[Sweep], names: Sequence[str], speeds: list[Speed]) -> str:
     """Markdown: what each run with learned boundaries took, beside what `rltok doctor` says of its card.
 
     Args:
+        names: contenders that are shown.
         sweeps: of which runs on cards without a datasheet in `rltok.cards`, and of presets never measured, are left out.
         speeds: `rltok.speeds.measured_speeds()`.
     """
     rows = []
     for sweep in sweeps:
-        runs = [run for name in contenders_of(sweep) for _, run in sorted(sweep.runs[name].items())]
+        runs = [run for name in contenders_of(sweep) if name in names for _, run in sorted(sweep.runs[name].items())]
         for run in runs:
             card, size = card_of(run["device"]), size_of(run["config"]["name"])
             known = card is not None and any(speed["preset"] == size for speed in speeds)
@@ -182,6 +184,30 @@ def expected_table(sweeps: Sequence[Sweep], speeds: list[Speed]) -> str:
     if not rows:
         return "No run with learned boundaries on a card of the table above."
     return markdown(["sweep", "contender", "seed", "card", "expected", "recorded", "basis of what was expected"], rows)
+
+
+def lead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[float] = (0.25, 0.5, 1.0)) -> str:
+    """Markdown: how many nats per byte the tokens take off the loss of the early exit, which sees bytes alone.
+
+    L_early - L of training rows: the mean over the tenth of training text before a mark. Marks are the same bytes for every
+    size, parts of what the one that reads least reads; the last column is each one's own end. ± over seeds.
+    """
+    least = min(run["bytes"] for sweep in sweeps for run in sweep.records)
+    marks = [part * least for part in parts]
+    rows = []
+    for sweep in by_size(sweeps):
+        for name in (name for name in names if name in sweep.runs):
+            cells = [over_seeds([_lead(run, mark) for run in sweep.runs[name].values()], "+.3f") for mark in marks]
+            last = over_seeds([_lead(run, run["bytes"]) for run in sweep.runs[name].values()], "+.3f")
+            rows.append([f"`{name}`", label(sweep), *cells, last])
+    return markdown(["contender", "size", *(f"after {mark / 1e6:.0f} MB" for mark in marks), "at its end"], rows)
+
+
+def _lead(run: Record, mark: float) -> float:
+    """Mean lead over the early exit in the tenth of the text before `mark` bytes; of the nearest point where none lies there."""
+    points = [point for point in run["curve"] if 0.9 * mark <= point["bytes"] <= mark]
+    points = points or [min(run["curve"], key=lambda point: abs(point["bytes"] - mark))]
+    return statistics.fmean(point["early_nll"] - point["nll"] for point in points)
 
 
 def _of(run: Record, curve: str, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -136,11 +136,13 @@ def evidence() -> str:
     sys.path.insert(0, str(ROOT))
     from rltok import evidence_summary, evidence_tables, records
 
-    sweeps = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full][:1]  # that of most runs
+    found = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
+    sweeps, others = found[:1], found[1:]  # that of most runs; of the others a paragraph
     parts = [f"{evidence_tables.heading(sweep)}\n\n{evidence_tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
     for sweep in sweeps:
         told = [READ, evidence_summary.chance(sweep), evidence_summary.single_seeds(sweep), evidence_summary.luck(sweep)]
         parts.append(" ".join(filter(None, told)))
+    parts += [evidence_summary.aside(sweep) for sweep in others]
     parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
     small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)
     return "\n\n".join([*parts, small])

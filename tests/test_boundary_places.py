@@ -6,12 +6,23 @@ import re
 import pytest
 from sweeps import record, sweep_of
 
-from rltok.boundary_places import lengths, places_table, shares, words
+from rltok.boundary_places import lengths, onsets, onsets_table, places_table, shares, words
 
 
 def sample(text, marks):
     assert len(text) == len(marks)
     return {"text": text, "boundaries": marks, "row": 0, "percent": None}
+
+
+def drawn(text):
+    """A passage with a bar after each byte that has a boundary."""
+    plain = text.replace("|", "")
+    marks = ["0"] * len(plain)
+    at = 0
+    for part in text.split("|")[:-1]:
+        at += len(part)
+        marks[at - 1] = "1"
+    return sample(plain, "".join(marks))
 
 
 def test_a_word_begins_a_token_where_the_byte_before_its_first_letter_has_a_boundary():
@@ -54,3 +65,44 @@ def test_the_table_has_a_row_for_everybody_and_survives_passages_without_boundar
     assert [row[0] for row in rows] == ["`even`", "`naive`"]
     assert rows[0][1:6] == ["0.60", "0.20", "0.00", "0.20", "0.50"] and rows[0][7] == "2.0 ± 0.0"
     assert rows[1][1:] == ["-"] * 5 + ["0.00", "-"]
+
+
+def test_a_boundary_before_the_first_vowel_is_found_there():
+    found = onsets(drawn("A Th|e sh|ip at s|ea: y|es, b|y oxen, psst|"))
+    assert found[1, 0] == [False] * 3 and found[1, 1] == [True, True, True]  # sea, yes, by
+    assert found[2, 2] == [True, True, False] and found[2, 3] == [False, False, False]  # The, ship, psst
+    assert found[0, 1] == [False, False]  # at, oxen; A begins the passage, so it does not count
+    assert len(found[1, 2]) == 3 and len(found[1, 3]) == 2 and len(found[0, 3]) == 1  # by and at are too short
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_onsets_are_those_of_a_walk_along_the_text(seed):
+    maker = random.Random(seed)
+    text = "".join(maker.choice("aeiouyAEYbcdfTS  ,.\n\xe9") for _ in range(400))
+    marks = "".join(maker.choice("01") for _ in text)
+    wanted = {}
+    for at in range(1, len(text)):
+        if not (text[at].isascii() and text[at].isalpha()) or (text[at - 1].isascii() and text[at - 1].isalpha()):
+            continue
+        size = 0
+        while at + size < len(text) and text[at + size].isascii() and text[at + size].isalpha():
+            size += 1
+        count = 0
+        while count < size and (text[at + count].lower() not in "aeiouy" or (count == 0 and text[at] in "yY")):
+            count += 1
+        for place in range(min(size, 3) + 1):
+            wanted.setdefault((min(count, 2), place), []).append(marks[at - 1 + place] == "1")
+    assert onsets(sample(text, marks)) == wanted
+
+
+def test_onsets_stand_by_size_and_a_size_without_the_contender_has_no_row():
+    small, large = record("ours"), record("ours")
+    small["samples"] = [sample(" be do at", "010010000")]
+    large["samples"] = [sample(" be do at", "100000000")]
+    rows = [
+        row.strip("| ").split(" | ") for row in onsets_table([sweep_of(small), sweep_of(large)], ["ours", "bpe"]).splitlines()[2:]
+    ]
+    assert len(rows) == 6 and all(row[0] == "`ours`" for row in rows)
+    assert rows[1][2:] == ["1 consonant", "2", "0.00", "1.00", "0.00", "-"]
+    assert rows[4][2:] == ["1 consonant", "2", "0.50", "0.00", "0.00", "-"]
+    assert rows[2][2:] == ["2 consonants or more", "0", "-", "-", "-", "-"]

@@ -14,7 +14,7 @@ from rltok.data.documents import Document
 from rltok.data.rows import cut_documents
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
-from rltok.evidence import add_test, evidence_of, failure_of, split_score
+from rltok.evidence import add_test, evidence_of, failure_of, split_score, start_of
 from rltok.evidence_figures import probabilities
 from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.loading import load
@@ -129,3 +129,40 @@ def test_a_failed_run_leaves_a_record_with_its_settings():
     named = {"commit": "2" * 40, "device": "cpu", "versions": {}, "data": {}}
     found = failure_of(small_config(), sweep="s", name="ours", why="loss nan", **named)
     assert check(found, "here")["failed"] == "loss nan"
+
+
+@pytest.fixture
+def cut(run, tmp_path):
+    """The folder of the same run as it was after four updates, without its checkpoints."""
+    folder = tmp_path / "cut"
+    folder.mkdir()
+    for name in ("config.json", "data.json", "sessions.jsonl"):
+        (folder / name).write_text((run[0] / name).read_text())
+    for name in ("metrics.jsonl", "snapshots.jsonl"):
+        lines = (run[0] / name).read_text().splitlines(keepends=True)
+        (folder / name).write_text("".join(line for line in lines if json.loads(line)["step"] <= 4))
+    return folder
+
+
+def test_a_start_holds_what_the_whole_run_says_of_its_first_updates(run, record, cut):
+    found = start_of(cut, sweep="s", name="ours", why="the lamp went out")
+    assert found["curve"] == [point for point in record["curve"] if point["step"] <= 4] and len(found["curve"]) == 2
+    assert found["held_out"] == [point for point in record["held_out"] if point["step"] <= 4]
+    same = ("config", "config_hash", "data", "commit", "device", "seed", "sessions")
+    assert {key: found[key] for key in same} == {key: record[key] for key in same}
+    assert (found["updates"], found["note"]) == (4, "the lamp went out") and found["bytes"] == record["curve"][1]["bytes"]
+    assert found["snapshots"] == [shot for shot in record["snapshots"] if shot["step"] <= 4][-1:] != []
+
+
+def test_a_finished_run_is_no_start_and_one_without_a_line_neither(run, cut):
+    with pytest.raises(RltokError, match="finished run"):
+        start_of(run[0], sweep="s", name="ours", why="")
+    for name, text in (("metrics.jsonl", ""), ("sessions.jsonl", ""), ("data.json", "[]"), ("config.json", "{")):
+        kept = (cut / name).read_text()
+        (cut / name).write_text(text)
+        with pytest.raises(RltokError, match="no line of training or no session|damaged"):
+            start_of(cut, sweep="s", name="ours", why="")
+        (cut / name).write_text(kept)
+    (cut / "data.json").unlink()
+    with pytest.raises(RltokError, match="data.json is missing"):
+        start_of(cut, sweep="s", name="ours", why="")

@@ -10,6 +10,7 @@ from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats
 from rltok.claims import claims
 from rltok.errors import RltokError
 from rltok.evidence_summary import (
+    aside,
     chance,
     in_short,
     luck,
@@ -194,3 +195,13 @@ def test_every_contender_of_a_plan_is_told_in_words(plan):
     assert names <= WHO.keys()
     told = who_is_who(sweep_of(*(record(name) for name in sorted(names)), record("somebody_elses")))
     assert all(f"| `{name}` | {WHO[name]} |" in told for name in names) and "| `somebody_elses` | - |" in told
+
+
+def test_a_paragraph_on_another_size_tells_its_claims_on_either_side():
+    one = aside(sweep_of(record("ours", bits=1.9), record("even", bits=2.0, white=0.2)))
+    assert one.startswith("**At `32m`** (2 runs, at most 1 seed each, so indicative at most): bits per byte on test text")
+    against, _, for_it = one.partition("For it:")
+    assert "fewer bits per byte than evenly spaced boundaries (Table 1)" in for_it.split("; ")[0]
+    assert "ARC-Easy: no difference" in against and "held-out text: fewer" not in against
+    worse = aside(sweep_of(*seeds_of("ours", 2.1), *seeds_of("even", 2.0)))
+    assert "(6 runs, at most 3 seeds each):" in worse and "held-out text: fewer" in worse.partition("For it:")[0]

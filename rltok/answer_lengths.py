@@ -1,0 +1,145 @@
+"""Where on a benchmark item a difference sits: at the start of the answer, or along it. Differences in bits by length of answer.
+
+records, items --lengths_of--> bytes of every answer     sweep --against_even--> bits per item in quarters     record --table-->
+
+A difference that sits at the start is as many bits in long answers as in short ones; one that sits along them grows with length.
+On which bytes it sits, lengths alone do not say: a difference at the last byte would look like one at the first.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rltok.errors import RltokError
+from rltok.evidence_tables import MISSING, REFERENCE
+from rltok.records import Sweep
+from rltok.rule_views import markdown
+from rltok.standings import error_of_mean
+from rltok.task_items import TaskItems
+from rltok.verdicts import LEAST_SEEDS
+from rltok.vocab import to_utf8
+
+QUARTERS = 4
+
+
+def lengths_of(items: TaskItems, sweeps: Sequence[Sweep]) -> np.ndarray:
+    """Bytes of every right answer [n], the space before it included, as they were scored in all runs of the sweeps.
+
+    Raises:
+        RltokError: a run was scored on other items than these, or on some of them only.
+    """
+    lengths = np.array([len(to_utf8(item.choices[item.gold])) for item in items.items])
+    here = {"fingerprint": items.fingerprint, "items": len(items), "scored_bytes": int(lengths.sum())}
+    for run in (run for sweep in sweeps for run in sweep.everything):
+        score = run["scores"].get(items.task)
+        for key, value in here.items():
+            if score is not None and score[key] != value:
+                raise RltokError(
+                    f"{items.task}: sweep {run['sweep']}, {run['name']}, seed {run['seed']} was scored on items with {key}"
+                    f" {score[key]!r}; these have {value!r}. Name the folder with the items that the runs were scored on."
+                )
+    return lengths
+
+
+def quarter_of(lengths: np.ndarray) -> np.ndarray:
+    """The quarter [n] of every item by its length [n], bytes: q = floor(4 * items that are shorter / items), 0 to 3.
+
+    Items of one length are all in the same quarter, so quarters may be uneven, and some may have no items.
+    """
+    shorter = np.searchsorted(np.sort(lengths), lengths)
+    return QUARTERS * shorter // len(lengths)
+
+
+def quarters(lengths: np.ndarray) -> list[dict[str, int]]:
+    """The quarters of lengths [n] that have items, short answers first: bytes of the `shortest` and `longest`, number of `items`.
+
+    The ranges [shortest, longest] do not overlap.
+    """
+    groups = [lengths[quarter_of(lengths) == group] for group in range(QUARTERS)]
+    return [{"shortest": int(one.min()), "longest": int(one.max()), "items": len(one)} for one in groups if len(one)]
+
+
+def gaps_by_length(gaps: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+    """Differences in bits per item, averaged over the items of each quarter that has some, with their errors.
+
+    bits_q = mean over seeds s and items i of q of gap_si
+
+    Args:
+        gaps: [S, n], bits of an item under one contender minus those under the other, a row a seed.
+        lengths: [n], bytes of its answer.
+
+    Returns:
+        number of `seeds`; by quarter, in bits per item: `bits`, the standard error `over_items` of the seeds' mean (None for a
+        single item), and `over_seeds` (None for all of them from fewer than three seeds).
+    """
+    group = quarter_of(lengths)
+    parts = [gaps[:, group == one] for one in np.unique(group)]
+    known = len(gaps) >= LEAST_SEEDS
+    return {
+        "seeds": len(gaps),
+        "bits": [float(part.mean()) for part in parts],
+        "over_items": [error_of_mean(part.mean(axis=0).tolist()) for part in parts],
+        "over_seeds": [error_of_mean(part.mean(axis=1).tolist()) for part in parts] if known else None,
+    }
+
+
+def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict[str, Any]]:
+    """`gaps_by_length` to `even` of every contender that has a scored seed in common with it, paired by seed and item.
+
+    bits of an item = bits per byte * bytes [n]; a seed that was run several times counts with the mean of its runs.
+    """
+    theirs, found = sweep.scored(REFERENCE, task), {}
+    for name in sweep.runs:
+        ours = sweep.scored(name, task)
+        seeds = [seed for seed in sorted(ours) if seed in theirs]
+        if name != REFERENCE and seeds:
+            gaps = np.array([(ours[seed][0] - theirs[seed][0]) * lengths for seed in seeds])
+            found[name] = gaps_by_length(gaps, lengths)
+    return found
+
+
+def _cells(found: Mapping[str, Any]) -> list[str]:
+    errors = found["over_seeds"] or found["over_items"]
+    told = [MISSING if error is None else f"{error:.2f}" for error in errors]
+    return [f"{bits:+.2f} ± {error}" for bits, error in zip(found["bits"], told, strict=True)]
+
+
+def table(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> str:
+    """Markdown: bits per item minus `even`'s in quarters of the items by bytes of the answer, a row a size and contender.
+
+    After ± stands the standard error over seeds from three seeds on, that over items where there are fewer.
+
+    Args:
+        record: of scripts/measure_answers.py.
+        task: one of `rltok.task_items.TASKS`.
+        contenders: in the order of the rows; those that a size lacks have no row in it.
+    """
+    head = []
+    for one in record["tasks"][task]["quarters"]:
+        ends = sorted({one["shortest"], one["longest"]})
+        head.append("–".join(map(str, ends)) + ("" if head else " bytes"))
+    rows = [
+        [size, f"`{name}`", str(found["seeds"]), *_cells(found)]
+        for size, sweep in record["sweeps"].items()
+        for name in contenders if (found := sweep["gaps"][task].get(name)) is not None
+    ]  # fmt: skip
+    return markdown(["size", "contender", "seeds", *head], rows)
+
+
+def told(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> str:
+    """Whether a record of scripts/measure_answers.py was made of all runs of these sweeps, and of no others."""
+    here = {sweep.name: sorted(run["digest"] for run in sweep.everything) for sweep in sweeps}
+    if {name: one["records"] for name, one in record["sweeps"].items()} == here:
+        return "made of the records on this page"
+    return "MADE OF OTHER RECORDS than those on this page; run scripts/measure_answers.py"
+
+
+def ends(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> tuple[str, str, float, float] | None:
+    """(size, contender, bits per item of the shortest, of the longest answers) at the largest size that has one of them."""
+    for size, sweep in reversed(record["sweeps"].items()):
+        for name in contenders:
+            found = sweep["gaps"][task].get(name)
+            if found is not None:
+                return size, name, found["bits"][0], found["bits"][-1]
+    return None

@@ -1,0 +1,81 @@
+"""Where on a benchmark item differences to `even` sit: bits per item in quarters of the items by bytes of the right answer.
+
+    python scripts/measure_answers.py --sweeps notebooks/results/sweeps --tasks FOLDER --out notebooks/results/answers.json
+
+Evidence records hold bits per byte of every item, not how long its answer is, and the items are not part of the repository.
+FOLDER holds them (`rltok.task_items` names the files), and they must be those that the runs were scored on. No model is loaded.
+Run it again after records were added: the file names those that it was made of, and a test compares.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from record_files import run, stored_record
+
+from rltok.answer_lengths import against_even, lengths_of, quarters
+from rltok.errors import RltokError
+from rltok.evidence_tables import by_size
+from rltok.files import write_record
+from rltok.records import Sweep, read_sweeps
+from rltok.results import repository_commit, versions
+from rltok.task_items import TASKS, TaskItems, read_items
+
+WHAT = "differences to even in bits per item, by length of the answer"
+DIGITS = 4  # significant ones that are kept
+
+
+def rounded(value: Any) -> Any:
+    """The same with all its floats at DIGITS significant digits."""
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def of_task(items: TaskItems, lengths: np.ndarray) -> dict[str, Any]:
+    """What names the items of a set, and how they are divided."""
+    return {
+        "fingerprint": items.fingerprint,
+        "items": len(items),
+        "scored_bytes": int(lengths.sum()),
+        "quarters": quarters(lengths),
+    }
+
+
+def of_sweep(sweep: Sweep, lengths: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The digests of a sweep's records, and by set and contender the differences."""
+    return {
+        "records": sorted(record["digest"] for record in sweep.everything),
+        "gaps": {task: rounded(against_even(sweep, task, each)) for task, each in lengths.items()},
+    }
+
+
+def measure(sweeps: Sequence[Sweep], items: dict[str, TaskItems]) -> dict[str, Any]:
+    """All that the record holds of the answers, smallest model first."""
+    if not sweeps:
+        raise RltokError("--sweeps holds no record of a finished run. Name the folder in which notebooks/results keeps them.")
+    lengths = {task: lengths_of(each, sweeps) for task, each in items.items()}
+    return {
+        "tasks": {task: of_task(each, lengths[task]) for task, each in items.items()},
+        "sweeps": {sweep.name: of_sweep(sweep, lengths) for sweep in by_size(sweeps)},
+    }
+
+
+def main() -> None:
+    """Compute and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sweeps", type=Path, default=Path("notebooks/results/sweeps"))
+    parser.add_argument("--tasks", type=Path, required=True, help="folder with the files of the benchmark sets")
+    parser.add_argument("--out", type=Path, default=Path("notebooks/results/answers.json"))
+    options = parser.parse_args()
+    stored_record(options.out, WHAT)
+    found = measure(list(read_sweeps(options.sweeps).values()), {task: read_items(task, options.tasks) for task in TASKS})
+    write_record(options.out, {"schema": 1, "what": WHAT, "commit": repository_commit(), "versions": versions()} | found)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,86 @@
+"""scripts/measure_answers.py: that it refuses other items, and that its stored record is of the records that are stored."""
+
+import json
+import math
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rltok.answer_lengths import table
+from rltok.records import read_sweeps
+
+ROOT = Path(__file__).resolve().parents[1]
+SWEEPS = ROOT / "notebooks" / "results" / "sweeps"
+RECORD = ROOT / "notebooks" / "results" / "answers.json"
+MOST_BYTES = 60_000
+sys.path.insert(0, str(ROOT / "scripts"))
+import measure_answers  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def sweeps():
+    return read_sweeps(SWEEPS)
+
+
+@pytest.fixture(scope="module")
+def stored():
+    assert RECORD.stat().st_size < MOST_BYTES
+    return json.loads(RECORD.read_text(encoding="utf-8"))
+
+
+def told(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["measure_answers.py", *map(str, arguments)])
+    with pytest.raises(SystemExit, match="2"):
+        measure_answers.run(measure_answers.main)
+    return capsys.readouterr().err
+
+
+def test_items_that_the_runs_were_not_scored_on_and_a_folder_without_runs_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(measure_answers, "read_items", partial(measure_answers.read_items, expected=False))
+    places = ["--tasks", Path(__file__).with_name("data"), "--out", tmp_path / "answers.json"]
+    (tmp_path / "sweeps" / "32m").mkdir(parents=True)
+    assert "holds no record of a finished run" in told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
+    shutil.copy(next((SWEEPS / "32m").glob("*.json")), tmp_path / "sweeps" / "32m")
+    error = told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
+    assert "was scored on items with fingerprint" in error and "Name the folder" in error
+    assert not (tmp_path / "answers.json").exists()
+
+
+def test_four_digits_are_kept():
+    assert measure_answers.rounded({"a": [0.123456, None, -98765.4], "b": 12345}) == {"a": [0.1235, None, -98770.0], "b": 12345}
+
+
+def test_the_stored_record_is_of_all_stored_records(sweeps, stored):
+    made_of = {name: sweep["records"] for name, sweep in stored["sweeps"].items()}
+    there = {name: sorted(run["digest"] for run in sweep.everything) for name, sweep in sweeps.items()}
+    assert made_of == there, "run scripts/measure_answers.py"
+
+
+def test_the_stored_items_are_those_that_the_runs_were_scored_on(sweeps, stored):
+    for task, found in stored["tasks"].items():
+        for run in (run for sweep in sweeps.values() for run in sweep.everything):
+            assert {key: run["scores"][task][key] for key in ("fingerprint", "items", "scored_bytes")}.items() <= found.items()
+        quarters = found["quarters"]
+        assert sum(one["items"] for one in quarters) == found["items"]
+        assert all(one["longest"] < later["shortest"] for one, later in zip(quarters, quarters[1:], strict=False))
+        least, most = (sum(one["items"] * one[end] for one in quarters) for end in ("shortest", "longest"))
+        assert least <= found["scored_bytes"] <= most
+
+
+def test_the_stored_differences_are_whole_and_of_the_seeds_that_are_stored(sweeps, stored):
+    for name, sweep in sweeps.items():
+        for task, found in stored["sweeps"][name]["gaps"].items():
+            sizes = [one["items"] for one in stored["tasks"][task]["quarters"]]
+            assert set(found) == {
+                other for other, runs in sweep.runs.items() if other != "even" and set(runs) & set(sweep.runs["even"])
+            }
+            for other, gap in found.items():
+                assert gap["seeds"] == len(set(sweep.runs[other]) & set(sweep.runs["even"]))
+                mean = sum(n * bits for n, bits in zip(sizes, gap["bits"], strict=True)) / sum(sizes)
+                errors = [*gap["over_items"], *(gap["over_seeds"] or [])]
+                assert math.isfinite(mean) and len(errors) == len(sizes) * (1 + (gap["seeds"] >= 3))
+                assert all(math.isfinite(one) and one > 0 for one in errors)
+            assert table(stored, task, list(found)).count(f"| {name} |") == len(found)
