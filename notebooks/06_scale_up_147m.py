@@ -543,8 +543,8 @@ why_not = run_starts.apart(start, first)
 Markdown(why_not or run_starts.starts_table(start, first))
 
 # %% [markdown]
-# White space is left by both, and the second leaves it sooner. Where do they go? The same text, in which both were drawn with the same
-# random numbers, and the first once more at its end:
+# White space is left by both, and the second leaves it sooner. Where do they go? The same text with both, and with the first once more at
+# its end:
 
 # %%
 HTML(why_not or run_starts.starts_html(start, first, characters=200))

@@ -107,17 +107,17 @@ def in_short(sweep: Sweep) -> str:
 
 
 def aside(sweep: Sweep) -> str:
-    """Markdown: what a sweep of another size says, in a paragraph; the claims that it speaks against come first."""
+    """Markdown: what a sweep of another size says, in few lines; the claims that it speaks against come first."""
     rows = claim_rows(sweep)
     told = []
-    for verdict, words in ((CONTRADICTED, "Against the paper"), (SUPPORTED, "For it")):
+    for verdict, words in ((CONTRADICTED, "against the paper"), (SUPPORTED, "for it")):
         either = (verdict, INDICATIVE[verdict])
         texts = [f"{row[0]} ({row[1]})" for row in rows if any(said.removeprefix(SMOKE) in either for said in (row[4], row[6]))]
-        told.append(f"{words}: {'; '.join(texts) or 'nothing'}.")
+        told.append(f"* {words}: {'; '.join(texts) or 'nothing'}")
     seeds = max(len(runs) for runs in sweep.runs.values())
     least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
     head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
-    return f"{head} {order(sweep).replace('**', '').replace('Bits', 'bits', 1)}. {' '.join(told)}"
+    return "\n".join([f"{head} {order(sweep).replace('**', '').replace('Bits', 'bits', 1)}. It speaks", "", *told])
 
 
 def chance(sweep: Sweep) -> str:

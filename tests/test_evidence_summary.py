@@ -200,8 +200,8 @@ def test_every_contender_of_a_plan_is_told_in_words(plan):
 def test_a_paragraph_on_another_size_tells_its_claims_on_either_side():
     one = aside(sweep_of(record("ours", bits=1.9), record("even", bits=2.0, white=0.2)))
     assert one.startswith("**At `32m`** (2 runs, at most 1 seed each, so indicative at most): bits per byte on test text")
-    against, _, for_it = one.partition("For it:")
+    against, _, for_it = one.partition("* for it:")
     assert "fewer bits per byte than evenly spaced boundaries (Table 1)" in for_it.split("; ")[0]
     assert "ARC-Easy: no difference" in against and "held-out text: fewer" not in against
     worse = aside(sweep_of(*seeds_of("ours", 2.1), *seeds_of("even", 2.0)))
-    assert "(6 runs, at most 3 seeds each):" in worse and "held-out text: fewer" in worse.partition("For it:")[0]
+    assert "(6 runs, at most 3 seeds each):" in worse and "held-out text: fewer" in worse.partition("* for it:")[0]
