@@ -421,7 +421,9 @@ else:
 # %% [markdown]
 # ## What came out
 #
-# From here on everything is read from records of finished runs, as in the next chapter. Which ones are there?
+# From here on everything is read from records of finished runs, as in the next chapter. Ours were made by the block above, one contender at
+# a time (`--only`), so that the seconds are those of one run on one card. The first was killed once, soon after a checkpoint (`kill -9`),
+# and the same command typed again. Which records are there?
 
 # %%
 stored = results / "sweeps"
@@ -435,12 +437,18 @@ Markdown(scale_views.failed_table(scale_views.failures(sweeps, stored, ("32m", "
 Markdown("\n\n".join(evidence_tables.heading(sweep) for sweep in sweeps))
 
 # %% [markdown]
-# What names each run and what it took. *Seconds* are those of all its updates, all sessions together; those that an interruption
-# lost stand in the last column. Peak memory is that of the last session that trained.
+# What names each run of the largest size and what it took. *Seconds* are those of all its updates, all sessions together; those that an
+# interruption lost stand in the last row. Peak memory is that of the last session that trained.
 
 # %%
 there = scale_views.contenders_there(sweeps, list(runs))
-Markdown(scale_views.record_table(sweeps, there))
+Markdown(scale_views.facts_table(sweeps[-1], there))
+
+# %% [markdown]
+# Those of the other size, a row each:
+
+# %% tags=["hide-output"]
+Markdown(scale_views.record_table(sweeps[:-1], there))
 
 # %% [markdown]
 # Did they take as long as `rltok doctor` says? Runs at 32M shared their card with others at times, so their seconds say little of its

@@ -87,10 +87,11 @@ def heading(sweep: Sweep) -> str:
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in sweep.everything})
     devices = sorted({run["device"] for run in sweep.everything})
+    again = len(sweep.everything) - len(runs)
+    told += f"; {many(len(sweep.everything), 'run')}" + (f", {again} of them of a seed that was run before" if again else "")
     return (
         f"{kind}Preset `{size}` ({first['matrix_parameters'] / 1e6:.3g}M matrix parameters), {budget / 1e6:.3g} MB of training"
         f" text a run from {first['data']['name']} (the paper: 147M, 6 GB of FineWeb), target rate {rate:g}, {told};"
-        f" {len(sweep.everything)} runs, {len(sweep.everything) - len(runs)} of them of a seed that was run before;"
         f" {', '.join(devices)}; commit {', '.join(commits)}."
     )
 

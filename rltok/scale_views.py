@@ -1,6 +1,6 @@
 """After a run at scale: its records beside those of other sizes, what it took, and what went wrong.
 
-sweeps --record_table, failed_table, lead_table, sizes_figure, learning_figure--> what came out, and where a run was interrupted
+sweeps --facts_table, record_table, failed_table, lead_table, *_figure--> what came out, and where a run was interrupted
 
 Everything is read from evidence records; nothing is computed from models here.
 """
@@ -143,22 +143,40 @@ def interrupted(run: Record) -> str:
     return "; ".join(each) or "never"
 
 
+def _facts(run: Record) -> dict[str, str]:
+    """What names a run and what it took, by the words for it."""
+    peak = run.get("peak_memory_bytes")
+    return {
+        "commit": run["commit"][:7],
+        "config": run["config_hash"],
+        "training text": run["data"]["train"].get("hash", MISSING),
+        "device": run["device"],
+        "bytes": f"{run['bytes']:,}",
+        "seconds": f"{run['seconds']:.0f}",
+        "MB/s": f"{run['bytes'] / run['seconds'] / 1e6:.3g}",
+        "peak memory, GB": MISSING if peak is None else f"{peak / 1e9:.1f}",
+        "interrupted": interrupted(run),
+    }
+
+
+def facts_table(sweep: Sweep, names: Sequence[str]) -> str:
+    """Markdown: a column a run of these contenders, with what names it and what it took."""
+    runs = [run for name in contenders_of(sweep) if name in names for _, run in sorted(sweep.runs[name].items())]
+    each = [{"seed": str(run["seed"])} | _facts(run) for run in runs]
+    rows = [[what, *(facts[what] for facts in each)] for what in (each[0] if each else {})]
+    return markdown([label(sweep), *(f"`{run['name']}`" for run in runs)], rows)
+
+
 def record_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
-    """Markdown: a row a run of these contenders, with what names it and what it took."""
-    rows = []
+    """Markdown: the same with a row a run, for many runs."""
+    rows, head = [], ["sweep", "contender", "seed"]
     for sweep in sweeps:
         for name in (name for name in contenders_of(sweep) if name in names):
             for seed, run in sorted(sweep.runs[name].items()):
-                peak = run.get("peak_memory_bytes")
-                rows.append([
-                    label(sweep), name, str(seed), run["commit"][:7], run["config_hash"],
-                    run["data"]["train"].get("hash", MISSING), run["device"], f"{run['bytes']:,}",
-                    f"{run['seconds']:.0f}", f"{run['bytes'] / run['seconds'] / 1e6:.3g}",
-                    MISSING if peak is None else f"{peak / 1e9:.1f}", interrupted(run),
-                ])  # fmt: skip
-    head = ["sweep", "contender", "seed", "commit", "config", "training text", "device", "bytes", "seconds", "MB/s",
-            "peak memory, GB", "interrupted"]  # fmt: skip
-    return markdown(head, rows)
+                facts = _facts(run)
+                head = ["sweep", "contender", "seed", *facts]
+                rows.append([label(sweep), name, str(seed), *facts.values()])
+    return markdown(head, rows) if rows else "No other size is stored."
 
 
 def expected_table(sweeps: Sequence[Sweep], names: Sequence[str], speeds: list[Speed]) -> str:

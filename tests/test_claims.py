@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from sweeps import record, seeds_of, sweep_of, write
+from sweeps import record, seeds_of, sweep_of, with_repeats, write
 
 from rltok.claims import OURS, claims
 from rltok.data.fixed_texts import FIXED_TEXTS
@@ -106,6 +106,12 @@ def test_smoke_runs_say_so_in_verdict_and_heading():
     assert row[4] == "smoke: supported" and row[6] == NO_RUN
     assert heading(sweep).startswith("**Smoke runs")
     assert not heading(sweep_of(record())).startswith("**Smoke")
+
+
+def test_a_heading_counts_runs_and_those_of_a_seed_that_was_run_before():
+    sweep = sweep_of(record("ours"), record("even"))
+    assert "; 2 runs; cpu; commit 0000000." in heading(sweep)
+    assert "; 3 runs, 1 of them of a seed that was run before; cpu;" in heading(with_repeats(sweep, record("ours", bits=1.5)))
 
 
 def test_white_space_rate_and_entropy_are_held_against_their_limits():

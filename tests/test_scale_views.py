@@ -13,6 +13,7 @@ from rltok.records import Sweep, read_sweeps
 from rltok.scale_views import (
     contenders_there,
     expected_table,
+    facts_table,
     failed_table,
     failures,
     interrupted,
@@ -99,6 +100,11 @@ def test_a_row_a_run_names_and_costs_it():
     assert (cells["commit"], cells["config"], cells["training text"]) == ("0" * 7, run["config_hash"], "ab")
     assert (cells["bytes"], cells["seconds"], cells["MB/s"], cells["peak memory, GB"]) == ("20,000", "5", "0.004", "42.4")
     assert cells["interrupted"].startswith("went on after update 10") and first[-1] == "not recorded"
+    assert record_table([sweep], ("nobody",)) == record_table([], ("ours",)) == "No other size is stored."
+    turned = rows_of(facts_table(sweep, ("ours", "even")))
+    assert turned[0] == ["32m", "`even`", "`ours`"] and turned[1] == ["seed", "0", "0"]
+    assert {what: mine for what, _, mine in turned[2:]} == {key: cells[key] for key in head[3:]}
+    assert rows_of(facts_table(sweep, ())) == [["32m"]]
 
 
 def lines_of(axes):
