@@ -64,7 +64,17 @@ import torch
 from IPython.display import HTML, Markdown
 
 import rltok
-from rltok import boundary_places, evidence_figures, evidence_tables, plots, run_starts, scale_plans, scale_views, training
+from rltok import (
+    boundary_places,
+    evidence_figures,
+    evidence_tables,
+    plots,
+    run_starts,
+    scale_plans,
+    scale_views,
+    training,
+    turning_points,
+)
 from rltok.config import with_settings
 from rltok.data import load_corpus
 from rltok.options import parse
@@ -525,22 +535,37 @@ plots.show(scale_views.learning_figure(sweeps, there))
 # %% [markdown]
 # ### Not at white space
 #
-# In the paper's figures boundaries stand at white space, and at 32M ours do, too. In the passage above, of the 147M run, they don't. They
-# stand inside of words; where? Look for a rule before you read on.
+# In the paper's figures boundaries stand at white space, and at 32M ours do, too. In the passage above, of the 147M run, they don't. Where
+# do they stand? Look for a rule before you read on.
 #
-# The passages that records keep are short, but long enough to count. Words by the consonants that they begin with, before the first vowel,
-# and which part of them has a boundary at each place:
+# First all of the validation text, by the byte that a boundary follows; small model, then large one:
 
 # %%
 policies = [name for name in there if any(is_learned(run) for sweep in sweeps for run in sweep.runs.get(name, {}).values())]
+Markdown("\n\n".join(f"{evidence_tables.label(sweep)}:\n\n{boundary_places.places_table(sweep, policies)}" for sweep in sweeps))
+
+# %% [markdown]
+# The large one draws most of its boundaries after letters, of which many are the first of a word, and after most punctuation. What tells
+# the letters with a boundary from the others? In the few passages that records keep, words by how they begin, and which part of them has a
+# boundary at each place:
+
+# %%
 Markdown(boundary_places.onsets_table(sweeps, policies))
 
 # %% [markdown]
-# At 32M the boundary is in front of the word, whatever it begins with. At 147M it is before the first *vowel*: after the one consonant,
-# after the two, and words that begin with a vowel mostly have none near their beginning. (Linguists call these consonants the onset of the
-# syllable.) Nobody told the policy what a vowel is. And by held-out text it is no bad choice: the difference from even spacing, in the table
-# above, is about that of 32M.
+# At 32M the boundary is in front of the word, whatever it begins with. At 147M it is after the *first consonants*: a word that begins with a
+# vowel mostly gets none, *moon* becomes `m│oon`, *planet* `p│l│anet`. After s and t, with which most clusters begin (*th*, *st*), the policy
+# waits for the letter after: *the* becomes `th│e`. Mind that it sees only what came before. So it cannot put a boundary in front of a vowel;
+# it bets that one comes next. And this accounts for a part of its boundaries; about as many are at other letters.
 #
+# Is that worse than white space? It has fewer bits per byte than even spacing, in the table above. Whether white space would be better still,
+# BPE guidance would tell, which is in the plan:
+
+# %%
+missing = [name for name in runs if large is None or name not in large.runs]
+print("runs of the plan without a record:", ", ".join(missing) or "none")
+
+# %% [markdown]
 # **Is it the seed?** A second one was begun with the same settings, and stopped when the time of the card was used up. It has no score,
 # but it has a log. Both, after the same amount of text:
 
@@ -551,18 +576,33 @@ why_not = run_starts.apart(start, first)
 Markdown(why_not or run_starts.starts_table(start, first))
 
 # %% [markdown]
-# White space is left by both, and the second leaves it sooner. Where do they go? The same text with both, and with the first once more at
-# its end:
+# Both begin at random places, lean to white space a little, and then turn away from it. Where do they go? A text of prose, with both after as
+# many updates and with the first once more at its end:
 
 # %%
 HTML(why_not or run_starts.starts_html(start, first, characters=200))
 
+# %%
+Markdown(why_not or boundary_places.around_table(run_starts.views(start, first)))
+
 # %% [markdown]
-# Not to the same places. So at this size there are several solutions, the seed decides between them, and white space was not found by
-# either. Two are few: with more seeds it might be.
+# So the second avoids white space, too, in another way: it goes to the last letter *before* the space, where the first goes to the letters
+# after it. (Mind that it cannot know that the word ends.) Both may still mark words, a byte early or late, which the share of white space
+# does not count. How much do the two agree?
+
+# %%
+Markdown(why_not or run_starts.agreement_table(start, first))
+
+# %% [markdown]
+# Little on prose; on the other texts, of code and of other languages, far more. (Boundaries that are still uncertain agree less with
+# anything.) The second was stopped when its entropy was still high, so where it would have ended we do not know. With two seeds, neither at
+# white space, it is hard to blame one unlucky seed; more cannot be said.
 #
-# **Is it the code?** The preset is another, the code is that of 32M, where white space is found. Its fast path was compared with the plain
-# one at this size, too; both beside float64, as relative distances of the loss and of the gradient:
+# **Is it the interruption?** No: white space had fallen before it, as the figure shows, and the second seed was never interrupted.
+#
+# **Is it the code?** It is that of 32M, where white space is found. Its fast path was compared with the plain one at this size, too, before
+# these runs and on another card: relative distances from float64, of the loss and of the gradient of the whole objective, with given
+# boundaries.
 
 # %%
 distances = json.loads((results / "fast_path.json").read_text())["distances"]
@@ -574,28 +614,41 @@ rows = [
 Markdown(markdown(["size", "path", "loss", "gradient"], rows))
 
 # %% [markdown]
-# **Is it the moment?** What a boundary earns is what tokens take off the loss of the early exit, eq. (15). If tokens do not help yet, there
-# is nothing to earn, and the policy follows noise or whatever helps first. So look at how far the loss is ahead of the early exit:
+# **Is it the moment?** A boundary earns what tokens take off the loss of the early exit, eq. (15). Our first suspicion was that tokens help
+# too late in a large model, and that the policy settles on something else before. Predict: by how many nats per byte is the large model
+# ahead of its early exit when it has read as much as the small one in all of its training?
 
-# %%
-Markdown(scale_views.lead_table(sweeps, ["even", *policies]))
+# %% tags=["prediction"]
+guess_lead = 0.25
 
-# %% [markdown]
-# Here the sizes differ most. The small model's tokens help after a quarter of its text. The large one's hardly do after four times as much,
-# with evenly spaced boundaries as little as with learned ones; it has three times as many layers of tokens to set up. But its policy does
-# not wait: the figure above shows it begin to leave white space in just this time. So we *suspect* that it settled on what helped while
-# tokens were weak. Some of this is our budget's doing:
-
-# %%
-for words, one in (("the plan", config), ("the paper's run", paper)):
-    share = one.train.warmup_fraction * scale_plans.pass_bytes(one)
-    print(f"{words}: the learning rate reaches its peak after {share / 1e6:.0f} MB")
+# %% tags=["measurement"]
+print(f"the guess was {guess_lead:+.3f}")
+Markdown(turning_points.lead_table(sweeps, ["even", *policies]))
 
 # %% [markdown]
-# With the paper's budget the rate still rises where ours has long fallen. We do not know which of these makes the difference. A run whose
-# policy is held still until tokens help, with $\lambda_\pi = 0$ at first, would test the suspicion; one with $\gamma$ of the paper's
-# text would test another.
+# Tokens do begin to help far later here (where a cell is the mean of one or two lines of the log, a few hundredths are noise), with evenly
+# spaced boundaries as with learned ones. It looks as if the suspicion were right. But when did the small policies go to white space? When
+# they first had a boundary at half of it, and for the large one, which never has, when it had most:
+
+# %%
+Markdown(turning_points.turns_table(sweeps, ["ours", *policies]))
+
+# %% [markdown]
+# At that moment most of the small models were not ahead of their early exit either. So *weak tokens are not the reason*, at least not
+# alone. (That the mean lead is nothing does not mean that all places of a boundary earn the same, and only differences between places move
+# a policy.) A nice explanation, and a table that takes three lines to make speaks against it.
 #
+# What is left? Between the two sizes more differs than the size:
+
+# %%
+Markdown(turning_points.differences_table(sweeps, policies[0]) if policies else "no learned boundaries to compare")
+
+# %% [markdown]
+# The large policy turns away while its learning rate still rises, to half of the other's peak. It averages over twice the rows. It has more
+# layers of tokens. And its bytes alone, at the end, predict better than all of the small model, so less is left for tokens to say. We have
+# not shown which of these it is. The first two are cheap to test: the small model with the rate, the warm-up and the rows of the large one.
+
+# %% [markdown]
 # ## What we saw
 #
 # * Scaling up changes a preset and a card, no code. The plan, the command and the record name their settings by one digest, and a cell
@@ -604,8 +657,8 @@ for words, one in (("the plan", config), ("the paper's run", paper)):
 # * A run that is stopped goes on to the same curve. An interruption costs the updates since the last checkpoint and the start, and
 #   the record says how many updates these were at least.
 # * One pass over another text with one seed is not the paper's run. What it can show is in the tables; what it can't is said beside them.
-# * The learned boundaries of this run are better than evenly spaced ones on held-out text, and they are not at white space. Neither size,
-#   text, budget nor seed alone has been shown to be the reason.
+# * In this one run, learned boundaries have fewer bits per byte than evenly spaced ones on held-out text, and they are not at white space.
+#   We do not know why. Weak tokens alone, the interruption and one unlucky seed are unlikely; size and schedule have not been told apart.
 #
 # ## Exercises
 #

@@ -1,6 +1,7 @@
 """On which bytes the boundaries of a sweep's contenders lie: shares of held-out text, and the passages that records keep.
 
-record --shares--> by class of byte     passage --words, lengths, onsets--> counts     sweep --places_table--> a row a contender
+record --shares--> by class of byte                  passage --words, lengths, onsets, around_words--> counts
+sweep --places_table, onsets_table--> rows by contender      views of a text --around_table--> rows by view
 """
 
 import re
@@ -16,8 +17,10 @@ from rltok.rule_views import markdown
 
 PLACES = {"space": "white space", "word start": "first letter after it", "letter": "other letter", "punctuation": "punctuation"}
 WORD = re.compile("(?<=[^A-Za-z])[A-Za-z]+")  # but for one that a passage begins with, of which the byte before is not known
+BESIDE = re.compile("(?<=[A-Za-z] )[A-Za-z]+")
 ONSET = re.compile("[yY]?[^aeiouyAEIOUY]*")  # y counts as a consonant where a word begins with it, else as a vowel
 MOST, LETTERS = 2, 3  # consonants that are told apart, the rest is "or more"; letters of a word that are looked at
+CLUSTERS = "stST"  # with which most words of several consonants begin: the, she, still
 
 
 def shares(score: Mapping[str, Any]) -> dict[str, float]:
@@ -48,10 +51,13 @@ def lengths(sample: Mapping[str, Any]) -> list[int]:
     return np.diff([at for at, bit in enumerate(sample["boundaries"]) if bit == "1"]).tolist()
 
 
-def places_table(sweep: Sweep) -> str:
-    """Markdown: shares of boundaries by place, of punctuation and of words that have one, and how long tokens are."""
+def places_table(sweep: Sweep, names: Sequence[str] | None = None) -> str:
+    """Markdown: shares of boundaries by place, of punctuation and of words that have one, and how long tokens are.
+
+    A row a contender, or of those named.
+    """
     rows = []
-    for name in contenders_of(sweep):
+    for name in (name for name in contenders_of(sweep) if names is None or name in names):
         runs = list(sweep.runs[name].values())
         scores = [run["scores"]["validation"] for run in runs if "class_counts" in run["scores"]["validation"]]
         parts = [found for score in scores if (found := shares(score))]
@@ -69,33 +75,68 @@ def places_table(sweep: Sweep) -> str:
     return markdown(["of all boundaries, on", *PLACES.values(), *found], rows)
 
 
-def onsets(sample: Mapping[str, Any]) -> dict[tuple[int, int], list[bool]]:
+def onsets(sample: Mapping[str, Any]) -> dict[tuple[int, bool, int], list[bool]]:
     """Whether the words of a passage have a boundary, by the consonants that they begin with and by place.
 
-    Keys are (consonants before the first vowel, MOST for as many or more; place): place 0 is the byte before the word, place k
-    its k-th letter, which shorter words do not have. Words are runs of ASCII letters.
+    Keys are (consonants before the first vowel, MOST for as many or more; whether the first letter is one of CLUSTERS; place):
+    place 0 is the byte before the word, place k its k-th letter, which shorter words lack. Words are runs of ASCII letters.
     """
     text, drawn = sample["text"], sample["boundaries"]
-    found: dict[tuple[int, int], list[bool]] = {}
+    found: dict[tuple[int, bool, int], list[bool]] = {}
     for word in WORD.finditer(text):
         count = min(len(ONSET.match(word[0])[0]), MOST)
         for place in range(min(len(word[0]), LETTERS) + 1):
-            found.setdefault((count, place), []).append(drawn[word.start() - 1 + place] == "1")
+            key = (count, word[0][0] in CLUSTERS, place)
+            found.setdefault(key, []).append(drawn[word.start() - 1 + place] == "1")
     return found
 
 
 def onsets_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
-    """Markdown: which part of words has a boundary, in the passages that records keep; a row a size, contender and onset."""
+    """Markdown: which part of words has a boundary, in the passages that records keep; a row a size, contender and onset.
+
+    Words are counted once, whatever the number of seeds: all runs keep the same passages.
+    """
     rows = []
     for sweep in by_size(sweeps):
         for name in (name for name in names if name in sweep.runs):
-            each = [onsets(sample) for run in sweep.runs[name].values() for sample in run["samples"]]
-            for count in range(MOST + 1):
-                cells = [[bit for one in each for bit in one.get((count, place), [])] for place in range(LETTERS + 1)]
-                begin = "a vowel" if count == 0 else f"{count} consonant{'s' if count > 1 else ''}{' or more' * (count == MOST)}"
+            runs = sweep.runs[name].values()
+            each = [onsets(sample) for run in runs for sample in run["samples"]]
+            for count, cluster in ((0, False), (1, False), (1, True), (MOST, False), (MOST, True)):
+                cells = [[bit for one in each for bit in one.get((count, cluster, at), [])] for at in range(LETTERS + 1)]
+                words = len(cells[0]) // len(runs)
                 shares = [f"{fmean(bits):.2f}" if bits else MISSING for bits in cells]
-                rows.append([f"`{name}`", label(sweep), begin, str(len(cells[0])), *shares])
-    after = ["the byte before", *(f"letter {place}" for place in range(1, LETTERS + 1))]
-    return markdown(
-        ["contender", "size", "words that begin with", "words", *(f"boundary after {where}" for where in after)], rows
-    )
+                rows.append([f"`{name}`", label(sweep), _onset_told(count, cluster), str(words), *shares])
+    after = ["boundary after the byte before", *(f"after letter {place}" for place in range(1, LETTERS + 1))]
+    return markdown(["contender", "size", "words that begin with", "words", *after], rows)
+
+
+def _onset_told(count: int, cluster: bool) -> str:
+    if count == 0:
+        return "a vowel"
+    if count < MOST:
+        return "one consonant, s or t" if cluster else "one consonant, another"
+    return "more consonants, s or t first" if cluster else "more consonants, another first"
+
+
+AROUND = {"last letter before the space": -2, "the space": -1, "letter 1": 0, "letter 2": 1, "letter 3": 2}
+
+
+def around_words(view: Mapping[str, Any]) -> dict[str, list[bool]]:
+    """Whether there is a boundary at each place around the beginning of a word, of all words after a letter and one space."""
+    text, drawn = view["text"], view["boundaries"]
+    found: dict[str, list[bool]] = {place: [] for place in AROUND}
+    for word in BESIDE.finditer(text):
+        for place, offset in AROUND.items():
+            if offset < len(word[0]):
+                found[place].append(drawn[word.start() + offset] == "1")
+    return found
+
+
+def around_table(views: Mapping[str, Mapping[str, Any]]) -> str:
+    """Markdown: share of words with a boundary at each place around their beginning, a row a named view of a text."""
+    rows = []
+    for name, view in views.items():
+        found = around_words(view)
+        shares = [f"{fmean(bits):.2f}" if bits else MISSING for bits in found.values()]
+        rows.append([name, str(len(found["the space"])), *shares])
+    return markdown(["of words, have a boundary after", "words", *AROUND], rows)

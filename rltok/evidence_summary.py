@@ -16,6 +16,7 @@ from rltok.claims import claims
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of, label, over_seeds
 from rltok.judges import many, seeds_told
+from rltok.loss_claims import RIVALS
 from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
 from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, by_chance, directed, in_sigmas
@@ -106,8 +107,11 @@ def in_short(sweep: Sweep) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-def aside(sweep: Sweep) -> str:
-    """Markdown: what a sweep of another size says, in few lines; the claims that it speaks against come first."""
+def aside(sweep: Sweep, beside: Sweep | None = None) -> str:
+    """Markdown: what a sweep of another size says, in few lines; the claims that it speaks against come first.
+
+    Where no two of its contenders have three seeds, its differences are set beside the deviation from seed to seed of `beside`.
+    """
     rows = claim_rows(sweep)
     told = []
     for verdict, words in ((CONTRADICTED, "against the paper"), (SUPPORTED, "for it")):
@@ -117,7 +121,29 @@ def aside(sweep: Sweep) -> str:
     seeds = max(len(runs) for runs in sweep.runs.values())
     least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
     head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
-    return "\n".join([f"{head} {order(sweep).replace('**', '').replace('Bits', 'bits', 1)}. It speaks", "", *told])
+    first = " ".join(filter(None, [
+        f"{head} {order(sweep).replace('**', '').replace('Bits', 'bits', 1)}.", _yardstick(sweep, beside), _without(sweep),
+        "It speaks",
+    ]))  # fmt: skip
+    return "\n".join([first, "", *told])
+
+
+def _yardstick(sweep: Sweep, beside: Sweep | None, place: str = "test") -> str:
+    """Differences of learned boundaries from the reference in deviations from seed to seed of another sweep."""
+    spread = None if beside is None else seed_noise.deviation(beside, place)
+    gaps = {name: sweep.gap(name, REFERENCE, place) for name in contenders_of(sweep) if name.startswith("ours")}
+    if spread is None or seed_noise.deviation(sweep, place) is not None or not any(gaps.values()):
+        return ""
+    each = ", ".join(f"{abs(gap[0].bits) / spread:.1f} for `{name}`" for name, gap in gaps.items() if gap)
+    return f"In deviations of such a difference from seed to seed at `{label(beside)}` ({spread:.3f}) that is {each}."
+
+
+def _without(sweep: Sweep) -> str:
+    """Which rivals of the paper's table have no run, and what that does to claims about each of them."""
+    missing = [f"`{rival}`" for rival in (*RIVALS, "bpe") if rival not in sweep.runs]
+    if not missing:
+        return ""
+    return f"Not run: {', '.join(missing)}; a claim about each of several rivals can fail without them, but not succeed."
 
 
 def chance(sweep: Sweep) -> str:

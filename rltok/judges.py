@@ -194,11 +194,13 @@ def agreement_at(run: dict, part: float) -> float:
     shots = run["snapshots"]
     last = shots[-1]
     then = min(shots, key=lambda shot: abs(shot["step"] - part * last["step"]))  # steps are spaced by a logarithm
-    pairs = [
-        (a, b) for text in last if text != "step" for a, b in zip(*(s[text]["boundaries"] for s in (then, last)), strict=True)
-    ]
-    both = sum(pair == ("1", "1") for pair in pairs)
-    either = sum(pair[0] == "1" for pair in pairs) + sum(pair[1] == "1" for pair in pairs)
+    return agreement(*("".join(shot[text]["boundaries"] for text in last if text != "step") for shot in (then, last)))
+
+
+def agreement(first: str, second: str) -> float:
+    """F1 of two strings of boundaries, "0010", of one text; 1 where neither has any."""
+    both = sum(pair == ("1", "1") for pair in zip(first, second, strict=True))
+    either = first.count("1") + second.count("1")
     return 2 * both / either if either else 1.0
 
 

@@ -1,20 +1,22 @@
 """The start of a run that was stopped: too little for a score, enough to see whether it goes the way of another.
 
-file --read_start--> start     (start, finished run) --starts_table, starts_html--> both after the same updates
+file --read_start--> start     (start, finished run) --starts_table, views, agreement_table--> both after as many updates
 """
 
 import json
 from pathlib import Path
+from typing import Any
 
 from rltok.errors import RltokError
 from rltok.evidence_figures import passage_html
 from rltok.evidence_format import SCHEMA, START
 from rltok.files import MISSING, read_file
+from rltok.judges import agreement
 from rltok.records import Record, is_clean
 from rltok.rule_views import markdown
 from rltok.seal import is_sealed
 
-SHOWN = {"whitespace_share": ".2f", "policy_entropy": ".3f", "bits_per_byte": ".3f"}
+SHOWN = {"whitespace_share": ".2f", "policy_entropy": ".3f", "bits_per_byte": ".3f"}  # with their digits
 AGAIN = "Make it again: scripts/keep_start.py."
 
 
@@ -47,7 +49,7 @@ def starts_table(start: Record, run: Record) -> str:
     other = {point["step"]: point for point in run["held_out"]}
     rows = []
     for point in start["held_out"]:
-        if point["step"] and point["step"] in other:
+        if point["step"] in other:
             pairs = [(other[point["step"]][key], point[key], digits) for key, digits in SHOWN.items()]
             rows.append([f"{point['bytes'] / 1e6:.0f}", *(format(each[k], each[2]) for each in pairs for k in (0, 1))])
     seeds = [f"seed {each['seed']}" for each in (run, start)]
@@ -55,16 +57,30 @@ def starts_table(start: Record, run: Record) -> str:
     return markdown(["MB read", *(f"{what}, {seed}" for what in words for seed in seeds)], rows)
 
 
-def starts_html(start: Record, run: Record, text: str = "prose", characters: int = 300) -> str:
-    """HTML: boundaries of a fixed text in both after as many updates as the start's last snapshot, and of the run at its end."""
+def views(start: Record, run: Record, text: str = "prose") -> dict[str, dict[str, Any]]:
+    """A fixed text with the boundaries of both after as many updates as the start's last snapshot, and of the run at its end."""
     _check_pair(start, run)
     last, shots = start["snapshots"][-1], {shot["step"]: shot for shot in run["snapshots"]}
-    end = run["snapshots"][-1]
-    drawn = []
-    for each, shot in ((run, shots[last["step"]]), (start, last), (run, end)):
+    found = {}
+    for each, shot in ((run, shots[last["step"]]), (start, last), (run, run["snapshots"][-1])):
         read = run["bytes"] / run["updates"] * shot["step"] / 1e6
-        drawn.append(passage_html(shot[text], f"seed {each['seed']}, after {read:.0f} MB", "fixed text", characters))
-    return "".join(drawn)
+        found[f"seed {each['seed']}, after update {shot['step']:,} ({read:.0f} MB)"] = shot[text]
+    return found
+
+
+def starts_html(start: Record, run: Record, text: str = "prose", characters: int = 300) -> str:
+    """HTML of the three `views`."""
+    return "".join(passage_html(view, name, "fixed text", characters) for name, view in views(start, run, text).items())
+
+
+def agreement_table(start: Record, run: Record) -> str:
+    """Markdown: F1 of the boundaries of each fixed text, of the run against the start and against itself at its end."""
+    rows = []
+    for text in (text for text in start["snapshots"][-1] if text != "step"):
+        mine, other, end = (view["boundaries"] for view in views(start, run, text).values())
+        rows.append([text, f"{agreement(mine, other):.2f}", f"{agreement(mine, end):.2f}"])
+    seeds = [f"seed {each['seed']}" for each in (run, start)]
+    return markdown(["F1 of boundaries", f"{seeds[0]} and {seeds[1]}, both then", f"{seeds[0]} then and at its end"], rows)
 
 
 def apart(start: Record, run: Record | None) -> str:

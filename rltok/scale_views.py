@@ -1,11 +1,10 @@
 """After a run at scale: its records beside those of other sizes, what it took, and what went wrong.
 
-sweeps --facts_table, record_table, failed_table, lead_table, *_figure--> what came out, and where a run was interrupted
+sweeps --facts_table, record_table, failed_table, *_figure--> what came out, and where a run was interrupted
 
 Everything is read from evidence records; nothing is computed from models here.
 """
 
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import numpy as np
 from rltok.cards import card_of
 from rltok.config import Config, with_settings
 from rltok.errors import RltokError
-from rltok.evidence_tables import MISSING, by_size, contenders_of, label, over_seeds
+from rltok.evidence_tables import MISSING, by_size, contenders_of, label
 from rltok.plots import PALETTE
 from rltok.presets import size_of
 from rltok.records import Record, Sweep, is_learned, read_record, read_sweeps, sweep_files
@@ -152,6 +151,7 @@ def _facts(run: Record) -> dict[str, str]:
         "training text": run["data"]["train"].get("hash", MISSING),
         "device": run["device"],
         "bytes": f"{run['bytes']:,}",
+        "FLOPs": f"{run['flops']:.4g}",
         "seconds": f"{run['seconds']:.0f}",
         "MB/s": f"{run['bytes'] / run['seconds'] / 1e6:.3g}",
         "peak memory, GB": MISSING if peak is None else f"{peak / 1e9:.1f}",
@@ -202,30 +202,6 @@ def expected_table(sweeps: Sequence[Sweep], names: Sequence[str], speeds: list[S
     if not rows:
         return "No run with learned boundaries on a card of the table above."
     return markdown(["sweep", "contender", "seed", "card", "expected", "recorded", "basis of what was expected"], rows)
-
-
-def lead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[float] = (0.25, 0.5, 1.0)) -> str:
-    """Markdown: how many nats per byte the tokens take off the loss of the early exit, which sees bytes alone.
-
-    L_early - L of training rows: the mean over the tenth of training text before a mark. Marks are the same bytes for every
-    size, parts of what the one that reads least reads; the last column is each one's own end. ± over seeds.
-    """
-    least = min(run["bytes"] for sweep in sweeps for run in sweep.records)
-    marks = [part * least for part in parts]
-    rows = []
-    for sweep in by_size(sweeps):
-        for name in (name for name in names if name in sweep.runs):
-            cells = [over_seeds([_lead(run, mark) for run in sweep.runs[name].values()], "+.3f") for mark in marks]
-            last = over_seeds([_lead(run, run["bytes"]) for run in sweep.runs[name].values()], "+.3f")
-            rows.append([f"`{name}`", label(sweep), *cells, last])
-    return markdown(["contender", "size", *(f"after {mark / 1e6:.0f} MB" for mark in marks), "at its end"], rows)
-
-
-def _lead(run: Record, mark: float) -> float:
-    """Mean lead over the early exit in the tenth of the text before `mark` bytes; of the nearest point where none lies there."""
-    points = [point for point in run["curve"] if 0.9 * mark <= point["bytes"] <= mark]
-    points = points or [min(run["curve"], key=lambda point: abs(point["bytes"] - mark))]
-    return statistics.fmean(point["early_nll"] - point["nll"] for point in points)
 
 
 def _of(run: Record, curve: str, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -142,7 +142,7 @@ def evidence() -> str:
     for sweep in sweeps:
         told = [READ, evidence_summary.chance(sweep), evidence_summary.single_seeds(sweep), evidence_summary.luck(sweep)]
         parts.append(" ".join(filter(None, told)))
-    parts += [evidence_summary.aside(sweep) for sweep in others]
+    parts += [evidence_summary.aside(sweep, found[0]) for sweep in others]
     parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
     small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)
     return "\n\n".join([*parts, small])

@@ -53,7 +53,8 @@ def record(
             scores[place]["item_bits_per_byte"] = per_byte
     curve = [
         {"step": step, "bytes": 1000 * step, "flops": 1e9 * step, "attention_flops": 1e7 * step,
-         "policy_entropy": entropy[step > 5], "whitespace_share": white, "advantage_rms": 2.0, "rate": rate}
+         "policy_entropy": entropy[step > 5], "whitespace_share": white, "advantage_rms": 2.0, "rate": rate,
+         "nll": 1.0, "early_nll": 1.0 + 0.01 * step}
         for step in range(1, 21)
     ]  # fmt: skip
     last = bits["validation"] if isinstance(bits, dict) else bits

@@ -6,7 +6,17 @@ import re
 import pytest
 from sweeps import record, sweep_of
 
-from rltok.boundary_places import lengths, onsets, onsets_table, places_table, shares, words
+from rltok.boundary_places import (
+    AROUND,
+    around_table,
+    around_words,
+    lengths,
+    onsets,
+    onsets_table,
+    places_table,
+    shares,
+    words,
+)
 
 
 def sample(text, marks):
@@ -67,42 +77,61 @@ def test_the_table_has_a_row_for_everybody_and_survives_passages_without_boundar
     assert rows[1][1:] == ["-"] * 5 + ["0.00", "-"]
 
 
-def test_a_boundary_before_the_first_vowel_is_found_there():
-    found = onsets(drawn("A Th|e sh|ip at s|ea: y|es, b|y oxen, psst|"))
-    assert found[1, 0] == [False] * 3 and found[1, 1] == [True, True, True]  # sea, yes, by
-    assert found[2, 2] == [True, True, False] and found[2, 3] == [False, False, False]  # The, ship, psst
-    assert found[0, 1] == [False, False]  # at, oxen; A begins the passage, so it does not count
-    assert len(found[1, 2]) == 3 and len(found[1, 3]) == 2 and len(found[0, 3]) == 1  # by and at are too short
+def test_words_are_told_apart_by_their_onset():
+    found = onsets(drawn("A Th|e sh|ip at s|ea: y|es, b|y oxen, psst| cr|y"))
+    assert found[1, True, 0] == [False] and found[1, True, 1] == [True]  # sea
+    assert found[1, False, 1] == [True, True] and found[1, False, 2] == [False, False]  # yes, by
+    assert found[2, True, 2] == [True, True] and found[2, False, 2] == [False, True]  # The, ship; psst, cry
+    assert found[0, False, 1] == [False, False]  # at, oxen; A begins the passage, so it does not count
+    assert len(found[2, False, 3]) == 2 and len(found[1, False, 3]) == 1  # by is too short
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_onsets_are_those_of_a_walk_along_the_text(seed):
     maker = random.Random(seed)
-    text = "".join(maker.choice("aeiouyAEYbcdfTS  ,.\n\xe9") for _ in range(400))
+    text = "".join(maker.choice("aeiouyAEYbcdfTSst  ,.\n\xe9") for _ in range(400))
     marks = "".join(maker.choice("01") for _ in text)
-    wanted = {}
+    wanted, beside = {}, {place: [] for place in AROUND}
+    letter = [c.isascii() and c.isalpha() for c in text]
     for at in range(1, len(text)):
-        if not (text[at].isascii() and text[at].isalpha()) or (text[at - 1].isascii() and text[at - 1].isalpha()):
+        if not letter[at] or letter[at - 1]:
             continue
         size = 0
-        while at + size < len(text) and text[at + size].isascii() and text[at + size].isalpha():
+        while at + size < len(text) and letter[at + size]:
             size += 1
         count = 0
         while count < size and (text[at + count].lower() not in "aeiouy" or (count == 0 and text[at] in "yY")):
             count += 1
         for place in range(min(size, 3) + 1):
-            wanted.setdefault((min(count, 2), place), []).append(marks[at - 1 + place] == "1")
+            wanted.setdefault((min(count, 2), text[at].lower() in ("s", "t"), place), []).append(marks[at - 1 + place] == "1")
+        if at > 1 and text[at - 1] == " " and letter[at - 2]:
+            for place, step in zip(AROUND, (-2, -1, 0, 1, 2), strict=True):
+                if step < size:
+                    beside[place].append(marks[at + step] == "1")
     assert onsets(sample(text, marks)) == wanted
+    assert around_words(sample(text, marks)) == beside and beside["the space"]
 
 
 def test_onsets_stand_by_size_and_a_size_without_the_contender_has_no_row():
-    small, large = record("ours"), record("ours")
-    small["samples"] = [sample(" be do at", "010010000")]
-    large["samples"] = [sample(" be do at", "100000000")]
-    rows = [
-        row.strip("| ").split(" | ") for row in onsets_table([sweep_of(small), sweep_of(large)], ["ours", "bpe"]).splitlines()[2:]
-    ]
-    assert len(rows) == 6 and all(row[0] == "`ours`" for row in rows)
-    assert rows[1][2:] == ["1 consonant", "2", "0.00", "1.00", "0.00", "-"]
-    assert rows[4][2:] == ["1 consonant", "2", "0.50", "0.00", "0.00", "-"]
-    assert rows[2][2:] == ["2 consonants or more", "0", "-", "-", "-", "-"]
+    small, large = record("ours"), record("ours") | {"matrix_parameters": 147_000_000}
+    again = record("ours", seed=1)
+    small["samples"], again["samples"] = [drawn(" b|e d|o at")], [drawn(" b|e do at")]
+    large["samples"] = [drawn(" |be do at")]
+    table = onsets_table([sweep_of(large), sweep_of(small, again)], ["ours", "bpe"])
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()[2:]]
+    assert len(rows) == 10 and all(row[0] == "`ours`" for row in rows)
+    assert rows[1][2:] == ["one consonant, another", "2", "0.00", "0.75", "0.00", "-"]  # two words, two seeds
+    assert rows[6][2:] == ["one consonant, another", "2", "0.50", "0.00", "0.00", "-"]
+    assert rows[4][2:] == ["more consonants, s or t first", "0", "-", "-", "-", "-"]
+
+
+def test_places_around_words_stand_by_view():
+    views = {"early": drawn("so i|s it, |and"), "late": drawn("no words|")}
+    rows = [row.strip("| ").split(" | ") for row in around_table(views).splitlines()]
+    assert rows[2] == ["early", "2", "0.00", "0.00", "0.50", "0.00", "-"]
+    assert rows[3] == ["late", "1", "0.00", "0.00", "0.00", "0.00", "0.00"]
+
+
+def test_places_may_be_of_some_contenders():
+    table = places_table(sweep_of(record("even"), record("ours")), ["ours", "nobody"])
+    assert [row.split(" | ")[0] for row in table.splitlines()[2:]] == ["| `ours`"]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import types
@@ -88,6 +89,8 @@ FOLDERS = {
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_path, capsys, kind):
     write(tmp_path / "sweeps", *FOLDERS[kind])
+    for name in ("start_147m.json", "fast_path.json"):  # of which there is one each, whatever the sweeps are
+        shutil.copy(ROOT / "notebooks" / "results" / name, tmp_path)
     shown = []
     space = planned | {"results": tmp_path, "Markdown": shown.append}
     with warnings.catch_warnings():
@@ -102,6 +105,9 @@ def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_
     assert ("no finished run with learned boundaries" in printed) == (
         kind in ("even alone", "even alone, no other size", "ours failed", "other contenders")
     )
+    settings = kind in ("one more contender, another seed", "whole plan")  # a run to compare with, which is not of the plan
+    assert ("is of other settings or text than the start of ours_gamma0.9" in words) == settings
+    assert ("no finished run to set beside the start of ours_gamma0.9" in words) == (not settings)
     assert ("random_k, seed 0: not in the plan" in printed) == ("ours, seed 3: not in the plan" in printed) == ("seed" in kind)
 
 

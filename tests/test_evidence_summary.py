@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats
 
+from rltok import seed_noise
 from rltok.claims import claims
 from rltok.errors import RltokError
 from rltok.evidence_summary import (
@@ -204,4 +205,20 @@ def test_a_paragraph_on_another_size_tells_its_claims_on_either_side():
     assert "fewer bits per byte than evenly spaced boundaries (Table 1)" in for_it.split("; ")[0]
     assert "ARC-Easy: no difference" in against and "held-out text: fewer" not in against
     worse = aside(sweep_of(*seeds_of("ours", 2.1), *seeds_of("even", 2.0)))
+    assert "In deviations" not in one and "Not run: `dynamic_pooling_port`, `hnet_port`, `bpe`; a claim" in one
     assert "(6 runs, at most 3 seeds each):" in worse and "held-out text: fewer" in worse.partition("* for it:")[0]
+
+
+def test_a_single_seed_is_set_beside_the_deviation_of_another_size():
+    full = sweep_of(*seeds_of("ours", 1.9), *seeds_of("even", 2.0), *seeds_of("bpe", 2.1, rule="bpe", wiggle=0.05))
+    spread = seed_noise.deviation(full, "test")
+    single = sweep_of(record("ours", bits=1.9), record("even", bits=2.0))
+    gap = single.gap("ours", "even", "test")[0].bits
+    assert f"at `32m` ({spread:.3f}) that is {abs(gap) / spread:.1f} for `ours`." in aside(single, full)
+    assert "In deviations" not in aside(full, full)  # it has its own
+    assert "In deviations" not in aside(sweep_of(record("even")), full)
+    rivals = [
+        record(name, rule=rule)
+        for name, rule in (("dynamic_pooling_port", "dynamic_pooling"), ("hnet_port", "hnet"), ("bpe", "bpe"))
+    ]
+    assert "Not run" not in aside(sweep_of(record("ours"), record("even"), *rivals), full)

@@ -8,7 +8,7 @@ from sweeps import record
 
 from rltok.errors import RltokError
 from rltok.evidence_format import SCHEMA, START
-from rltok.run_starts import apart, read_start, starts_html, starts_table
+from rltok.run_starts import agreement_table, apart, read_start, starts_html, starts_table
 from rltok.seal import sealed
 
 STORED = Path(__file__).resolve().parents[1] / "notebooks" / "results"
@@ -34,10 +34,23 @@ def test_both_are_told_at_the_evaluations_that_they_share(tmp_path):
 def test_boundaries_stand_beside_each_other_after_the_same_updates():
     run = record("ours", 0) | {"updates": 20}
     shown = starts_html(start(), run, characters=20)
-    assert [shown.count(f"<strong>{words}</strong>") for words in ("seed 0, after 0 MB", "seed 1, after 0 MB")] == [2, 1]
+    names = ("seed 0, after update 5 (0 MB)", "seed 1, after update 5 (0 MB)", "seed 0, after update 20 (0 MB)")
+    assert all(shown.count(f"<strong>{name}</strong>") == 1 for name in names)
     run["snapshots"] = [shot for shot in run["snapshots"] if shot["step"] != 5]
     with pytest.raises(RltokError, match="no snapshot at the update"):
         starts_html(start(), run)
+
+
+def test_agreement_is_counted_text_by_text():
+    run, other = record("ours", 0) | {"updates": 20}, start()
+    size = len(other["snapshots"][0]["prose"]["boundaries"])
+    first, second = run["snapshots"][2]["prose"], run["snapshots"][3]["prose"]
+    run["snapshots"] = [{"step": 5, "prose": first | {"boundaries": "1100" + "0" * (size - 4)}},
+                        {"step": 20, "prose": second | {"boundaries": "1110" + "0" * (size - 4)}}]  # fmt: skip
+    other["snapshots"] = [{"step": 5, "prose": first | {"boundaries": "0110" + "0" * (size - 4)}}]
+    rows = [row.strip("| ").split(" | ") for row in agreement_table(other, run).splitlines()]
+    assert rows[0][1:] == ["seed 0 and seed 1, both then", "seed 0 then and at its end"]
+    assert rows[2:] == [["prose", "0.50", "0.80"]]  # 2 * 1 / (2 + 2), 2 * 2 / (2 + 3)
 
 
 def test_settings_or_text_that_differ_in_more_than_the_seed_are_refused():

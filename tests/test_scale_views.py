@@ -17,7 +17,6 @@ from rltok.scale_views import (
     failed_table,
     failures,
     interrupted,
-    lead_table,
     learned_run,
     learning_figure,
     of_sizes,
@@ -246,26 +245,6 @@ def test_what_doctor_expects_stands_beside_what_a_run_took():
     assert rows[0][4:6] == [f"{900_000_000 / rate / 60:.0f} min", "8 min"] and head[4:6] == ["expected", "recorded"]
     for shown, sweep in ((names, sweep_of(elsewhere)), (["even"], sweep_of(run))):
         assert expected_table([sweep], shown, speeds).startswith("No run with learned boundaries on a card")
-
-
-def leading(leads, budget, name="ours", seed=0, **more):
-    """A run with so many lines of training at equal distances, whose early exit is behind by these nats per byte."""
-    curve = [
-        {"step": at, "bytes": budget * at // len(leads), "nll": 1.0 + 0.1 * at, "early_nll": 1.0 + 0.1 * at + lead}
-        for at, lead in enumerate(leads, start=1)
-    ]
-    return record(name, seed, **more) | {"curve": curve, "bytes": budget, "matrix_parameters": budget}
-
-
-def test_the_lead_over_the_early_exit_is_read_at_the_same_bytes_of_every_size():
-    small = sweep_of(leading([0.01 * at for at in range(1, 21)], 20_000_000), leading([0.0] * 20, 20_000_000, seed=1))
-    large = sweep_of(leading([0.001 * at for at in range(1, 101)], 200_000_000))
-    head, first, second = rows_of(lead_table([large, small], ["bpe", "ours"], parts=(0.5, 1.0)))
-    assert head[2:] == ["after 10 MB", "after 20 MB", "at its end"]
-    # of 20 lines, those of the tenth before 10 MB are the 9th and 10th; before the end, the 18th to 20th
-    assert [cell.split(" ")[0] for cell in first[2:]] == ["+0.048", "+0.095", "+0.095"]
-    assert second[2:] == ["+0.005", "+0.009", "+0.095"]  # 10 MB is its 5th line of 100; 90 to 100 of the last
-    assert rows_of(lead_table([large], ["ours"], parts=(0.001,)))[1][2] == "+0.001"  # no line so early: the nearest
 
 
 def test_sizes_beside_each_other_may_be_of_some_contenders():

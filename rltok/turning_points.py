@@ -1,0 +1,96 @@
+"""When policies go to white space, or away from it, and what else was the case then: the lead over the early exit, the schedule.
+
+sweeps --lead_table--> what tokens take off the loss      --turns_table--> when white space has most boundaries, or half of them
+sweeps --differences_table--> in what sizes differ
+"""
+
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+
+from rltok.config import from_dict
+from rltok.evidence_tables import by_size, label, over_seeds
+from rltok.records import Record, Sweep, is_learned
+from rltok.rule_views import markdown
+
+HALF, NEAR = 0.5, 3  # share of white space; lines of the log on either side that a mean is taken over
+
+
+def lead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[float] = (0.25, 0.5, 1.0)) -> str:
+    """Markdown: how many nats per byte the tokens take off the loss of the early exit, which sees bytes alone.
+
+    L_early - L of training rows: the mean over the tenth of training text before a mark. Marks are the same bytes for every
+    size, parts of what the one that reads least reads; the last column is each one's own end. ± over seeds.
+    """
+    least = min(run["bytes"] for sweep in sweeps for run in sweep.records)
+    marks = [part * least for part in parts]
+    rows = []
+    for sweep in by_size(sweeps):
+        for name in (name for name in names if name in sweep.runs):
+            cells = [over_seeds([_lead(run, mark) for run in sweep.runs[name].values()], "+.3f") for mark in marks]
+            last = over_seeds([_lead(run, run["bytes"]) for run in sweep.runs[name].values()], "+.3f")
+            rows.append([f"`{name}`", label(sweep), *cells, last])
+    return markdown(["contender", "size", *(f"after {mark / 1e6:.0f} MB" for mark in marks), "at its end"], rows)
+
+
+def _lead(run: Record, mark: float) -> float:
+    """Mean lead over the early exit in the tenth of the text before `mark` bytes; of the nearest point where none lies there."""
+    points = [point for point in run["curve"] if 0.9 * mark <= point["bytes"] <= mark]
+    points = points or [min(run["curve"], key=lambda point: abs(point["bytes"] - mark))]
+    return statistics.fmean(point["early_nll"] - point["nll"] for point in points)
+
+
+def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
+    """Markdown: when each policy first has a boundary at half of white space, or, if it never does, when it has most there.
+
+    Shares are of training rows; the lead L_early - L is a mean over 2 * NEAR + 1 lines of the log, in nats per byte.
+    """
+    rows = []
+    for sweep in by_size(sweeps):
+        for name in (name for name in names if name in sweep.runs):
+            for seed, run in sorted(sweep.runs[name].items()):
+                if is_learned(run):
+                    rows.append([f"`{name}`", label(sweep), str(seed), *_turn(run)])
+    head = ["contender", "size", "seed", "white space", "MB read", "update", "lead over the early exit", "peak rate at update"]
+    return markdown(head, rows)
+
+
+def _turn(run: Record) -> list[str]:
+    curve, config = run["curve"], from_dict(run["config"])
+    shares = [point["whitespace_share"] for point in curve]
+    at = next((number for number, share in enumerate(shares) if share >= HALF), None)
+    words = f"passes {HALF:g}"
+    if at is None:
+        at = int(np.argmax(shares))
+        words = f"at most {shares[at]:.2f}"
+    near = curve[max(0, at - NEAR) : at + NEAR + 1]
+    lead = statistics.fmean(point["early_nll"] - point["nll"] for point in near)
+    warm = config.train.warmup_fraction * config.num_updates
+    return [words, f"{curve[at]['bytes'] / 1e6:.0f}", str(curve[at]["step"]), f"{lead:+.3f}", f"{warm:.0f}"]
+
+
+def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
+    """Markdown: in what the runs of a contender differ between sizes, a column a size."""
+    there = [sweep for sweep in by_size(sweeps) if name in sweep.runs]
+    columns = [_facts(sweep, name) for sweep in there]
+    rows = [[what, *(column[what] for column in columns)] for what in (columns[0] if columns else {})]
+    return markdown([f"`{name}`", *(label(sweep) for sweep in there)], rows)
+
+
+def _facts(sweep: Sweep, name: str) -> dict[str, str]:
+    config = from_dict(sweep.runs[name][min(sweep.runs[name])]["config"])
+    model, train = config.model, config.train
+    warm = train.warmup_fraction * config.num_updates
+    alone = sweep.each(name, lambda run: run["scores"]["validation"].get("early_bits_per_byte"))
+    return {
+        "peak learning rate": f"{train.learning_rate:g}",
+        "reached at update": f"{warm:.0f} of {config.num_updates:,}",
+        "after MB": f"{warm * config.bytes_per_update / 1e6:.0f}",
+        "rows of an update": str(train.sequences_per_update),
+        "layers of tokens": str(model.mid_layers),
+        "layers of bytes, before and after": f"{model.down_layers} and {model.up_layers}",
+        "width": str(model.embedding_dim),
+        "bits per byte, validation": over_seeds(sweep.values(name, "bits_per_byte"), ".3f"),
+        "of the early exit alone": over_seeds(alone, ".3f"),
+    }

@@ -1,0 +1,86 @@
+"""rltok.turning_points: the lead over the early exit, and the moment at which a policy goes to white space or away from it."""
+
+import pytest
+from sweeps import record, sweep_of, with_repeats
+
+from rltok.turning_points import differences_table, lead_table, turns_table
+
+
+def rows_of(table):
+    """Cells of a Markdown table, head first."""
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    return [lines[0], *lines[2:]]
+
+
+def leading(leads, budget, name="ours", seed=0, **more):
+    """A run with so many lines of training at equal distances, whose early exit is behind by these nats per byte."""
+    curve = [
+        {"step": at, "bytes": budget * at // len(leads), "nll": 1.0 + 0.1 * at, "early_nll": 1.0 + 0.1 * at + lead}
+        for at, lead in enumerate(leads, start=1)
+    ]
+    return record(name, seed, **more) | {"curve": curve, "bytes": budget, "matrix_parameters": budget}
+
+
+def test_the_lead_over_the_early_exit_is_read_at_the_same_bytes_of_every_size():
+    small = sweep_of(leading([0.01 * at for at in range(1, 21)], 20_000_000), leading([0.0] * 20, 20_000_000, seed=1))
+    large = sweep_of(leading([0.001 * at for at in range(1, 101)], 200_000_000))
+    head, first, second = rows_of(lead_table([large, small], ["bpe", "ours"], parts=(0.5, 1.0)))
+    assert head[2:] == ["after 10 MB", "after 20 MB", "at its end"]
+    # of 20 lines, those of the tenth before 10 MB are the 9th and 10th; before the end, the 18th to 20th
+    assert [cell.split(" ")[0] for cell in first[2:]] == ["+0.048", "+0.095", "+0.095"]
+    assert second[2:] == ["+0.005", "+0.009", "+0.095"]  # 10 MB is its 5th line of 100; 90 to 100 of the last
+    assert rows_of(lead_table([large], ["ours"], parts=(0.001,)))[1][2] == "+0.001"  # no line so early: the nearest
+
+
+def going(shares, seed=0, lead=0.0):
+    """A run with so many lines of training, of which the lead is 0 but around the largest share."""
+    curve = [
+        {
+            "step": at,
+            "bytes": 1_000_000 * at,
+            "whitespace_share": share,
+            "nll": 1.0,
+            "early_nll": 1.0 + lead * (share == max(shares)),
+        }
+        for at, share in enumerate(shares, start=1)
+    ]
+    return record("ours", seed) | {"curve": curve}
+
+
+@pytest.mark.parametrize("shares, told", [
+    ([0.2, 0.3, 0.49, 0.5, 0.9], ["passes 0.5", "4", "4"]),
+    ([0.2, 0.3, 0.4, 0.1, 0.0], ["at most 0.40", "3", "3"]),
+    ([0.6], ["passes 0.5", "1", "1"]),
+])  # fmt: skip
+def test_a_policy_passes_half_of_white_space_or_turns_away_where_it_has_most(shares, told):
+    head, row = rows_of(turns_table([sweep_of(going(shares))], ["ours", "nobody"]))
+    assert row[3:6] == told and head[3:6] == ["white space", "MB read", "update"]
+
+
+def test_the_lead_at_the_turn_is_a_mean_of_seven_lines_and_fixed_rules_have_no_turn():
+    shares = [0.1] * 10 + [0.4] + [0.1] * 10
+    rows = rows_of(turns_table([sweep_of(going(shares, lead=0.7), record("even"))], ["ours", "even"]))[1:]
+    assert [row[6] for row in rows] == ["+0.100"]
+    tiny = record("ours")["config"]
+    updates = tiny["train"]["training_bytes"] // (tiny["train"]["sequences_per_update"] * tiny["data"]["sequence_length"])
+    assert rows[0][7] == f"{tiny['train']['warmup_fraction'] * updates:.0f}"
+
+
+def test_differences_are_a_column_a_size_and_scores_those_of_all_runs_of_a_seed():
+    other = {"train.learning_rate": 0.25, "train.sequences_per_update": 32, "model.mid_layers": 3}
+    small, large = record("ours", bits=2.0), record("ours", bits=1.5, **other) | {"matrix_parameters": 147_000_000}
+    large["scores"]["validation"]["early_bits_per_byte"] = 1.75
+    again = with_repeats(sweep_of(small), record("ours", bits=3.0))
+    mean = (
+        small["scores"]["validation"]["bits_per_byte"] + again.repeats["ours"][0][0]["scores"]["validation"]["bits_per_byte"]
+    ) / 2
+    found = {row[0]: row[1:] for row in rows_of(differences_table([sweep_of(large), again], "ours"))}
+    tiny = small["config"]
+    assert found["peak learning rate"] == [f"{tiny['train']['learning_rate']:g}", "0.25"]
+    assert found["rows of an update"] == [str(tiny["train"]["sequences_per_update"]), "32"]
+    assert found["layers of tokens"] == [str(tiny["model"]["mid_layers"]), "3"]
+    assert found["bits per byte, validation"][0] == f"{mean:.3f}"
+    assert found["of the early exit alone"] == ["-", "1.750"]
+    an_update = tiny["train"]["sequences_per_update"] * tiny["data"]["sequence_length"]
+    warm = tiny["train"]["warmup_fraction"] * (tiny["train"]["training_bytes"] // an_update)
+    assert found["reached at update"][0].split(" of ")[0] == f"{warm:.0f}"
