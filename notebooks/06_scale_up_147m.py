@@ -554,9 +554,9 @@ Markdown(boundary_places.onsets_table(sweeps, policies))
 
 # %% [markdown]
 # At 32M the boundary is in front of the word, whatever it begins with. At 147M it is after the *first consonants*: a word that begins with a
-# vowel mostly gets none, *moon* becomes `m│oon`, *planet* `p│l│anet`. After s and t, with which most clusters begin (*th*, *st*), the policy
+# vowel mostly gets none, *late* becomes `l│ate`, *planet* `p│l│anet`. After s and t, with which most clusters begin (*th*, *st*), the policy
 # waits for the letter after: *the* becomes `th│e`. Mind that it sees only what came before. So it cannot put a boundary in front of a vowel;
-# it bets that one comes next. And this accounts for a part of its boundaries; about as many are at other letters.
+# it bets that one comes next. And this accounts for a part of its boundaries; many are at other letters.
 #
 # Is that worse than white space? It has fewer bits per byte than even spacing, in the table above. Whether white space would be better still,
 # BPE guidance would tell, which is in the plan:
@@ -570,9 +570,7 @@ print("runs of the plan without a record:", ", ".join(missing) or "none")
 # but it has a log. Both, after the same amount of text:
 
 # %%
-start = run_starts.read_start(results / "start_147m.json")
-first = next(iter(large.runs.get(start["name"], {}).values()), None) if large else None
-why_not = run_starts.apart(start, first)
+start, first, why_not = run_starts.beside(results / "start_147m.json", large)
 Markdown(why_not or run_starts.starts_table(start, first))
 
 # %% [markdown]

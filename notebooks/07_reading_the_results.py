@@ -85,7 +85,7 @@ from rltok.rule_views import Gap, markdown
 
 plots.use_style()
 results = Path("results") if Path("results").exists() else Path("notebooks/results")
-sweeps = records.read_sweeps(results / "sweeps")
+sweeps = scale_views.all_sweeps(results / "sweeps")
 sweep = sweeps[next(iter(sweeps))]  # another one: sweeps["its name"]
 shown = [name for name in ("even", "random_k", "bpe", "dynamic_pooling_port", "hnet_port", *OURS) if name in sweep.runs]
 learned = [name for name in OURS if name in sweep.runs]
@@ -401,7 +401,7 @@ print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added
 
 # %%
 sizes = scale_views.of_sizes(results / "sweeps", ("32m", "147m"))
-Markdown(scale_views.told(sizes, "147m"))
+Markdown(scale_views.told(sizes, "147m", results / "sweeps"))
 
 # %%
 both = [name for name in sweep.runs if all(name in size.runs for size in sizes)]
@@ -419,10 +419,10 @@ Markdown(evidence_tables.side_by_side(sizes))
 # %%
 others = [size for size in sizes if size.name != sweep.name]
 tables = [made(size) for size in others for made in (evidence_tables.table_1, evidence_tables.accuracy_table)]
-Markdown("\n\n".join(tables) or "No record of it yet.")
+Markdown("\n\n".join(tables) or "No other size is stored.")
 
 # %% tags=["hide-output"]
-Markdown("\n\n".join(evidence_tables.claims_table(size) for size in others) or "No record of it yet.")
+Markdown("\n\n".join(evidence_tables.claims_table(size) for size in others) or "No other size is stored.")
 
 # %% [markdown]
 # Two things stand out. In this run, too, the policy has fewer bits per byte than even spacing on held-out text; but its boundaries are *not*
@@ -441,15 +441,15 @@ Markdown("\n\n".join(evidence_tables.claims_table(size) for size in others) or "
 guess_times = 5
 
 # %% tags=["measurement"]
-answers = json.loads((results / "answers.json").read_text())
-print("bits per item:", answer_lengths.told(answers, list(sweeps.values())))
+answers, told = answer_lengths.fitting(answer_lengths.read(results / "answers.json"), list(sweeps.values()))
+print("bits per item:", told)
 found = answer_lengths.ends(answers, "arc_easy", list(reversed(OURS)))
 if found is None:
     print(f"no contender with learned boundaries in it; the guess was {guess_times}")
 else:
     size, name, short, long = found
     print(f"{name}, {size}, minus even: {short:+.2f} bits for the shortest quarter of answers, {long:+.2f} for the longest")
-    print(f"{long / short:.1f} times as many; the guess was {guess_times}")
+    print(f"{long / (short or math.nan):.1f} times as many; the guess was {guess_times}")
 
 # %% [markdown]
 # ARC-Easy, PIQA, HellaSwag and LAMBADA, in this order:
@@ -574,7 +574,10 @@ Markdown(evidence_tables.claims_table(sweep))
 # %%
 for verdict, count in evidence_tables.counts(evidence_tables.claim_rows(sweep)).items():
     print(f"{count:3d}  {verdict}")
-print("runs that failed:", ", ".join(f"{run['name']} ({' '.join(run['failed'].split())})" for run in sweep.failed) or "none")
+went_wrong = [
+    f"{run['name']}, {run['sweep']} ({' '.join(run['failed'].split())})" for one in sweeps.values() for run in one.failed
+]
+print("runs that failed:", ", ".join(went_wrong) or "none")
 
 # %% [markdown]
 # And those that a count, an enumeration or a small run answers. Their records, of earlier chapters, were there before these questions

@@ -6,21 +6,27 @@ A difference that sits at the start is as many bits in long answers as in short 
 On which bytes it sits, lengths alone do not say: a difference at the last byte would look like one at the first.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, REFERENCE
-from rltok.records import Sweep
+from rltok.files import MISSING as MISSING_FILE
+from rltok.files import read_file
+from rltok.records import Sweep, no_number
 from rltok.rule_views import markdown
+from rltok.seal import is_sealed
 from rltok.standings import error_of_mean
 from rltok.task_items import TaskItems
 from rltok.verdicts import LEAST_SEEDS
 from rltok.vocab import to_utf8
 
 QUARTERS = 4
+WHAT = "differences to even in bits per item, by length of the answer"
 
 
 def lengths_of(items: TaskItems, sweeps: Sequence[Sweep]) -> np.ndarray:
@@ -33,11 +39,16 @@ def lengths_of(items: TaskItems, sweeps: Sequence[Sweep]) -> np.ndarray:
     here = {"fingerprint": items.fingerprint, "items": len(items), "scored_bytes": int(lengths.sum())}
     for run in (run for sweep in sweeps for run in sweep.everything):
         score = run["scores"].get(items.task)
+        if score is not None and score["items"] < len(items):
+            raise RltokError(
+                f"{items.task}: sweep {run['sweep']}, {run['name']}, seed {run['seed']} was scored on {score['items']} items,"
+                f" these are {len(items)}. Smoke runs are scored on few; take runs at full size."
+            )
         for key, value in here.items():
             if score is not None and score[key] != value:
                 raise RltokError(
-                    f"{items.task}: sweep {run['sweep']}, {run['name']}, seed {run['seed']} was scored on items with {key}"
-                    f" {score[key]!r}; these have {value!r}. Name the folder with the items that the runs were scored on."
+                    f"{items.task}: sweep {run['sweep']}, {run['name']}, seed {run['seed']} was scored on items whose {key} is"
+                    f" {score[key]!r}; that of these is {value!r}. Name the folder with the items that the runs were scored on."
                 )
     return lengths
 
@@ -127,12 +138,33 @@ def table(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> st
     return markdown(["size", "contender", "seeds", *head], rows)
 
 
-def told(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> str:
-    """Whether a record of scripts/measure_answers.py was made of all runs of these sweeps, and of no others."""
+def read(path: Path) -> dict[str, Any]:
+    """A record of scripts/measure_answers.py.
+
+    Raises:
+        RltokError: no such file, another kind of file, or an edited one.
+    """
+    again = "Restore it from the repository, or make it again: scripts/measure_answers.py."
+    try:
+        found = json.loads(read_file(path), parse_constant=no_number)
+    except (*MISSING_FILE, ValueError, RecursionError) as error:
+        raise RltokError(f"{path.name} is missing or no JSON ({error}). {again}") from error
+    if not isinstance(found, dict) or (found.get("what"), found.get("schema")) != (WHAT, 1):
+        raise RltokError(f"{path.name} is no record of {WHAT}. {again}")
+    if not is_sealed(found):
+        raise RltokError(f"{path.name} was changed after it was made: its digest differs. {again}")
+    return found
+
+
+def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> tuple[dict[str, Any], str]:
+    """(the record with those sizes alone that were made of all runs of these sweeps, what was left out in words)."""
     here = {sweep.name: sorted(run["digest"] for run in sweep.everything) for sweep in sweeps}
-    if {name: one["records"] for name, one in record["sweeps"].items()} == here:
-        return "made of the records on this page"
-    return "MADE OF OTHER RECORDS than those on this page; run scripts/measure_answers.py"
+    kept = {name: one for name, one in record["sweeps"].items() if one["records"] == here.get(name)}
+    out = [name for name in record["sweeps"] if name not in kept]
+    told = "made of the records on this page"
+    if out:
+        told = f"without {', '.join(out)}, made of other records than those on this page; run scripts/measure_answers.py"
+    return {**record, "sweeps": kept}, told
 
 
 def ends(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> tuple[str, str, float, float] | None:

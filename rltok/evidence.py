@@ -22,6 +22,7 @@ from rltok.flops import training_flops
 from rltok.loading import load, load_config
 from rltok.results import thin
 from rltok.run_folder import metrics_of
+from rltok.run_starts import check_start
 from rltok.seal import sealed
 from rltok.sessions import sessions_of
 from rltok.snapshots import boundary_view
@@ -101,7 +102,12 @@ def compact(view: dict[str, Any], text: bytes) -> dict[str, Any]:
 
 def snapshots_of(folder: Path, with_text: bool) -> list[dict[str, Any]]:
     """Boundaries of the fixed texts over training, in few letters; of most runs without texts and probabilities."""
-    lines = [json.loads(line) for line in read_file(folder / "snapshots.jsonl").splitlines()]
+    return compacted(read_file(folder / "snapshots.jsonl").splitlines(), with_text)
+
+
+def compacted(logged: Sequence[str | bytes], with_text: bool) -> list[dict[str, Any]]:
+    """Lines of snapshots.jsonl in few letters."""
+    lines = [json.loads(line) for line in logged]
     kept = ("text", "boundaries", "percent") if with_text else ("boundaries",)
 
     def shot(texts: dict[str, Any]) -> dict[str, Any]:
@@ -164,15 +170,17 @@ def failure_of(config: Config, *, sweep: str, name: str, why: str, **named: Any)
     )
 
 
-def _stored(path: Path) -> dict[str, Any]:
+def _table(path: Path) -> dict[str, Any]:
     """A file of a run's folder that holds a table."""
-    try:
-        found = json.loads(read_file(path))
-    except (*MISSING, ValueError, RecursionError) as error:
-        raise RltokError(f"{path} is missing or damaged ({error}). Restore the file.") from error
+    found = json.loads(read_file(path))
     if not isinstance(found, dict):
-        raise RltokError(f"{path} is damaged: it holds no table. Restore the file.")
+        raise ValueError("it holds no table")
     return found
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The finished lines of a log; one without its end is what a kill left, and resuming drops it, too."""
+    return [json.loads(line) for line in read_file(path).splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def start_of(folder: Path, *, sweep: str, name: str, why: str) -> dict[str, Any]:
@@ -184,19 +192,34 @@ def start_of(folder: Path, *, sweep: str, name: str, why: str) -> dict[str, Any]
         why: it was not gone on with.
 
     Raises:
-        RltokError: the run is finished, so it has a record; it has logged nothing, or no session; or a file is damaged.
+        RltokError: no run's folder, or a finished run; a file is missing or damaged; no line of training, snapshot or session
+            yet; code that cannot be looked up, or another rule than the name says.
     """
+    if not (folder / "config.json").exists():
+        raise RltokError(f"{folder} is no run's folder: it holds no config.json.")
     if (folder / "record.json").exists():
         raise RltokError(f"{folder} holds a finished run. Make its record with scripts/run_sweep.py.")
-    config, data = from_dict(_stored(folder / "config.json")), _stored(folder / "data.json")
-    lines, sessions = metrics_of(folder), sessions_of(folder)
+    try:
+        found = _start(folder, sweep, name, why)
+    except RltokError:
+        raise
+    except (*MISSING, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise RltokError(f"{folder}: a file is missing or damaged ({error!r}), so the start cannot be kept.") from error
+    check_start(found, str(folder))
+    return found
+
+
+def _start(folder: Path, sweep: str, name: str, why: str) -> dict[str, Any]:
+    config, lines, sessions = from_dict(_table(folder / "config.json")), _lines(folder / "metrics.jsonl"), sessions_of(folder)
     train = [line for line in lines if line["split"] == "train"]
-    if not train or not sessions:
-        raise RltokError(f"{folder} has no line of training or no session, so there is nothing to keep.")
+    for found, what in ((train, "line of training"), (sessions, "session")):
+        if not found:
+            raise RltokError(f"{folder} has no {what} yet, so there is nothing to keep.")
+    shots = [json.dumps(shot) for shot in _lines(folder / "snapshots.jsonl")]
     return sealed(
         {"schema": SCHEMA, "what": START, "sweep": sweep, "name": name, "date": today(), "note": why}
         | {"config": config.to_dict(), "config_hash": config.digest(), "seed": config.train.seed}
-        | {"data": data}
+        | {"data": _table(folder / "data.json")}
         | {key: sessions[-1][key] for key in ("commit", "device")}
         | {key: train[-1][key] for key in ("bytes", "seconds")}
         | {
@@ -204,7 +227,7 @@ def start_of(folder: Path, *, sweep: str, name: str, why: str) -> dict[str, Any]
             "sessions": sessions,
             "curve": [with_flops(line, config, CURVE) for line in thin(train, 200)],
             "held_out": [with_flops(line, config, HELD_OUT) for line in lines if line["split"] == "validation"],
-            "snapshots": snapshots_of(folder, with_text=True)[-1:],
+            "snapshots": compacted(shots[-1:], with_text=True),
         }
     )
 

@@ -50,10 +50,10 @@ def need(sweep: Sweep, names: Sequence[str]) -> None:
         )
 
 
-def order(sweep: Sweep, place: str = "test") -> str:
+def order(sweep: Sweep, place: str = "test", pointer: bool = True) -> str:
     """Markdown: contenders by their difference from even spacing, lowest first; of those with fewer than three seeds the number.
 
-    Where none has three seeds, all are told.
+    Where none has three seeds, all are told. `pointer` says where those with fewer stand on the page.
     """
     gaps = {name: seed_noise.gap(sweep, name, REFERENCE, place) for name in contenders_of(sweep)}
     found = sorted((gap[0].bits, name, *gap) for name, gap in gaps.items() if gap is not None)
@@ -63,12 +63,13 @@ def order(sweep: Sweep, place: str = "test") -> str:
         for name, gap in sure or [(name, gap) for _, name, gap, _ in found]
     ]
     left = len(found) - len(told)
-    more = f". {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*." if left else ""
+    where = f" {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*."
+    more = where if left and pointer else ""
     apart = [f"`{name}`" for name, gap in gaps.items() if gap is None]
     if apart:
         more += f" Without a score on {place} text of a seed that `{REFERENCE}` has, too: {', '.join(apart)}."
     head = f"**Bits per byte on {place} text minus those of `{REFERENCE}`, lowest first:**"
-    return f"{head} {', '.join(told) or 'nothing to compare'}{more}"
+    return f"{head} {', '.join(told) or 'nothing to compare'}.{more}"
 
 
 def _parts(told: str, verdict: str) -> str:
@@ -121,10 +122,8 @@ def aside(sweep: Sweep, beside: Sweep | None = None) -> str:
     seeds = max(len(runs) for runs in sweep.runs.values())
     least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
     head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
-    first = " ".join(filter(None, [
-        f"{head} {order(sweep).replace('**', '').replace('Bits', 'bits', 1)}.", _yardstick(sweep, beside), _without(sweep),
-        "It speaks",
-    ]))  # fmt: skip
+    ordered = order(sweep, pointer=False).replace("**", "").replace("Bits", "bits", 1)
+    first = " ".join(filter(None, [head, ordered, _yardstick(sweep, beside), _without(sweep), "It speaks"]))
     return "\n".join([first, "", *told])
 
 

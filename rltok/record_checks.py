@@ -10,7 +10,18 @@ SPLITS = ("validation", "test")
 SUMS, MEANS = 1e-5, 1e-3  # relative, of bits per byte: units are kept to seven digits, items to four
 SHARES = ("rate", "whitespace_share", "accuracy")
 COUNTED = ("bytes", "seconds", "flops", "attention_flops", "matrix_parameters")  # each of a finished run is positive
-CURVE = ("step", "bytes", "flops", "attention_flops", "rate", "whitespace_share", "policy_entropy", "advantage_rms")
+CURVE = (
+    "step",
+    "bytes",
+    "flops",
+    "attention_flops",
+    "rate",
+    "whitespace_share",
+    "policy_entropy",
+    "advantage_rms",
+    "nll",
+    "early_nll",
+)
 HELD_OUT = ("step", "bytes", "flops", "bits_per_byte", "whitespace_share")
 
 Demand = Callable[[bool, str], None]

@@ -84,7 +84,8 @@ def is_clean(commit: str | None) -> bool:
     return CLEAN.fullmatch(commit or "") is not None
 
 
-def _no_number(text: str) -> float:
+def no_number(text: str) -> float:
+    """For `json.loads(..., parse_constant=no_number)`: NaN and Infinity are no JSON."""
     raise ValueError(f"{text} is no number")
 
 
@@ -96,7 +97,7 @@ def _where(path: Path) -> str:
 def read_record(path: Path) -> Record:
     """A checked record of a file."""
     try:
-        found = json.loads(read_file(path), parse_constant=_no_number)  # NaN and Infinity are no JSON
+        found = json.loads(read_file(path), parse_constant=no_number)
     except (*MISSING, ValueError, RecursionError) as error:
         raise RltokError(f"{_where(path)} is missing or no JSON ({error}). Make the record again.") from error
     try:

@@ -1,42 +1,84 @@
 """The start of a run that was stopped: too little for a score, enough to see whether it goes the way of another.
 
-file --read_start--> start     (start, finished run) --starts_table, views, agreement_table--> both after as many updates
+file --read_start, beside--> start     (start, finished run) --starts_table, views, agreement_table--> both after as many updates
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
+from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.evidence_figures import passage_html
 from rltok.evidence_format import SCHEMA, START
 from rltok.files import MISSING, read_file
 from rltok.judges import agreement
-from rltok.records import Record, is_clean
+from rltok.records import RULE_OF, Record, Sweep, is_clean, no_number
 from rltok.rule_views import markdown
 from rltok.seal import is_sealed
 
 SHOWN = {"whitespace_share": ".2f", "policy_entropy": ".3f", "bits_per_byte": ".3f"}  # with their digits
-AGAIN = "Make it again: scripts/keep_start.py."
+NEEDED = ("sweep", "name", "seed", "config", "config_hash", "commit", "device", "data", "bytes", "updates", "sessions", "curve",
+          "held_out", "snapshots")  # fmt: skip
+NONE = "-"  # of a rule without a policy
+AGAIN = "Restore it from the repository, or make one of a run of yours: scripts/keep_start.py."
+
+
+def check_start(found: Any, where: str) -> Record:
+    """The start of a run itself; raises `RltokError` for one that says too little, was edited or is of no known code."""
+
+    def demand(ok: bool, what: str) -> None:
+        if not ok:
+            raise RltokError(f"{where}: {what}.")
+
+    known = isinstance(found, dict) and (found.get("what"), found.get("schema")) == (START, SCHEMA)
+    demand(known, f"this is no {START} of schema {SCHEMA}")
+    demand(is_sealed(found), "it was changed after it was made: its digest differs")
+    lacking = [key for key in NEEDED if key not in found]
+    demand(not lacking, f"it lacks {', '.join(lacking)}")
+    for one in (found, *found["sessions"]):
+        commit = one["commit"]
+        demand(isinstance(commit, str) and is_clean(commit), f"commit {commit!r} is none that can be looked up: the tree of a run"
+               " must be clean when it begins")  # fmt: skip
+    config = from_dict(found["config"])
+    demand(config.to_dict() == found["config"], "its configuration is not whole")
+    demand(config.digest() == found["config_hash"], "its config_hash is that of another configuration")
+    rule, wanted = config.model.rule.name, RULE_OF.get(found["name"].split("_")[0])
+    demand(wanted in (None, rule), f"it is called {found['name']}, its boundaries are those of the rule {rule}")
+    demand(isinstance(found["data"], dict) and "hash" in (found["data"].get("train") or {}), "its text has no hash")
+    demand(len(found["curve"]) > 0 and len(found["snapshots"]) > 0, "it holds no line of training, or no snapshot")
+    return found
 
 
 def read_start(path: Path) -> Record:
     """The start of a run from a file.
 
     Raises:
-        RltokError: no such file, another kind of record, an edited one, or one of code that cannot be looked up.
+        RltokError: no such file, another kind of record, one that says too little, an edited one, or one of no known code.
     """
     try:
-        found = json.loads(read_file(path))
+        return check_start(json.loads(read_file(path), parse_constant=no_number), path.name)
+    except RltokError as error:
+        raise RltokError(f"{error} {AGAIN}") from error
     except (*MISSING, ValueError, RecursionError) as error:
         raise RltokError(f"{path.name} is missing or no JSON ({error}). {AGAIN}") from error
-    if not isinstance(found, dict) or (found.get("what"), found.get("schema")) != (START, SCHEMA):
-        raise RltokError(f"{path.name} is no {START} of schema {SCHEMA}. {AGAIN}")
-    if not is_sealed(found):
-        raise RltokError(f"{path.name} was changed after it was made: its digest differs. {AGAIN}")
-    if not is_clean(found["commit"]):
-        raise RltokError(f"{path.name} is of commit {found['commit']!r}, which cannot be looked up. {AGAIN}")
-    return found
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise RltokError(f"{path.name}: an entry is missing or of another kind ({error!r}). {AGAIN}") from error
+
+
+def beside(path: Path, sweep: Sweep | None) -> tuple[Record | None, Record | None, str]:
+    """(start, finished run of the same contender to set beside it, why that is not possible: empty where it is).
+
+    Raises:
+        RltokError: the file is there and cannot be read.
+    """
+    if not path.exists():
+        return None, None, f"There is no start of a second run: {path.name} is not stored."
+    start = read_start(path)
+    runs = [] if sweep is None else [run for _, run in sorted(sweep.runs.get(start["name"], {}).items())]
+    fitting = [run for run in runs if not apart(start, run)]
+    run = next(iter([*fitting, *runs]), None)
+    return start, run, apart(start, run)
 
 
 def starts_table(start: Record, run: Record) -> str:
@@ -50,8 +92,9 @@ def starts_table(start: Record, run: Record) -> str:
     rows = []
     for point in start["held_out"]:
         if point["step"] in other:
-            pairs = [(other[point["step"]][key], point[key], digits) for key, digits in SHOWN.items()]
-            rows.append([f"{point['bytes'] / 1e6:.0f}", *(format(each[k], each[2]) for each in pairs for k in (0, 1))])
+            pairs = [(each[key], digits) for key, digits in SHOWN.items() for each in (other[point["step"]], point)]
+            cells = [NONE if value is None else format(value, digits) for value, digits in pairs]
+            rows.append([f"{point['bytes'] / 1e6:.0f}", *cells])
     seeds = [f"seed {each['seed']}" for each in (run, start)]
     words = ("white space", "entropy, nats", "bits per byte")
     return markdown(["MB read", *(f"{what}, {seed}" for what in words for seed in seeds)], rows)
@@ -88,11 +131,20 @@ def apart(start: Record, run: Record | None) -> str:
     who = f"the start of {start['name']}, seed {start['seed']}, sweep {start['sweep']}"
     if run is None:
         return f"There is no finished run to set beside {who}."
+    theirs = f"The run of {run['name']}, seed {run['seed']},"
+    if run["seed"] == start["seed"]:
+        return f"{theirs} has the seed of {who}."
     settings = [{**each["config"], "train": {**each["config"]["train"], "seed": None}} for each in (start, run)]
     if settings[0] != settings[1] or start["data"]["train"] != run["data"]["train"]:
-        return f"The run of {run['name']}, seed {run['seed']}, is of other settings or text than {who}."
-    if start["snapshots"][-1]["step"] not in {shot["step"] for shot in run["snapshots"]}:
-        return f"The run of {run['name']}, seed {run['seed']}, has no snapshot at the update of the last one of {who}."
+        return f"{theirs} is of other settings or text than {who}."
+    shots = {shot["step"]: shot for shot in run["snapshots"]}
+    last = start["snapshots"][-1]
+    if last["step"] not in shots:
+        return f"{theirs} has no snapshot at the update of the last one of {who}."
+    if any("text" not in shots[last["step"]].get(text, {}) for text in last if text != "step"):
+        return f"{theirs} keeps no texts in its snapshots, as that of seed 0 does, so it cannot be set beside {who}."
+    if not {point["step"] for point in start["held_out"]} & {point["step"] for point in run["held_out"]} - {0}:
+        return f"{theirs} has no evaluation at the same update as {who}."
     return ""
 
 

@@ -36,13 +36,19 @@ def of_sizes(folder: Path, names: Sequence[str]) -> list[Sweep]:
     Raises:
         RltokError: the folder holds no finished run at all.
     """
-    found = list(read_sweeps(folder).values())
+    found = list(all_sweeps(folder).values())
+    return by_size([sweep for sweep in found if sweep.name in names] or found)
+
+
+def all_sweeps(folder: Path) -> dict[str, Sweep]:
+    """Every stored sweep, that of most runs first. Raises `RltokError` where there is none."""
+    found = read_sweeps(folder)
     if not found:
         raise RltokError(
             f"{folder} holds no record of a finished run, so there is nothing to show. Take the folder of the repository, or make"
             " records: scripts/run_sweep.py."
         )
-    return by_size([sweep for sweep in found if sweep.name in names] or found)
+    return found
 
 
 def stored(folder: Path, name: str) -> list[Record]:

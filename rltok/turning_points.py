@@ -14,6 +14,7 @@ from rltok.evidence_tables import by_size, label, over_seeds
 from rltok.records import Record, Sweep, is_learned
 from rltok.rule_views import markdown
 
+NOTHING = "None of these contenders has a finished run."
 HALF, NEAR = 0.5, 3  # share of white space; lines of the log on either side that a mean is taken over
 
 
@@ -23,6 +24,8 @@ def lead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[fl
     L_early - L of training rows: the mean over the tenth of training text before a mark. Marks are the same bytes for every
     size, parts of what the one that reads least reads; the last column is each one's own end. ± over seeds.
     """
+    if not any(name in sweep.runs for sweep in sweeps for name in names):
+        return NOTHING
     least = min(run["bytes"] for sweep in sweeps for run in sweep.records)
     marks = [part * least for part in parts]
     rows = []
@@ -31,7 +34,7 @@ def lead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[fl
             cells = [over_seeds([_lead(run, mark) for run in sweep.runs[name].values()], "+.3f") for mark in marks]
             last = over_seeds([_lead(run, run["bytes"]) for run in sweep.runs[name].values()], "+.3f")
             rows.append([f"`{name}`", label(sweep), *cells, last])
-    return markdown(["contender", "size", *(f"after {mark / 1e6:.0f} MB" for mark in marks), "at its end"], rows)
+    return markdown(["contender", "size", *(f"after {mark / 1e6:.3g} MB" for mark in marks), "at its end"], rows)
 
 
 def _lead(run: Record, mark: float) -> float:
@@ -53,7 +56,7 @@ def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
                 if is_learned(run):
                     rows.append([f"`{name}`", label(sweep), str(seed), *_turn(run)])
     head = ["contender", "size", "seed", "white space", "MB read", "update", "lead over the early exit", "peak rate at update"]
-    return markdown(head, rows)
+    return markdown(head, rows) if rows else NOTHING
 
 
 def _turn(run: Record) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import record_files
 
+from rltok.errors import RltokError
 from rltok.evidence import start_of
 from rltok.evidence_format import START
 from rltok.files import write_json
@@ -23,8 +24,10 @@ def main() -> None:
     parser.add_argument("--why", required=True, help="it was not gone on with")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    record_files.stored_record(options.out, START)
+    before = record_files.stored_record(options.out, START)
     found = start_of(options.folder, sweep=options.sweep, name=options.name, why=options.why)
+    if before is not None and any(before.get(key) != found[key] for key in ("sweep", "name", "seed")):
+        raise RltokError(f"--out {options.out} holds the start of another run, so it stays. Name another file.")
     write_json(options.out, found)
     print(f"{options.out}: {found['updates']} updates, {found['bytes']:,} bytes, seed {found['seed']}")
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from record_files import run, stored_record
 
-from rltok.answer_lengths import against_even, lengths_of, quarters
+from rltok.answer_lengths import WHAT, against_even, lengths_of, quarters
 from rltok.errors import RltokError
 from rltok.evidence_tables import by_size
 from rltok.files import write_record
-from rltok.records import Sweep, read_sweeps
+from rltok.records import Sweep, is_clean, read_sweeps
 from rltok.results import repository_commit, versions
+from rltok.seal import sealed
 from rltok.task_items import TASKS, TaskItems, read_items
 
-WHAT = "differences to even in bits per item, by length of the answer"
 DIGITS = 4  # significant ones that are kept
 
 
@@ -57,7 +57,10 @@ def of_sweep(sweep: Sweep, lengths: dict[str, np.ndarray]) -> dict[str, Any]:
 def measure(sweeps: Sequence[Sweep], items: dict[str, TaskItems]) -> dict[str, Any]:
     """All that the record holds of the answers, smallest model first."""
     if not sweeps:
-        raise RltokError("--sweeps holds no record of a finished run. Name the folder in which notebooks/results keeps them.")
+        raise RltokError(
+            "--sweeps holds no record of a finished run. Name the folder that holds a folder for each sweep, such as"
+            " notebooks/results/sweeps."
+        )
     lengths = {task: lengths_of(each, sweeps) for task, each in items.items()}
     return {
         "tasks": {task: of_task(each, lengths[task]) for task, each in items.items()},
@@ -73,8 +76,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("notebooks/results/answers.json"))
     options = parser.parse_args()
     stored_record(options.out, WHAT)
+    if not is_clean(repository_commit()):
+        raise RltokError(f"the code is at {repository_commit()}, which nobody could look up again. Commit first.")
     found = measure(list(read_sweeps(options.sweeps).values()), {task: read_items(task, options.tasks) for task in TASKS})
-    write_record(options.out, {"schema": 1, "what": WHAT, "commit": repository_commit(), "versions": versions()} | found)
+    gaps = [gap for sweep in found["sweeps"].values() for task in sweep["gaps"].values() for gap in task]
+    if not gaps:
+        raise RltokError("no run of a sweep was scored on one of the sets together with `even`, so there is nothing to tell.")
+    write_record(options.out, sealed({"schema": 1, "what": WHAT, "commit": repository_commit(), "versions": versions()} | found))
+    print(f"{options.out}: {len(gaps)} differences of {', '.join(found['sweeps'])}")
 
 
 if __name__ == "__main__":

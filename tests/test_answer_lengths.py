@@ -1,5 +1,6 @@
 """rltok.answer_lengths: quarters and differences against plain loops over items, and items that were not those scored."""
 
+import json
 import math
 import random
 import statistics
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 from sweeps import UNITS, record, sweep_of, with_repeats
 
-from rltok.answer_lengths import against_even, ends, gaps_by_length, lengths_of, quarter_of, quarters, table, told
+from rltok.answer_lengths import WHAT, against_even, ends, fitting, gaps_by_length, lengths_of, quarter_of, quarters, read, table
 from rltok.errors import RltokError
+from rltok.seal import sealed
 from rltok.task_items import Item, TaskItems
 
 TASK = "arc_easy"
@@ -112,7 +114,8 @@ def test_items_that_were_not_those_scored_are_refused(key, other):
     items = items_of()
     one, again = run_on(items, "even"), run_on(items, "even")
     again["scores"][TASK][key] = other
-    with pytest.raises(RltokError, match=rf"{TASK}: sweep 32m, even, seed 0 .* {key} {other!r}; .* Name the folder"):
+    why = rf"on {other} items, these are {UNITS}\. Smoke" if key == "items" else rf"whose {key} is {other!r}; .* Name the folder"
+    with pytest.raises(RltokError, match=rf"{TASK}: sweep 32m, even, seed 0 .* {why}"):
         lengths_of(items, [sweep_of(one), with_repeats(sweep_of(one), again)])
     again["scores"][TASK] = None  # not scored at all
     assert len(lengths_of(items, [sweep_of(again)])) == UNITS
@@ -141,9 +144,29 @@ def test_ends_are_those_of_the_largest_size_that_has_one_of_the_contenders():
     assert ends({"sweeps": sweeps}, TASK, ["nobody"]) is None
 
 
-def test_a_record_says_whether_it_is_of_all_these_runs():
+def test_sizes_of_other_records_are_left_out_and_named():
     first, second = record("ours"), record("even")
-    sweep = sweep_of(first, second)
-    made = {"sweeps": {"32m": {"records": sorted([first["digest"], second["digest"]])}}}
-    assert told(made, [sweep]) == "made of the records on this page"
-    assert told(made, [sweep_of(first)]).startswith("MADE OF OTHER") and told(made, []).startswith("MADE OF OTHER")
+    own, other = {"records": sorted([first["digest"], second["digest"]])}, {"records": ["f" * 64]}
+    kept, told = fitting({"what": "x", "sweeps": {"32m": own, "147m": other}}, [sweep_of(first, second)])
+    assert kept == {"what": "x", "sweeps": {"32m": own}} and told.startswith("without 147m, made of other records")
+    assert fitting({"sweeps": {"32m": own}}, [sweep_of(first, second)])[1] == "made of the records on this page"
+    assert fitting({"sweeps": {"32m": own}}, [sweep_of(first)])[0] == {"sweeps": {}}
+
+
+def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
+    path = tmp_path / "answers.json"
+    whole = sealed({"schema": 1, "what": WHAT, "tasks": {}, "sweeps": {}})
+    path.write_text(json.dumps(whole))
+    assert read(path) == whole
+    for text, why in (
+        (json.dumps(whole | {"tasks": {"a": 1}}), "digest differs"),
+        (json.dumps(sealed(whole | {"what": "else"})), "no record of differences"),
+        ("[]", "no record of"),
+        ("{", "no JSON"),
+        ('{"a": NaN}', "no JSON"),
+    ):
+        path.write_text(text)
+        with pytest.raises(RltokError, match=f"{why}.*scripts/measure_answers.py"):
+            read(path)
+    with pytest.raises(RltokError, match="missing"):
+        read(tmp_path / "nothing.json")

@@ -154,15 +154,40 @@ def test_a_start_holds_what_the_whole_run_says_of_its_first_updates(run, record,
     assert found["snapshots"] == [shot for shot in record["snapshots"] if shot["step"] <= 4][-1:] != []
 
 
-def test_a_finished_run_is_no_start_and_one_without_a_line_neither(run, cut):
-    with pytest.raises(RltokError, match="finished run"):
-        start_of(run[0], sweep="s", name="ours", why="")
-    for name, text in (("metrics.jsonl", ""), ("sessions.jsonl", ""), ("data.json", "[]"), ("config.json", "{")):
-        kept = (cut / name).read_text()
-        (cut / name).write_text(text)
-        with pytest.raises(RltokError, match="no line of training or no session|damaged"):
+def test_a_half_written_line_is_left_out_as_resuming_does(cut):
+    whole = start_of(cut, sweep="s", name="ours", why="")
+    for name in ("metrics.jsonl", "snapshots.jsonl"):
+        with (cut / name).open("ab") as file:
+            file.write(b'{"step": 5, "split": "train", "by\xff')
+    assert start_of(cut, sweep="s", name="ours", why="") == whole
+
+
+def test_a_finished_run_is_no_start_and_one_without_a_line_neither(run, cut, tmp_path):
+    for folder, why in ((run[0], "finished run"), (tmp_path / "nowhere", "no run's folder"), (tmp_path, "no run's folder")):
+        with pytest.raises(RltokError, match=why):
+            start_of(folder, sweep="s", name="ours", why="")
+    with pytest.raises(RltokError, match="those of the rule learned"):
+        start_of(cut, sweep="s", name="even", why="")
+    for name, text, why in (
+        ("metrics.jsonl", "", "no line of training"),
+        ("sessions.jsonl", "", "no session"),
+        ("snapshots.jsonl", "", "no snapshot"),
+        ("metrics.jsonl", "{}\n", "damaged"),
+        ("metrics.jsonl", '{"split": "train"}\n', "damaged"),
+        ("snapshots.jsonl", '{"step": 1}\n', "damaged"),
+        ("data.json", "[]", "damaged"),
+        ("data.json", "{}", "no hash"),
+        ("config.json", "{", "damaged"),
+        ("metrics.jsonl", None, "missing"),
+        ("snapshots.jsonl", None, "missing"),
+        ("data.json", None, "missing"),
+    ):
+        kept = (cut / name).read_bytes()
+        (cut / name).unlink() if text is None else (cut / name).write_text(text)
+        with pytest.raises(RltokError, match=why):
             start_of(cut, sweep="s", name="ours", why="")
-        (cut / name).write_text(kept)
-    (cut / "data.json").unlink()
-    with pytest.raises(RltokError, match="data.json is missing"):
+        (cut / name).write_bytes(kept)
+    lines = [json.loads(line) | {"commit": "2" * 40 + "+changes"} for line in (cut / "sessions.jsonl").read_text().splitlines()]
+    (cut / "sessions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(RltokError, match="must be clean when it begins"):
         start_of(cut, sweep="s", name="ours", why="")

@@ -45,7 +45,7 @@ def test_the_order_is_by_distance_from_even_spacing_and_counts_single_seeds_only
     told = order(sweep_of(*three))
     assert names_in(told) == ["ours", "even", "bpe"] and "more" not in told
     assert "`ours` -0.09" in told and "`bpe` +0.20" in told and "`even`, " in told
-    assert order(sweep_of(*three, record("ours_lags1"), record("naive"))).startswith(f"{told}. 2 more with fewer than 3 seeds")
+    assert order(sweep_of(*three, record("ours_lags1"), record("naive"))).startswith(f"{told} 2 more with fewer than 3 seeds")
     assert names_in(order(sweep_of(record("even", bits=2.1), record("ours", bits=2.2)))) == [
         "even",
         "ours",
@@ -207,6 +207,13 @@ def test_a_paragraph_on_another_size_tells_its_claims_on_either_side():
     worse = aside(sweep_of(*seeds_of("ours", 2.1), *seeds_of("even", 2.0)))
     assert "In deviations" not in one and "Not run: `dynamic_pooling_port`, `hnet_port`, `bpe`; a claim" in one
     assert "(6 runs, at most 3 seeds each):" in worse and "held-out text: fewer" in worse.partition("* for it:")[0]
+
+
+def test_a_paragraph_has_whole_sentences_whatever_is_missing():
+    three = [*seeds_of("ours", 1.9), *seeds_of("even", 2.0)]
+    for sweep in (sweep_of(record("ours")), sweep_of(*three, record("naive", rule="even")), sweep_of(*three)):
+        told = aside(sweep)
+        assert ".." not in told and "What one seed says" not in told and ". It speaks" in told and "compare Without" not in told
 
 
 def test_a_single_seed_is_set_beside_the_deviation_of_another_size():

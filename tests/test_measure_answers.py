@@ -11,6 +11,7 @@ import pytest
 
 from rltok.answer_lengths import table
 from rltok.records import read_sweeps
+from rltok.seal import sealed
 
 ROOT = Path(__file__).resolve().parents[1]
 SWEEPS = ROOT / "notebooks" / "results" / "sweeps"
@@ -40,12 +41,21 @@ def told(monkeypatch, capsys, *arguments):
 
 def test_items_that_the_runs_were_not_scored_on_and_a_folder_without_runs_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(measure_answers, "read_items", partial(measure_answers.read_items, expected=False))
+    monkeypatch.setenv("RLTOK_COMMIT", "0" * 40)
     places = ["--tasks", Path(__file__).with_name("data"), "--out", tmp_path / "answers.json"]
     (tmp_path / "sweeps" / "32m").mkdir(parents=True)
     assert "holds no record of a finished run" in told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
     shutil.copy(next((SWEEPS / "32m").glob("*.json")), tmp_path / "sweeps" / "32m")
     error = told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
-    assert "was scored on items with fingerprint" in error and "Name the folder" in error
+    assert "was scored on items whose fingerprint is" in error and "Name the folder" in error
+    alone = json.loads(next((SWEEPS / "32m").glob("bpe-*.json")).read_text())
+    alone["scores"] = {place: score for place, score in alone["scores"].items() if place in ("validation", "test")}
+    shutil.rmtree(tmp_path / "sweeps" / "32m")
+    (tmp_path / "sweeps" / "32m").mkdir()
+    (tmp_path / "sweeps" / "32m" / "bpe-seed0.json").write_text(json.dumps(sealed(alone)))
+    assert "nothing to tell" in told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
+    monkeypatch.setenv("RLTOK_COMMIT", "0" * 40 + "+changes")
+    assert "Commit first" in told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
     assert not (tmp_path / "answers.json").exists()
 
 

@@ -84,3 +84,8 @@ def test_differences_are_a_column_a_size_and_scores_those_of_all_runs_of_a_seed(
     an_update = tiny["train"]["sequences_per_update"] * tiny["data"]["sequence_length"]
     warm = tiny["train"]["warmup_fraction"] * (tiny["train"]["training_bytes"] // an_update)
     assert found["reached at update"][0].split(" of ")[0] == f"{warm:.0f}"
+
+
+def test_nobody_there_is_told_in_words():
+    for made in (lead_table, turns_table):
+        assert made([], ["ours"]) == made([sweep_of(record("even"))], ["ours"]) == "None of these contenders has a finished run."
