@@ -467,7 +467,7 @@ Markdown("\n\n".join(tables))
 #
 # Which bytes the constant sits on, lengths alone do not say. An ARC-Easy answer follows the word `Answer:`; but so does one of PIQA, whose short
 # answers lose far less. So we do not know. What can be said: a mean over bits per byte of short answers mixes what a model pays once with
-# what it pays all along, and the claims about ARC-Easy on this page, those at 32M included, hang on the former.
+# what it pays all along. The claim about ARC-Easy hangs on the former at the larger size, and at 32M it may.
 
 # %% [markdown]
 # ## Where the boundaries are
