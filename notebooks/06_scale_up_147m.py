@@ -645,6 +645,7 @@ Markdown(turning_points.differences_table(sweeps, policies[0]) if policies else 
 # The large policy turns away while its learning rate still rises, to half of the other's peak. It averages over twice the rows. It has more
 # layers of tokens. And its bytes alone, at the end, predict better than all of the small model, so less is left for tokens to say. We have
 # not shown which of these it is. The first two are cheap to test: the small model with the rate, the warm-up and the rows of the large one.
+# The plan of that test is `scripts/sweeps/schedule.toml`; it has no records yet.
 
 # %% [markdown]
 # ## What we saw

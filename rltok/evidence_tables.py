@@ -39,6 +39,9 @@ WHO = {
     "ours_gamma1": "`ours` but for the discount",
     "ours_no_rate_loss": "`ours` but for the rate loss, so nothing holds the rate down",
     "ours_rate_bpe": "`ours` with the rate at which `bpe` ends as its target",
+    "ours_as_147m": "`ours_gamma0.9` with the learning rate, the warm-up in bytes and the rows of an update of the 147M plan",
+    "ours_slow": "`ours_gamma0.9` with its learning rate and warm-up",
+    "ours_rows": "`ours_gamma0.9` with its rows of an update",
     "naive": "the loss of all bytes of the row and the rate loss; no reduction of the variance",
 }
 

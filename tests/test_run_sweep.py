@@ -213,7 +213,9 @@ def test_stored_plans_can_be_read_and_their_runs_differ(path):
     assert len({config.digest() for config in configs.values()}) == len(free)
     for config in configs.values():  # one network, one budget, one order
         first = configs[plan.runs[0].stem]
-        assert replace(config.train, seed=0, micro_batch=1) == replace(first.train, seed=0, micro_batch=1)
+        if path.stem != "schedule":  # which is about nothing else
+            assert replace(config.train, seed=0, micro_batch=1) == replace(first.train, seed=0, micro_batch=1)
+        assert config.train.training_bytes == first.train.training_bytes
         if config.model.rule.name == "learned":  # whose estimator compares rows of a micro-batch
             assert config.train.micro_batch == first.train.micro_batch
         assert replace(config.model, rule=first.model.rule) == first.model
@@ -334,3 +336,23 @@ def test_scoring_says_when_it_cannot_score(plan, monkeypatch, clean_tree, troubl
     data = plan.parent / "text.txt" if trouble == "training text" else given
     with pytest.raises(RltokError, match=told[trouble]):
         call(score_test.main, plan, "--data", str(data), monkeypatch=monkeypatch)
+
+
+def test_the_plan_of_the_schedule_takes_its_parts_from_that_of_the_large_run():
+    """Learning rate, bytes of warm-up and rows: both parts, then each alone, all else as at 32M."""
+    sweeps = ROOT / "scripts" / "sweeps"
+    plan, large, small = (run_sweep.read_plan(sweeps / f"{name}.toml") for name in ("schedule", "147m", "32m"))
+
+    def parts(config):
+        warm = config.train.warmup_fraction * config.num_updates * config.bytes_per_update / 1e6
+        return (config.train.learning_rate, round(warm)), config.train.sequences_per_update
+
+    big, own = (parts(next(one.config(run, {}) for run in one.runs if run.name == "ours_gamma0.9")) for one in (large, small))
+    assert [parts(plan.config(run, {})) for run in plan.runs] == [big, (big[0], own[1]), (own[0], big[1])]
+    same = {"name", "train.training_bytes", "train.learning_rate", "train.warmup_fraction", "train.sequences_per_update"}
+    usual = next(small.config(run, {}) for run in small.runs if run.name == "ours_gamma0.9")
+    for run in plan.runs:
+        config = plan.config(run, {})
+        kept = {key: getattr(usual.train, key.removeprefix("train.")) for key in same if key.startswith("train.")}
+        assert with_settings(config, kept | {"name": usual.name}) == usual
+        assert config.num_updates * config.bytes_per_update == config.train.training_bytes  # all end after as much text
