@@ -7,6 +7,7 @@ import csv
 import html
 import io
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,10 +29,16 @@ Data = tuple[list[str], list[list[Any]]]
 HARD = ("hnet", "hnet_port")  # shown by their decisions, as in the paper's Figure 8
 
 
-def _curves(sweep: Sweep, points: Callable[[Record], Sequence[Sequence[Any]]], head: list[str]) -> Data:
-    rows = [
-        [name, seed, *point] for name in contenders_of(sweep) for seed, run in sweep.runs[name].items() for point in points(run)
-    ]
+def _curves(sweep: Sweep, points: Callable[[Record], Sequence[Sequence[float]]], head: list[str]) -> Data:
+    """Points of every seed; of one that was run several times the mean over its runs, point by point, as in the tables."""
+    rows: list[list[Any]] = []
+    for name in contenders_of(sweep):
+        for seed in sweep.runs[name]:
+            each = [points(run) for run in sweep.of_seed(name, seed)]
+            for same in zip(*each, strict=False):  # as many as all of them have
+                rows.append(
+                    [name, seed, *(a if len({a, *rest}) == 1 else fmean((a, *rest)) for a, *rest in zip(*same, strict=True))]
+                )
     return ["contender", "seed", *head], rows
 
 

@@ -217,17 +217,20 @@ def _of(run: Record, curve: str, x: str, y: str) -> tuple[np.ndarray, np.ndarray
 
 
 def _draw(axes: Any, sweeps: Sequence[Sweep], names: Sequence[str], curve: str, x: str, y: str) -> None:
-    """A line a run: colour by contender, style by size; a cross where it was interrupted and went on."""
+    """A line a seed, the mean of its runs: colour by contender, style by size; a cross where one was interrupted and went on."""
     for number, name in enumerate(names):
         for place, sweep in enumerate(sweeps):
-            for order, (_, run) in enumerate(sorted(sweep.runs.get(name, {}).items())):
-                steps, across, up = _of(run, curve, x, y)
-                if len(steps) == 0:
+            for order, seed in enumerate(sorted(sweep.runs.get(name, {}))):
+                runs = sweep.of_seed(name, seed)
+                each = [_of(run, curve, x, y) for run in runs]
+                shared = min(len(steps) for steps, _, _ in each)
+                if shared == 0:
                     continue
+                steps, across, up = np.mean([[values[:shared] for values in one] for one in each], axis=0)
                 style = {"color": PALETTE[number % len(PALETTE)], "linestyle": STYLES[place % len(STYLES)]}
                 told = f"{name}, {label(sweep)}" if order == 0 else "_again"
                 axes.plot(across, up, linewidth=1.5 if order == 0 else 0.6, label=told, **style)
-                at = [one["after"] for one in interruptions(run) or [] if one["after"]]
+                at = [one["after"] for run in runs for one in interruptions(run) or [] if one["after"]]
                 if at:
                     marks = np.interp(at, steps, across), np.interp(at, steps, up)
                     first = CROSS not in axes.get_legend_handles_labels()[1]

@@ -6,6 +6,7 @@ sweeps --differences_table--> in what sizes differ
 
 import statistics
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -31,8 +32,8 @@ def lead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[fl
     rows = []
     for sweep in by_size(sweeps):
         for name in (name for name in names if name in sweep.runs):
-            cells = [over_seeds([_lead(run, mark) for run in sweep.runs[name].values()], "+.3f") for mark in marks]
-            last = over_seeds([_lead(run, run["bytes"]) for run in sweep.runs[name].values()], "+.3f")
+            cells = [over_seeds(sweep.each(name, partial(_lead, mark=mark)), "+.3f") for mark in marks]
+            last = over_seeds(sweep.each(name, lambda run: _lead(run, run["bytes"])), "+.3f")
             rows.append([f"`{name}`", label(sweep), *cells, last])
     return markdown(["contender", "size", *(f"after {mark / 1e6:.3g} MB" for mark in marks), "at its end"], rows)
 
@@ -47,7 +48,8 @@ def _lead(run: Record, mark: float) -> float:
 def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
     """Markdown: when each policy first has a boundary at half of white space, or, if it never does, when it has most there.
 
-    Shares are of training rows; the lead L_early - L is a mean over 2 * NEAR + 1 lines of the log, in nats per byte.
+    A row a seed, of its first run. Shares are of training rows; the lead L_early - L is a mean over 2 * NEAR + 1 lines of the
+    log, in nats per byte.
     """
     rows = []
     for sweep in by_size(sweeps):

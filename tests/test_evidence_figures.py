@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from sweeps import record, seeds_of, sweep_of
+from sweeps import record, seeds_of, sweep_of, with_repeats
 
 from rltok import plots
 from rltok.errors import RltokError
@@ -45,6 +45,19 @@ def test_figure_3_leaves_out_the_model_before_training_and_counts_attention_apar
     ours = [row for row in rows if row[:2] == ["ours", 1]]
     assert [row[2] for row in ours] == [point["flops"] for point in sweep.runs["ours"][1]["held_out"]]
     assert all(row[3] == pytest.approx(1.01 * row[2]) for row in ours)
+
+
+def test_a_seed_that_was_run_again_is_drawn_as_the_mean_of_its_runs(sweep):
+    again = record("ours", 1, bits=2.6)
+    again["held_out"] = again["held_out"][:-1]  # shorter: the points that both have
+    _, rows = DATA["figure_3"](with_repeats(sweep, again))
+    both = [run["held_out"] for run in (sweep.runs["ours"][1], again)]
+    wanted = [(a["bits_per_byte"] + b["bits_per_byte"]) / 2 for a, b in zip(*both, strict=False) if a["step"]]
+    assert [row[4] for row in rows if row[:2] == ["ours", 1]] == pytest.approx(wanted)
+    assert [row for row in rows if row[:2] == ["ours", 0]] == [
+        row for row in DATA["figure_3"](sweep)[1] if row[:2] == ["ours", 0]
+    ]
+    assert DATA["figure_13"](with_repeats(sweep, record("even", 1)))[1] == DATA["figure_13"](sweep)[1]  # which has no policy
 
 
 def test_rewards_by_position_are_of_policies_alone(sweep):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sweeps import PLACES, record, seeds_of, sweep_of, write
+from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats, write
 
 from rltok import plots
 from rltok.config import from_dict
@@ -123,6 +123,14 @@ def test_both_sizes_share_an_axis_and_an_interruption_stands_on_the_curve():
     assert np.allclose(lines["ours, 147m"].get_ydata(), [point["bits_per_byte"] for point in held])
     mark = lines["interrupted"]
     assert mark.get_xdata() == pytest.approx([1e10]) and mark.get_ydata() == pytest.approx([1.5 + 1 - 10 / 20])
+
+
+def test_a_seed_that_was_run_again_is_one_line_with_the_marks_of_all_its_runs():
+    sweep = with_repeats(sweep_of(record("ours", bits=2.0)), resumed((10, 3, 1.6), bits=3.0))
+    lines = lines_of(sizes_figure([sweep], ("ours",)).axes[0])
+    held = [point["bits_per_byte"] + 0.5 for point in sweep.runs["ours"][0]["held_out"] if point["step"]]
+    assert np.allclose(lines["ours, 32m"].get_ydata(), held)
+    assert lines["interrupted"].get_ydata() == pytest.approx([2.5 + 1 - 10 / 20])
 
 
 def test_white_space_and_entropy_are_drawn_where_they_are_known():

@@ -29,6 +29,8 @@ def test_the_lead_over_the_early_exit_is_read_at_the_same_bytes_of_every_size():
     # of 20 lines, those of the tenth before 10 MB are the 9th and 10th; before the end, the 18th to 20th
     assert [cell.split(" ")[0] for cell in first[2:]] == ["+0.048", "+0.095", "+0.095"]
     assert second[2:] == ["+0.005", "+0.009", "+0.095"]  # 10 MB is its 5th line of 100; 90 to 100 of the last
+    again = with_repeats(large, leading([0.003 * at for at in range(1, 101)], 200_000_000))
+    assert rows_of(lead_table([again], ["ours"], parts=(0.5,)))[1][3] == "+0.190"  # the mean of 0.095 and 0.285
     assert rows_of(lead_table([large], ["ours"], parts=(0.001,)))[1][2] == "+0.001"  # no line so early: the nearest
 
 
