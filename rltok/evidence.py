@@ -102,12 +102,12 @@ def compact(view: dict[str, Any], text: bytes) -> dict[str, Any]:
 
 def snapshots_of(folder: Path, with_text: bool) -> list[dict[str, Any]]:
     """Boundaries of the fixed texts over training, in few letters; of most runs without texts and probabilities."""
-    return compacted(read_file(folder / "snapshots.jsonl").splitlines(), with_text)
+    lines = [json.loads(line) for line in read_file(folder / "snapshots.jsonl").splitlines()]
+    return compacted(lines, with_text)
 
 
-def compacted(logged: Sequence[str | bytes], with_text: bool) -> list[dict[str, Any]]:
-    """Lines of snapshots.jsonl in few letters."""
-    lines = [json.loads(line) for line in logged]
+def compacted(lines: Sequence[dict[str, Any]], with_text: bool) -> list[dict[str, Any]]:
+    """Parsed lines of snapshots.jsonl in few letters."""
     kept = ("text", "boundaries", "percent") if with_text else ("boundaries",)
 
     def shot(texts: dict[str, Any]) -> dict[str, Any]:
@@ -215,7 +215,6 @@ def _start(folder: Path, sweep: str, name: str, why: str) -> dict[str, Any]:
     for found, what in ((train, "line of training"), (sessions, "session")):
         if not found:
             raise RltokError(f"{folder} has no {what} yet, so there is nothing to keep.")
-    shots = [json.dumps(shot) for shot in _lines(folder / "snapshots.jsonl")]
     return sealed(
         {"schema": SCHEMA, "what": START, "sweep": sweep, "name": name, "date": today(), "note": why}
         | {"config": config.to_dict(), "config_hash": config.digest(), "seed": config.train.seed}
@@ -227,7 +226,7 @@ def _start(folder: Path, sweep: str, name: str, why: str) -> dict[str, Any]:
             "sessions": sessions,
             "curve": [with_flops(line, config, CURVE) for line in thin(train, 200)],
             "held_out": [with_flops(line, config, HELD_OUT) for line in lines if line["split"] == "validation"],
-            "snapshots": compacted(shots[-1:], with_text=True),
+            "snapshots": compacted(_lines(folder / "snapshots.jsonl")[-1:], with_text=True),
         }
     )
 
