@@ -7,6 +7,7 @@ sweeps --differences_table--> in what sizes differ
 import statistics
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,11 @@ def _lead(run: Record, mark: float) -> float:
     """Mean lead over the early exit in the tenth of the text before `mark` bytes; of the nearest point where none lies there."""
     points = [point for point in run["curve"] if 0.9 * mark <= point["bytes"] <= mark]
     points = points or [min(run["curve"], key=lambda point: abs(point["bytes"] - mark))]
+    return _mean_lead(points)
+
+
+def _mean_lead(points: Sequence[dict[str, Any]]) -> float:
+    """L_early - L, nats per byte: the mean over lines of the log."""
     return statistics.fmean(point["early_nll"] - point["nll"] for point in points)
 
 
@@ -69,8 +75,7 @@ def _turn(run: Record) -> list[str]:
     if at is None:
         at = int(np.argmax(shares))
         words = f"at most {shares[at]:.2f}"
-    near = curve[max(0, at - NEAR) : at + NEAR + 1]
-    lead = statistics.fmean(point["early_nll"] - point["nll"] for point in near)
+    lead = _mean_lead(curve[max(0, at - NEAR) : at + NEAR + 1])
     warm = config.train.warmup_fraction * config.num_updates
     return [words, f"{curve[at]['bytes'] / 1e6:.0f}", str(curve[at]["step"]), f"{lead:+.3f}", f"{warm:.0f}"]
 
