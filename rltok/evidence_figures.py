@@ -36,10 +36,13 @@ def _curves(sweep: Sweep, points: Callable[[Record], Sequence[Sequence[float]]],
         for seed in sweep.runs[name]:
             each = [points(run) for run in sweep.of_seed(name, seed)]
             for same in zip(*each, strict=False):  # as many as all of them have
-                rows.append(
-                    [name, seed, *(a if len({a, *rest}) == 1 else fmean((a, *rest)) for a, *rest in zip(*same, strict=True))]
-                )
+                rows.append([name, seed, *map(_mean, zip(*same, strict=True))])
     return ["contender", "seed", *head], rows
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Their mean; a value that all share stays as it is: None, or an integer, of which a mean would make a float."""
+    return values[0] if len(set(values)) == 1 else fmean(values)
 
 
 def figure_3_data(sweep: Sweep) -> Data:
