@@ -6,8 +6,8 @@ A difference that sits at the start is as many bits in long answers as in short 
 On which bytes it sits, lengths alone do not say: a difference at the last byte would look like one at the first.
 """
 
-import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,9 @@ import numpy as np
 
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, REFERENCE
-from rltok.files import MISSING as MISSING_FILE
-from rltok.files import read_file
-from rltok.records import Sweep, no_number
+from rltok.record_checks import check_sealed, read_sealed
+from rltok.records import Sweep
 from rltok.rule_views import markdown
-from rltok.seal import is_sealed
 from rltok.standings import error_of_mean
 from rltok.task_items import TaskItems
 from rltok.verdicts import LEAST_SEEDS
@@ -27,6 +25,7 @@ from rltok.vocab import to_utf8
 
 QUARTERS = 4
 WHAT = "differences to even in bits per item, by length of the answer"
+REMEDY = "Restore it from the repository, or make it again: scripts/measure_answers.py."
 
 
 def lengths_of(items: TaskItems, sweeps: Sequence[Sweep]) -> np.ndarray:
@@ -144,16 +143,7 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         RltokError: no such file, another kind of file, or an edited one.
     """
-    again = "Restore it from the repository, or make it again: scripts/measure_answers.py."
-    try:
-        found = json.loads(read_file(path), parse_constant=no_number)
-    except (*MISSING_FILE, ValueError, RecursionError) as error:
-        raise RltokError(f"{path.name} is missing or no JSON ({error}). {again}") from error
-    if not isinstance(found, dict) or (found.get("what"), found.get("schema")) != (WHAT, 1):
-        raise RltokError(f"{path.name} is no record of {WHAT}. {again}")
-    if not is_sealed(found):
-        raise RltokError(f"{path.name} was changed after it was made: its digest differs. {again}")
-    return found
+    return read_sealed(path, path.name, REMEDY, partial(check_sealed, what=WHAT, schema=1))
 
 
 def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> tuple[dict[str, Any], str]:

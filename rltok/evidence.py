@@ -20,6 +20,7 @@ from rltok.evidence_format import SCHEMA, START, WHAT
 from rltok.files import MISSING, read_file
 from rltok.flops import training_flops
 from rltok.loading import load, load_config
+from rltok.record_checks import demanding
 from rltok.results import thin
 from rltok.run_folder import metrics_of
 from rltok.run_starts import check_start
@@ -205,7 +206,7 @@ def start_of(folder: Path, *, sweep: str, name: str, why: str) -> dict[str, Any]
         raise
     except (*MISSING, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise RltokError(f"{folder}: a file is missing or damaged ({error!r}), so the start cannot be kept.") from error
-    check_start(found, str(folder))
+    check_start(found, demanding(str(folder), "The start of this run cannot be kept."))
     return found
 
 

@@ -1,11 +1,24 @@
-"""What the entries of an evidence record must be for tables and figures to be made of them."""
+"""Sealed files as they are read, where a run came from, and what its entries must be for tables and figures to be made of them.
 
+file --read_sealed(check)--> record     each check takes `demand(ok, what is wrong)`, which raises with the file and the remedy
+"""
+
+import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rltok.config import from_dict
+from rltok.errors import RltokError
+from rltok.files import MISSING, read_file
+from rltok.seal import is_sealed
+
+RULE_OF = {"ours": "learned", "even": "even"}  # by the start of a contender's name: what every difference is of
+CLEAN = re.compile(r"[0-9a-f]{40}")
 SPLITS = ("validation", "test")
 SUMS, MEANS = 1e-5, 1e-3  # relative, of bits per byte: units are kept to seven digits, items to four
 SHARES = ("rate", "whitespace_share", "accuracy")
@@ -25,6 +38,79 @@ CURVE = (
 HELD_OUT = ("step", "bytes", "flops", "bits_per_byte", "whitespace_share")
 
 Demand = Callable[[bool, str], None]
+
+
+def demanding(where: str, remedy: str) -> Demand:
+    """What raises `RltokError` for all that is not as it should be, with the place and a sentence that says what to do."""
+
+    def demand(ok: bool, what: str) -> None:
+        if not ok:
+            raise RltokError(f"{where}: {what}. {remedy}")
+
+    return demand
+
+
+def read_sealed(path: Path, where: str, remedy: str, check: Callable[[Any, Demand], None]) -> dict[str, Any]:
+    """The content of a file that `check` finds nothing wrong with.
+
+    Args:
+        path: of the file.
+        where, remedy: of errors, see `demanding`.
+        check: takes what was read and a `Demand`, and calls `check_sealed` first.
+
+    Raises:
+        RltokError: no such file, no JSON (nor are NaN and Infinity), or what `check` found.
+    """
+    try:
+        found = json.loads(read_file(path), parse_constant=_no_number)
+    except (*MISSING, ValueError, RecursionError) as error:
+        raise RltokError(f"{where} is missing or no JSON ({error}). {remedy}") from error
+    try:
+        check(found, demanding(where, remedy))
+    except RltokError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise RltokError(f"{where}: an entry is missing or of another kind ({error!r}). {remedy}") from error
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def check_sealed(found: Any, demand: Demand, what: str, schema: int) -> None:
+    """A record of this kind and schema, as it was when it was made."""
+    demand(isinstance(found, dict) and found.get("what") == what, f"this is no record of {what}")
+    demand(found.get("schema") == schema, f"schema {found.get('schema')!r} is unknown; this version reads {schema}")
+    demand(is_sealed(found), "it was changed after it was made: its digest differs")
+
+
+def check_origin(record: Mapping[str, Any], demand: Demand) -> None:
+    """Settings of its hash and seed, a commit that can be looked up, and the rule that its name says."""
+    config, told = record["config"], record.get("config_hash")
+    try:
+        digest = from_dict(config).digest()
+    except (RltokError, KeyError, TypeError) as error:
+        demand(False, f"its configuration cannot be read ({error})")
+    demand(digest == told, f"config_hash is {told!r}, its configuration has {digest}")
+    demand(config["train"]["seed"] == record["seed"], f"seed is {record['seed']}, its configuration has another")
+    check_commit(record["commit"], demand)
+    rule, named = config["model"]["rule"]["name"], record["name"].split("_")[0]
+    demand(RULE_OF.get(named, rule) == rule, f"it is called {record['name']}, its boundaries are those of the rule {rule}")
+
+
+def check_commit(commit: Any, demand: Demand) -> None:
+    """A state of the code that can be looked up."""
+    demand(
+        isinstance(commit, str) and is_clean(commit),
+        f"commit {str(commit)!r} is none that can be looked up, or its tree was not clean when the run began: commit, then train"
+        " again in an empty folder",
+    )
+
+
+def is_clean(commit: str | None) -> bool:
+    """Whether a commit names a state of the code that can be looked up."""
+    return CLEAN.fullmatch(commit or "") is not None
 
 
 def is_number(value: Any, low: float = -math.inf, high: float = math.inf) -> bool:

@@ -8,7 +8,6 @@ was run several times counts once, with the mean of its runs that have the score
 """
 
 import json
-import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,59 +18,41 @@ import numpy as np
 import torch
 
 from rltok.checkpoint import differences
-from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.evaluation import ratio_error
 from rltok.evidence_format import SCHEMA, WHAT
-from rltok.files import MISSING, read_file, write_text
-from rltok.record_checks import COUNTED, SPLITS, check_whole
+from rltok.files import write_text
+from rltok.record_checks import COUNTED, SPLITS, Demand, check_origin, check_sealed, check_whole, demanding, read_sealed
 from rltok.rule_views import Gap
-from rltok.seal import is_sealed
 from rltok.sessions import problem
 from rltok.standings import error_of_mean
 
 NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
 WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "full", *COUNTED)
-RULE_OF = {"ours": "learned", "even": "even"}  # by the start of a contender's name: what every difference is of
-CLEAN = re.compile(r"[0-9a-f]{40}")
+REMEDY = "Make the record again."
 
 Record = dict[str, Any]
 
 
 def check(record: Any, where: str) -> Record:
     """The record itself; raises `RltokError` for another schema, a changed entry, or a commit that cannot be looked up."""
+    _check(record, demanding(where, REMEDY))
+    return record
 
-    def demand(ok: bool, what: str) -> None:
-        if not ok:
-            raise RltokError(f"{where}: {what}. Make the record again.")
 
-    demand(isinstance(record, dict) and record.get("what") == WHAT, f"this is no record of {WHAT}")
-    demand(record.get("schema") == SCHEMA, f"schema {record.get('schema')!r} is unknown; this version reads {SCHEMA}")
+def _check(record: Any, demand: Demand) -> None:
+    check_sealed(record, demand, WHAT, SCHEMA)
     seed = record.get("seed")
     demand(type(seed) is int and all(isinstance(record.get(key), str) for key in ("sweep", "name")), "sweep, name or seed is odd")
     lacking = [key for key in (*NAMED, *(() if record.get("failed") else WHOLE)) if key not in record]
     demand(not lacking, f"it lacks {', '.join(lacking)}")
-    demand(is_sealed(record), "it was changed after it was made: its digest differs")
-    try:
-        digest = from_dict(record["config"]).digest()
-    except (RltokError, KeyError, TypeError) as error:
-        raise RltokError(f"{where}: its configuration cannot be read ({error}). Make the record again.") from error
-    demand(digest == record.get("config_hash"), f"config_hash is {record.get('config_hash')!r}, its configuration has {digest}")
-    demand(record["config"]["train"]["seed"] == seed, f"seed is {seed}, its configuration has another")
-    commit = str(record["commit"])
-    demand(
-        is_clean(commit),
-        f"commit {commit!r} is none, or its tree was not clean when the run began: commit, delete the run's folder, train again",
-    )
+    check_origin(record, demand)
     if "sessions" in record:
         demand((odd := problem(record["sessions"])) is None, f"its list of sessions is damaged ({odd})")
-        last = record["sessions"][-1]["commit"] if record["sessions"] else commit
-        demand(last == commit, f"its last session was of commit {last}, the record says {commit}")
-    rule, named = record["config"]["model"]["rule"]["name"], record["name"].split("_")[0]
-    demand(RULE_OF.get(named, rule) == rule, f"it is called {record['name']}, its boundaries are those of the rule {rule}")
+        last = record["sessions"][-1]["commit"] if record["sessions"] else record["commit"]
+        demand(last == record["commit"], f"its last session was of commit {last}, the record says {record['commit']}")
     if not record.get("failed"):
         check_whole(record, demand)
-    return record
 
 
 def is_learned(record: Record) -> bool:
@@ -79,31 +60,9 @@ def is_learned(record: Record) -> bool:
     return record["config"]["model"]["rule"]["name"] == "learned"
 
 
-def is_clean(commit: str | None) -> bool:
-    """Whether a commit names a state of the code that can be looked up."""
-    return CLEAN.fullmatch(commit or "") is not None
-
-
-def no_number(text: str) -> float:
-    """For `json.loads(..., parse_constant=no_number)`: NaN and Infinity are no JSON."""
-    raise ValueError(f"{text} is no number")
-
-
-def _where(path: Path) -> str:
-    """A record's file with its folder: files of one name lie in several sweeps."""
-    return f"{path.parent.name}/{path.name}"
-
-
 def read_record(path: Path) -> Record:
-    """A checked record of a file."""
-    try:
-        found = json.loads(read_file(path), parse_constant=no_number)
-    except (*MISSING, ValueError, RecursionError) as error:
-        raise RltokError(f"{_where(path)} is missing or no JSON ({error}). Make the record again.") from error
-    try:
-        return check(found, _where(path))
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise RltokError(f"{_where(path)}: an entry is missing or of another kind ({error!r}). Make the record again.") from error
+    """A checked record of a file, which errors name with its folder: files of one name lie in several sweeps."""
+    return read_sealed(path, f"{path.parent.name}/{path.name}", REMEDY, _check)
 
 
 def write_record(path: Path, record: Record) -> None:

@@ -3,7 +3,6 @@
 file --read_start, beside--> start     (start, finished run) --starts_table, views, agreement_table--> both after as many updates
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,43 +10,29 @@ from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.evidence_figures import passage_html
 from rltok.evidence_format import SCHEMA, START
-from rltok.files import MISSING, read_file
 from rltok.judges import agreement
-from rltok.records import RULE_OF, Record, Sweep, is_clean, no_number
+from rltok.record_checks import Demand, check_commit, check_origin, check_sealed, read_sealed
+from rltok.records import Record, Sweep
 from rltok.rule_views import markdown
-from rltok.seal import is_sealed
 
 SHOWN = {"whitespace_share": ".2f", "policy_entropy": ".3f", "bits_per_byte": ".3f"}  # with their digits
 NEEDED = ("sweep", "name", "seed", "config", "config_hash", "commit", "device", "data", "bytes", "updates", "sessions", "curve",
           "held_out", "snapshots")  # fmt: skip
 NONE = "-"  # of a rule without a policy
-AGAIN = "Restore it from the repository, or make one of a run of yours: scripts/keep_start.py."
+REMEDY = "Restore it from the repository, or make one of a run of yours: scripts/keep_start.py."
 
 
-def check_start(found: Any, where: str) -> Record:
-    """The start of a run itself; raises `RltokError` for one that says too little, was edited or is of no known code."""
-
-    def demand(ok: bool, what: str) -> None:
-        if not ok:
-            raise RltokError(f"{where}: {what}.")
-
-    known = isinstance(found, dict) and (found.get("what"), found.get("schema")) == (START, SCHEMA)
-    demand(known, f"this is no {START} of schema {SCHEMA}")
-    demand(is_sealed(found), "it was changed after it was made: its digest differs")
+def check_start(found: Any, demand: Demand) -> None:
+    """The start of a run: `demand(ok, what is wrong)` raises for one that says too little, was edited or is of no known code."""
+    check_sealed(found, demand, START, SCHEMA)
     lacking = [key for key in NEEDED if key not in found]
     demand(not lacking, f"it lacks {', '.join(lacking)}")
-    for one in (found, *found["sessions"]):
-        commit = one["commit"]
-        demand(isinstance(commit, str) and is_clean(commit), f"commit {commit!r} is none that can be looked up: the tree of a run"
-               " must be clean when it begins")  # fmt: skip
-    config = from_dict(found["config"])
-    demand(config.to_dict() == found["config"], "its configuration is not whole")
-    demand(config.digest() == found["config_hash"], "its config_hash is that of another configuration")
-    rule, wanted = config.model.rule.name, RULE_OF.get(found["name"].split("_")[0])
-    demand(wanted in (None, rule), f"it is called {found['name']}, its boundaries are those of the rule {rule}")
+    check_origin(found, demand)
+    for session in found["sessions"]:
+        check_commit(session["commit"], demand)
+    demand(from_dict(found["config"]).to_dict() == found["config"], "its configuration is not whole")
     demand(isinstance(found["data"], dict) and "hash" in (found["data"].get("train") or {}), "its text has no hash")
     demand(len(found["curve"]) > 0 and len(found["snapshots"]) > 0, "it holds no line of training, or no snapshot")
-    return found
 
 
 def read_start(path: Path) -> Record:
@@ -56,14 +41,7 @@ def read_start(path: Path) -> Record:
     Raises:
         RltokError: no such file, another kind of record, one that says too little, an edited one, or one of no known code.
     """
-    try:
-        return check_start(json.loads(read_file(path), parse_constant=no_number), path.name)
-    except RltokError as error:
-        raise RltokError(f"{error} {AGAIN}") from error
-    except (*MISSING, ValueError, RecursionError) as error:
-        raise RltokError(f"{path.name} is missing or no JSON ({error}). {AGAIN}") from error
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise RltokError(f"{path.name}: an entry is missing or of another kind ({error!r}). {AGAIN}") from error
+    return read_sealed(path, path.name, REMEDY, check_start)
 
 
 def beside(path: Path, sweep: Sweep | None) -> tuple[Record | None, Record | None, str]:

@@ -19,7 +19,8 @@ from rltok.answer_lengths import WHAT, against_even, lengths_of, quarters
 from rltok.errors import RltokError
 from rltok.evidence_tables import by_size
 from rltok.files import write_record
-from rltok.records import Sweep, is_clean, read_sweeps
+from rltok.record_checks import is_clean
+from rltok.records import Sweep, read_sweeps
 from rltok.results import repository_commit, versions
 from rltok.seal import sealed
 from rltok.task_items import TASKS, TaskItems, read_items

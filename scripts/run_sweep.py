@@ -25,7 +25,8 @@ from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError, TrainingFailed
 from rltok.evidence import evidence_of, failure_of
 from rltok.presets import preset
-from rltok.records import Record, is_clean, read_record, write_record
+from rltok.record_checks import is_clean
+from rltok.records import Record, read_record, write_record
 from rltok.results import device_name, repository_commit, versions
 from rltok.rules.byte_pairs import require_tokenizers
 from rltok.step import resolve_device

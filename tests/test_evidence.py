@@ -189,5 +189,5 @@ def test_a_finished_run_is_no_start_and_one_without_a_line_neither(run, cut, tmp
         (cut / name).write_bytes(kept)
     lines = [json.loads(line) | {"commit": "2" * 40 + "+changes"} for line in (cut / "sessions.jsonl").read_text().splitlines()]
     (cut / "sessions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(RltokError, match="must be clean when it begins"):
+    with pytest.raises(RltokError, match="not clean when the run began.*cannot be kept"):
         start_of(cut, sweep="s", name="ours", why="")

@@ -85,7 +85,14 @@ def test_an_entry_that_no_run_can_have_is_named(entries, told):
 
 
 @pytest.mark.parametrize(
-    "entries", [{"curve": [{}]}, {"positions": {}}, {"samples": ["x"]}, {"scores": {"validation": 3, "test": None}}]
+    "entries",
+    [
+        {"curve": [{}]},
+        {"positions": {}},
+        {"samples": ["x"]},
+        {"scores": {"validation": 3, "test": None}},
+        {"scores": scored(unit_bits=[[1.0], [1.0, 2.0]])},
+    ],
 )
 def test_entries_of_quite_another_kind_are_told_in_a_line(tmp_path, entries):
     (tmp_path / "a.json").write_text(json.dumps(changed(record(), **entries)))

@@ -114,20 +114,21 @@ def test_a_file_that_is_no_start_of_a_run_is_refused(tmp_path):
         (start(commit=dirty), "none that can be looked up"),
         (start(sessions=[{"commit": dirty}, {"commit": "0" * 40}]), "none that can be looked up"),
         (start(commit=7), "none that can be looked up"),
-        (start(what="rltok evidence"), "no rltok start"),
-        (start(schema=2), "schema 1"),
+        (start(what="rltok evidence"), "no record of rltok start"),
+        (start(schema=2), "this version reads 1"),
         (start(config=even["config"], config_hash=even["config_hash"]), "those of the rule even"),
-        (start(config={}), "not whole"),
-        (start(config_hash="0"), "another configuration"),
+        (start(config={key: value for key, value in start()["config"].items() if key != "name"}), "not whole"),
+        (start(config_hash="0"), "its configuration has"),
+        (sealed(start() | {"seed": 7}), "seed is 7, its configuration has another"),
         (start(data={}), "no hash"),
         (start(snapshots=[]), "no snapshot"),
-        (start(config=None), "of another kind|not whole|cannot"),
+        (start(config=None), "configuration cannot be read|of another kind"),
         *((sealed({key: value for key, value in start().items() if key != lost}), f"lacks {lost}") for lost in NEEDED),
     ):
         path.write_text(json.dumps(found))
         with pytest.raises(RltokError, match=why):
             read_start(path)
-    for text, why in (("[]", "no rltok start"), ("{", "no JSON"), ('{"a": NaN}', "no JSON")):
+    for text, why in (("[]", "no record of rltok start"), ("{", "no JSON"), ('{"a": NaN}', "no JSON")):
         path.write_text(text)
         with pytest.raises(RltokError, match=why):
             read_start(path)

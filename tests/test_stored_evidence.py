@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rltok.config import from_dict
-from rltok.records import is_clean, read_record, read_sweeps
+from rltok.record_checks import is_clean
+from rltok.records import read_record, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
