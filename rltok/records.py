@@ -183,9 +183,10 @@ def read_sweeps(folder: Path) -> dict[str, Sweep]:
     seen: dict[str, Path] = {}
     for path in (path for sweep in sorted(folder.glob("*")) for path in sweep_files(sweep)):
         record, again = read_record(path), path.parent.name == "repeats"
-        if again and not (path.stem.rpartition("-")[2].isdecimal() and int(path.stem.rpartition("-")[2]) > 1):
+        stem, _, number = path.stem.rpartition("-") if again else (path.stem, "", "")
+        if again and not (number.isdecimal() and int(number) > 1):
             raise RltokError(f"{path.relative_to(folder)} is a run of a seed that was run before, so its number is 2 or more.")
-        lies = (path.parents[1 if again else 0].name, path.stem.rpartition("-")[0] if again else path.stem)
+        lies = (path.parents[1 if again else 0].name, stem)
         if lies != (record["sweep"], f"{record['name']}-seed{record['seed']}"):
             raise RltokError(
                 f"{path.relative_to(folder)} holds {record['name']}, seed {record['seed']}, of sweep {record['sweep']}."
