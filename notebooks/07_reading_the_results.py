@@ -75,6 +75,7 @@ from rltok import (
     records,
     scale_views,
     seed_noise,
+    turning_points,
     verdicts,
 )
 from rltok.claims import OURS
@@ -121,9 +122,9 @@ Markdown(evidence_tables.who_is_who(sweep))
 
 # %% [markdown]
 # Mind the order in the first line. Where BPE guidance is not ahead of even spacing, being as good as BPE is no feat, and such a claim says
-# little; in the paper's much longer runs it comes before all but the paper's own method
-# ([why not here?](#why-guidance-is-not-ahead-here)). And two claims are about *a tenth of training*, which is other amounts of text there
-# and here.
+# little; in the paper's much longer runs it comes before all but the paper's own method, and in our one run of a
+# [larger model](#a-larger-model) before that, too ([why not here?](#why-guidance-is-not-ahead-here)). And two claims are about *a tenth of
+# training*, which is other amounts of text there and here.
 #
 # Everything on this page is computed from *records*: one file a run, made on the machine that ran it, with its settings, text, commit,
 # device, cost and scores. No model is loaded here. If a record is replaced by another, every table, figure and verdict below
@@ -425,9 +426,11 @@ Markdown("\n\n".join(tables) or "No other size is stored.")
 Markdown("\n\n".join(evidence_tables.claims_table(size) for size in others) or "No other size is stored.")
 
 # %% [markdown]
-# Two things stand out. In this run, too, the policy has fewer bits per byte than even spacing on held-out text; but its boundaries are *not*
-# at white space. [Chapter 06](06_scale_up_147m.ipynb#not-at-white-space) shows where they are, and which reasons can be ruled out. And the
-# benchmarks do not agree with each other: it is far ahead of even spacing on LAMBADA, and far behind on ARC-Easy. How can that be?
+# Three things stand out. In this run, too, the policy has fewer bits per byte than even spacing on held-out text; but its boundaries are
+# *not* at white space. [Chapter 06](06_scale_up_147m.ipynb#not-at-white-space) shows where they are, and which reasons can be ruled out.
+# BPE guidance, whose boundaries are, comes last of these three at the smaller size and first at the larger one ([when it gets
+# ahead](#why-guidance-is-not-ahead-here)). And the benchmarks do not agree with each other: the policy is far ahead of
+# even spacing on LAMBADA, and far behind on ARC-Easy. How can that be?
 #
 # ### Where on an answer
 #
@@ -464,6 +467,11 @@ Markdown("\n\n".join(tables))
 # LAMBADA. At 32M the numbers of `ours_gamma0.9` on ARC-Easy are alike, too, with the other sign, but known less well. In bits per *byte* such
 # a constant is large where answers are short. On HellaSwag the larger policy loses on short answers and gains along them, so the sign of its
 # mean hangs on how answers are weighted. On PIQA it loses more the longer the answer is, which no constant explains.
+#
+# Whose constant is it? On short answers of ARC-Easy, BPE guidance of the larger size is behind even spacing by about as many bits as the
+# policy, with quite other boundaries, and along the answer it makes up for them. All these differences are from one run of `even`, so what
+# two rivals share may be that run's luck with the start of these answers, rather than a fault of theirs. The gain on LAMBADA is the
+# policy's own: guidance does not share it.
 #
 # Which bytes the constant sits on, lengths alone do not say. An ARC-Easy answer follows the word `Answer:`; but so does one of PIQA, whose short
 # answers lose far less. So we do not know. What can be said: a mean over bits per byte of short answers mixes what a model pays once with
@@ -508,8 +516,15 @@ Markdown(evidence_tables.course_table(sweep))
 # %% [markdown]
 # Boundaries at words start late and catch up: the difference from even spacing shrinks in every column, for BPE guidance as for H-Net,
 # whose gate learns them. The policy begins at random places and changes over while the rest of the network can already use them. Our runs
-# end while guidance is still catching up; the paper's are far longer. Two things speak against a simple answer. `bpe_causal` has
-# the punctuation of BPE and does better (with more tokens). And at the much smaller size `tiny`, in `rltok compare`
+# end while guidance is still catching up; the paper's are far longer. Does it get ahead when a run goes on? The larger model reads more:
+
+# %%
+Markdown(turning_points.ahead_table(sizes, [name for name in both if name != "even"]))
+
+# %% [markdown]
+# There it does, of even spacing and of the policy. (Both are behind even spacing for a while before, the policy as well.) A longer schedule
+# and a larger model came together, so which of the two did it, one run cannot say. Two things speak against a simple answer at 32M.
+# `bpe_causal` has the punctuation of BPE and does better (with more tokens). And at the much smaller size `tiny`, in `rltok compare`
 # ([log](../book/log_of_runs.md)), all four rules that look for words were ahead of the policy. That random places first help is a
 # hypothesis; a run that begins with `random_k` and goes on with BPE would test it.
 #

@@ -21,6 +21,7 @@ from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
 from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, by_chance, directed, in_sigmas
 
+GUIDED = "bpe"  # what the paper's method is to match
 GAMMAS = ("0.99", "0.9")  # of the two columns of claims
 TITLES = {
     CONTRADICTED: "Contradicts the paper",
@@ -128,18 +129,23 @@ def aside(sweep: Sweep, beside: Sweep | None = None) -> str:
 
 
 def _yardstick(sweep: Sweep, beside: Sweep | None, place: str = "test") -> str:
-    """Differences of learned boundaries from the reference in deviations from seed to seed of another sweep."""
+    """Differences from the reference, and of ours from guidance, in deviations from seed to seed of another sweep."""
     spread = None if beside is None else seed_noise.deviation(beside, place)
-    gaps = {name: sweep.gap(name, REFERENCE, place) for name in contenders_of(sweep) if name.startswith("ours")}
-    if spread is None or seed_noise.deviation(sweep, place) is not None or not any(gaps.values()):
+    names = [name for name in contenders_of(sweep) if name != REFERENCE]
+    gaps = {name: gap for name in names if (gap := sweep.gap(name, REFERENCE, place))}
+    if spread is None or seed_noise.deviation(sweep, place) is not None or not gaps:
         return ""
-    each = ", ".join(f"{abs(gap[0].bits) / spread:.1f} for `{name}`" for name, gap in gaps.items() if gap)
-    return f"In deviations of such a difference from seed to seed at `{label(beside)}` ({spread:.3f}) that is {each}."
+    each = ", ".join(f"{abs(gap.bits) / spread:.1f} for `{name}`" for name, (gap, _) in gaps.items())
+    told = f"In deviations of such a difference from seed to seed at `{label(beside)}` ({spread:.3f}) that is {each}."
+    for name in (name for name in names if name.startswith("ours")):
+        if found := sweep.gap(name, GUIDED, place):
+            told += f" `{name}` minus `{GUIDED}` is {found[0]}, {abs(found[0].bits) / spread:.1f} of them."
+    return told
 
 
 def _without(sweep: Sweep) -> str:
     """Which rivals of the paper's table have no run, and what that does to claims about each of them."""
-    missing = [f"`{rival}`" for rival in (*RIVALS, "bpe") if rival not in sweep.runs]
+    missing = [f"`{rival}`" for rival in (*RIVALS, GUIDED) if rival not in sweep.runs]
     if not missing:
         return ""
     return f"Not run: {', '.join(missing)}; a claim about each of several rivals can fail without them, but not succeed."

@@ -136,27 +136,27 @@ def table_3(sweep: Sweep) -> str:
     return markdown(["contender", "boundaries per byte", "tokens per byte", "paper"], rows)
 
 
-def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None) -> str:
+def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, reference: str = REFERENCE) -> str:
     """Markdown: every contender, or those named, sizes under each other; ± over units / over seeds, the rest ± over seeds.
 
     Bits per byte may be compared down a size, not across: sizes read different amounts of text. What may be compared across is
-    the difference from `even` of the same size, paired by unit and seed; it is of the test split where every run of the size has
-    a score there, else of validation, and then says so.
+    the difference from the reference of the same size, paired by unit and seed; it is of the test split where every run of the
+    size has a score there, else of validation, and then says so.
     """
     sizes = by_size(sweeps)
     rows = []
     for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep) if names is None or name in names):
         for sweep in (sweep for sweep in sizes if name in sweep.runs):
             place = "test" if all(run["scores"]["test"] for run in sweep.records) else "validation"
-            gap = None if name == REFERENCE else sweep.gap(name, REFERENCE, place)
+            gap = None if name == reference else sweep.gap(name, reference, place)
             runs = sweep.runs[name].values()
             rows.append([
                 name, label(sweep), str(len(runs)), f"{statistics.fmean(run['bytes'] for run in runs) / 1e6:.3g}",
                 _cell(sweep.mean(name, "validation")), _cell(sweep.mean(name, "test")),
-                _minus(gap, place, name == REFERENCE, sweep), over_seeds(sweep.values(name, "rate"), ".3f"),
+                _minus(gap, place, name, reference, sweep), over_seeds(sweep.values(name, "rate"), ".3f"),
                 over_seeds(sweep.values(name, "whitespace_share"), ".2f"),
             ])  # fmt: skip
-    head = ["contender", "size", "seeds", "MB read", "validation, bits per byte", "test, bits per byte", f"minus {REFERENCE}",
+    head = ["contender", "size", "seeds", "MB read", "validation, bits per byte", "test, bits per byte", f"minus {reference}",
             "boundaries per byte", "white space"]  # fmt: skip
     return markdown(head, rows)
 
@@ -167,28 +167,30 @@ def course_table(sweep: Sweep, reference: str = REFERENCE, parts: Sequence[float
     Curves are of fewer rows than the scores after training.
     """
     budget = sweep.records[0]["bytes"]
-    rows = []
-    for name in (name for name in contenders_of(sweep) if name != reference):
-        seeds = [seed for seed in sweep.runs[name] if seed in sweep.runs.get(reference, {})]
-        each = [
-            [_on_the_way(sweep, name, seed, part * budget) - _on_the_way(sweep, reference, seed, part * budget) for seed in seeds]
-            for part in parts
-        ]
-        rows.append([f"`{name}`", *(over_seeds(found, "+.3f") for found in each)])
+    rows = [
+        [f"`{name}`", *(over_seeds(on_the_way(sweep, name, reference, part * budget), "+.3f") for part in parts)]
+        for name in contenders_of(sweep)
+        if name != reference
+    ]
     return markdown([f"held-out text, minus `{reference}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
 
 
-def _on_the_way(sweep: Sweep, name: str, seed: int, read: float) -> float:
-    """Held-out bits per byte of a contender's runs with this seed when they had read so many bytes."""
-    runs = sweep.of_seed(name, seed)
-    return statistics.fmean(curve_at(run["held_out"], read, "bytes") for run in runs)
+def on_the_way(sweep: Sweep, name: str, reference: str, read: float) -> list[float]:
+    """Held-out bits per byte minus the reference's when both had read so many bytes, one for each seed that both have."""
+
+    def bits(name: str, seed: int) -> float:
+        return statistics.fmean(curve_at(run["held_out"], read, "bytes") for run in sweep.of_seed(name, seed))
+
+    return [bits(name, seed) - bits(reference, seed) for seed in sweep.runs[name] if seed in sweep.runs.get(reference, {})]
 
 
-def _minus(gap: tuple[Gap, int] | None, place: str, itself: bool, sweep: Sweep) -> str:
+def _minus(gap: tuple[Gap, int] | None, place: str, name: str, reference: str, sweep: Sweep) -> str:
     """The difference from the reference; on which split unless it is test, and why there is none."""
     if gap is not None:
         return str(gap[0]) + ("" if place == "test" else f" ({place})")
-    return MISSING if itself else f"no seed in common with {REFERENCE}" if REFERENCE in sweep.runs else f"no run of {REFERENCE}"
+    if name == reference:
+        return MISSING
+    return f"no seed in common with {reference}" if reference in sweep.runs else f"no run of {reference}"
 
 
 def _accuracy(accuracies: Sequence[float], size: int) -> str:

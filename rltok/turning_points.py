@@ -1,6 +1,7 @@
 """When policies go to white space, or away from it, and what else was the case then: the lead over the early exit, the schedule.
 
 sweeps --lead_table--> what tokens take off the loss      --turns_table--> when white space has most boundaries, or half of them
+sweeps --ahead_table--> when a method gets ahead of another, size by size
 sweeps --differences_table--> in what sizes differ
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rltok.config import from_dict
-from rltok.evidence_tables import by_size, label, over_seeds
+from rltok.evidence_tables import REFERENCE, by_size, label, on_the_way, over_seeds
 from rltok.records import Record, Sweep, is_learned
 from rltok.rule_views import markdown
 
@@ -49,6 +50,25 @@ def _lead(run: Record, mark: float) -> float:
 def _mean_lead(points: Sequence[dict[str, Any]]) -> float:
     """L_early - L, nats per byte: the mean over lines of the log."""
     return statistics.fmean(point["early_nll"] - point["nll"] for point in points)
+
+
+def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[float] = (0.1, 0.25, 0.5, 1.0)) -> str:
+    """Markdown: held-out bits per byte minus those of `REFERENCE`, of its size and seeds, after the same bytes of every size.
+
+    Marks are parts of what the size that reads least reads, then of what the one that reads most does; "-" before the first
+    evaluation of a size, after its end, or where a seed has no such pair. Straight lines between evaluations; ± over seeds.
+    """
+    budgets = [min(run["bytes"] for run in sweep.records) for sweep in sweeps if sweep.records]
+    marks = sorted({part * budget for budget in (min(budgets), max(budgets)) for part in parts}) if budgets else []
+    rows = []
+    for name in (name for name in names if name != REFERENCE):
+        for sweep in (sweep for sweep in by_size(sweeps) if name in sweep.runs):
+            begin = max(min(point["bytes"] for point in run["held_out"] if point["step"]) for run in sweep.records)
+            end = min(run["bytes"] for run in sweep.records)
+            found = [on_the_way(sweep, name, REFERENCE, mark) if begin <= mark <= end else [] for mark in marks]
+            rows.append([f"`{name}`", label(sweep), *(over_seeds(gaps, "+.3f") for gaps in found)])
+    head = [f"held-out text, minus `{REFERENCE}`", "size", *(f"after {mark / 1e6:.0f} MB" for mark in marks)]
+    return markdown(head, rows) if rows else NOTHING
 
 
 def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:

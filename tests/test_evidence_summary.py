@@ -222,6 +222,11 @@ def test_a_single_seed_is_set_beside_the_deviation_of_another_size():
     single = sweep_of(record("ours", bits=1.9), record("even", bits=2.0))
     gap = single.gap("ours", "even", "test")[0].bits
     assert f"at `32m` ({spread:.3f}) that is {abs(gap) / spread:.1f} for `ours`." in aside(single, full)
+    guided = sweep_of(record("ours", bits=1.9), record("even", bits=2.0), record("bpe", bits=1.8, rule="bpe"))
+    more, told = guided.gap("ours", "bpe", "test")[0], aside(guided, full)
+    from_even = {name: abs(guided.gap(name, "even", "test")[0].bits) / spread for name in ("bpe", "ours")}
+    assert f"that is {from_even['bpe']:.1f} for `bpe`, {from_even['ours']:.1f} for `ours`. `ours` minus `bpe` is {more}," in told
+    assert f"is {more}, {abs(more.bits) / spread:.1f} of them." in told and more.bits > 0
     assert "In deviations" not in aside(full, full)  # it has its own
     assert "In deviations" not in aside(sweep_of(record("even")), full)
     rivals = [

@@ -258,3 +258,7 @@ def test_what_doctor_expects_stands_beside_what_a_run_took():
 def test_sizes_beside_each_other_may_be_of_some_contenders():
     sweep = sweep_of(record("ours"), record("even"), record("bpe"))
     assert [row[0] for row in rows_of(side_by_side([sweep], ["bpe", "ours", "nobody"]))[1:]] == ["bpe", "ours"]
+    head, *rows = rows_of(side_by_side([sweep], reference="bpe"))
+    minus = {row[0]: row[head.index("minus bpe")] for row in rows}
+    assert minus["bpe"] == "-" and minus["ours"] == str(sweep.gap("ours", "bpe", "test")[0])
+    assert all("no run of random_k" in row[6] for row in rows_of(side_by_side([sweep], reference="random_k"))[1:])

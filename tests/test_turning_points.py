@@ -3,7 +3,7 @@
 import pytest
 from sweeps import record, sweep_of, with_repeats
 
-from rltok.turning_points import differences_table, lead_table, turns_table
+from rltok.turning_points import ahead_table, differences_table, lead_table, turns_table
 
 
 def rows_of(table):
@@ -91,3 +91,31 @@ def test_differences_are_a_column_a_size_and_scores_those_of_all_runs_of_a_seed(
 def test_nobody_there_is_told_in_words():
     for made in (lead_table, turns_table):
         assert made([], ["ours"]) == made([sweep_of(record("even"))], ["ours"]) == "None of these contenders has a finished run."
+
+
+def held_out(name, bits, every, seed=0, **more):
+    """A run that was evaluated at its start and then every so many bytes."""
+    curve = [{"step": at, "bytes": at * every, "flops": 0.0, "bits_per_byte": found} for at, found in enumerate(bits)]
+    return record(name, seed, **more) | {"held_out": curve, "bytes": every * (len(bits) - 1)}
+
+
+def test_who_is_ahead_is_asked_after_the_same_bytes_of_every_size_and_only_where_it_was_evaluated():
+    large = sweep_of(
+        held_out("even", [8.0, 3.0, 2.0], 50_000_000),
+        held_out("bpe", [9.0, 3.4, 1.9], 50_000_000, rule="bpe"),
+        held_out("naive", [9.0, 3.0, 1.9], 50_000_000, seed=1, rule="even"),
+    )
+    for run in large.records:
+        run["matrix_parameters"] = 10**9
+    small = sweep_of(
+        *(held_out("even", [8.0, 4.0, 2.0], 10_000_000, seed=seed) for seed in (0, 1)),
+        *(held_out("bpe", [8.0, 4.0 + bits, 2.0], 10_000_000, seed=seed, rule="bpe") for seed, bits in enumerate((0.1, 0.3))),
+    )
+    head, *rows = rows_of(ahead_table([large, small], ["even", "bpe", "naive", "nobody"], parts=(0.2, 0.5, 1.0)))
+    # 4 MB and 20 MB, of 20 MB and of 100 MB: the small one is evaluated from 10 MB on, the large one from 50 MB on
+    assert head[2:] == [f"after {mark} MB" for mark in (4, 10, 20, 50, 100)]
+    assert [row[0] for row in rows] == ["`bpe`", "`bpe`", "`naive`"]
+    assert rows[0][2:] == ["-", "+0.200 ± 0.100", "+0.000 ± 0.000", "-", "-"]
+    assert rows[1][2:] == ["-", "-", "-", "+0.400", "-0.100"]
+    assert rows[2][2:] == ["-"] * 5  # no seed in common
+    assert "None of these" in ahead_table([], ["bpe"]) and "None of these" in ahead_table([small], ["even"])
