@@ -35,13 +35,21 @@ import sys
 import torch
 
 REPOSITORY = ""
+in_clone = any(os.path.exists(f"{place}/rltok/__init__.py") for place in ("..", "."))
+if REPOSITORY and not in_clone:  # the notebook alone, as on Colab; a clone brings the stored results, too
+    if not os.path.exists("rltok_clone"):
+        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
+    if os.path.exists("rltok_clone/notebooks"):
+        os.chdir("rltok_clone/notebooks")
+        if importlib.util.find_spec("rltok") is None:
+            wanted = ["..", f"torch=={torch.__version__}"]
+            subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
 if importlib.util.find_spec("rltok") is None and os.path.exists("../rltok/__init__.py"):
     sys.path.insert(0, os.path.abspath(".."))  # a clone
 if importlib.util.find_spec("rltok") is None:
-    if not REPOSITORY:
-        raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e .")
-    wanted = [f"rltok @ git+{REPOSITORY}", f"torch=={torch.__version__}"]
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
+    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e .")
+if not (os.path.isdir("results") or os.path.isdir("notebooks/results")):
+    print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
 
 if torch.cuda.is_available():
     card = torch.cuda.get_device_properties(0)
@@ -53,7 +61,6 @@ else:
 
 # %% tags=["setup"]
 import json
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -85,23 +92,12 @@ from rltok.speeds import measured_speeds, outlooks
 
 plots.use_style()
 PLAN = Path("scripts/sweeps/147m.toml")
-
-
-def repository():
-    """Where the plan and the stored results are: the clone that this notebook lies in, or one made beside it."""
-    found = next((place for place in (Path(".."), Path("."), Path("rltok_clone")) if (place / PLAN).exists()), None)
-    if found is None and REPOSITORY:
-        found = Path("rltok_clone")
-        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, str(found)], check=True)
-    if found is None:
-        raise SystemExit(
-            "This chapter reads a plan and results that are not in the package. Clone the repository of rltok and open the"
-            " notebook in it; or write the repository's address behind REPOSITORY in the first cell."
-        )
-    return found
-
-
-root = repository()
+root = next((place for place in (Path(".."), Path(".")) if (place / PLAN).exists()), None)
+if root is None:
+    raise SystemExit(
+        "This chapter reads a plan and results that are not in the package. Clone the repository of rltok and open the notebook"
+        " in it; or write the repository's address behind REPOSITORY in the first cell, and run that again."
+    )
 results = root / "notebooks" / "results"
 plan = tomllib.loads((root / PLAN).read_text())
 runs = {run["name"]: run for run in plan["run"]}

@@ -51,7 +51,7 @@ def between(first, last):
 @pytest.fixture(scope="module")
 def planned():
     """The namespace of the chapter after the cells that what came out is made with."""
-    space = {"REPOSITORY": "", "torch": torch}
+    space = {"torch": torch}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT / "notebooks")
         for start in ("PLAN = ", "config = planned", "reads, wants = "):
@@ -114,31 +114,10 @@ def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_
 # Where the plan is
 
 
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    """A folder that holds the notebook alone, as on Colab."""
-    (tmp_path / "content").mkdir()
-    monkeypatch.chdir(tmp_path / "content")
-    return tmp_path
-
-
-def test_without_a_clone_the_chapter_says_to_make_one(elsewhere):
+def test_without_a_clone_the_chapter_says_to_make_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="Clone the repository of rltok and open the notebook in it; or write the repository"):
-        exec(code("PLAN = "), {"REPOSITORY": "", "torch": torch})
-
-
-def test_with_an_address_the_repository_is_cloned_beside_the_notebook(elsewhere):
-    source = elsewhere / "source"
-    (source / "scripts" / "sweeps").mkdir(parents=True)
-    (source / "scripts" / "sweeps" / "147m.toml").write_text('preset = "147m"\n[[run]]\nname = "of the clone"\n')
-    git = ["git", "-C", str(source), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-        subprocess.run([*git, *words], check=True)
-    for _ in range(2):  # the second time it is there
-        space = {"REPOSITORY": source.as_uri(), "torch": torch}
-        exec(code("PLAN = "), space)
-        assert list(space["runs"]) == ["of the clone"]
-        assert space["results"] == Path("rltok_clone/notebooks/results")
+        exec(code("PLAN = "), {"torch": torch})
 
 
 # What is typed

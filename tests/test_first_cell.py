@@ -1,8 +1,9 @@
-"""The common first cell: works in a clone and after `pip install`, says what to do otherwise, and keeps the torch there is."""
+"""The common first cell: works in a clone, after `pip install` and alone, says what is missing, and keeps the torch there is."""
 
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from nbtools import generated
@@ -19,7 +20,9 @@ def first_cell(monkeypatch, tmp_path):
 
     def run(installed, repository=""):
         def find_spec(name):
-            return find(name) if name != "rltok" or installed or str(tmp_path) in sys.path else None
+            places = [Path(place) for place in sys.path if place.startswith(str(tmp_path))]
+            found = installed or any((place / "rltok" / "__init__.py").exists() for place in places)
+            return find(name) if name != "rltok" or found else None
 
         monkeypatch.setattr(importlib.util, "find_spec", find_spec)
         exec(generated.first_cell().replace('REPOSITORY = ""', f"REPOSITORY = {repository!r}"), {})
@@ -40,13 +43,49 @@ def test_in_a_clone_it_takes_the_clone(first_cell, tmp_path):
     assert sys.path[0] == str(tmp_path)
 
 
-def test_elsewhere_it_installs_from_the_repository_and_pins_the_torch_that_is_there(first_cell):
+def clones(monkeypatch, commands, fails=False):
+    """Stands in for the commands: a clone makes its folders, unless there is no network."""
+
+    def run(command, **options):
+        commands.append((command, options))
+        if command[0] == "git" and not fails:
+            for place in ("rltok", "notebooks/results"):
+                Path("rltok_clone", place).mkdir(parents=True)
+            Path("rltok_clone/rltok/__init__.py").write_text("")
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+def test_alone_it_clones_once_works_in_the_clone_and_pins_the_torch_that_is_there(first_cell, monkeypatch, capsys, tmp_path):
     import torch
 
-    ((command, options),) = first_cell(installed=False, repository="https://example.org/rltok")
-    assert command[1:4] == ["-m", "pip", "install"] and options["check"]
-    assert command[-2:] == ["rltok @ git+https://example.org/rltok", f"torch=={torch.__version__}"]
-    assert not {"-U", "--upgrade", "--force-reinstall"} & set(command)
+    commands = []
+    clones(monkeypatch, commands)
+    first_cell(installed=False, repository="https://example.org/rltok")
+    (cloned, _), (pip, options) = commands
+    assert cloned == ["git", "clone", "-q", "--depth", "1", "https://example.org/rltok", "rltok_clone"]
+    assert pip[1:] == ["-m", "pip", "install", "-q", "..", f"torch=={torch.__version__}"] and options["check"]
+    assert Path.cwd() == tmp_path / "notebooks" / "rltok_clone" / "notebooks" and "stored results" not in capsys.readouterr().out
+    first_cell(installed=True, repository="https://example.org/rltok")  # the cell once more
+    monkeypatch.chdir(tmp_path / "notebooks")
+    first_cell(installed=True, repository="https://example.org/rltok")  # and after the kernel was started anew
+    assert len(commands) == 2 and Path.cwd().name == "notebooks" and Path.cwd().parent.name == "rltok_clone"
+
+
+def test_without_network_an_installed_package_is_enough_and_what_is_missing_is_said(first_cell, monkeypatch, capsys):
+    commands = []
+    clones(monkeypatch, commands, fails=True)
+    first_cell(installed=True, repository="https://example.org/rltok")
+    assert len(commands) == 1 and "No folder of stored results here" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="rltok is not installed"):
+        first_cell(installed=False, repository="https://example.org/rltok")
+
+
+@pytest.mark.parametrize("place", ["..", "."])
+def test_in_a_clone_none_is_made(first_cell, place):
+    Path(place, "rltok").mkdir()
+    Path(place, "rltok", "__init__.py").write_text("")
+    assert first_cell(installed=True, repository="https://example.org/rltok") == []
 
 
 def test_without_repository_it_says_what_to_do(first_cell):
@@ -62,7 +101,7 @@ def test_a_card_without_bfloat16_trains_in_float32(first_cell, monkeypatch, caps
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: card)
     first_cell(installed=True)
-    assert capsys.readouterr().out.startswith(f"A card, 16 GB; trains in {precision}")
+    assert f"A card, 16 GB; trains in {precision}" in capsys.readouterr().out
 
 
 def test_the_repository_comes_from_pyproject(monkeypatch, tmp_path):
