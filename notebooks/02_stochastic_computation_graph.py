@@ -43,7 +43,7 @@ if REPOSITORY and not in_clone:  # the notebook alone, as on Colab; a clone brin
     if os.path.exists("rltok_clone/notebooks"):
         os.chdir("rltok_clone/notebooks")
         if importlib.util.find_spec("rltok") is None:
-            wanted = ["..", f"torch=={torch.__version__}"]
+            wanted = ["..[bpe]", f"torch=={torch.__version__}"]
             subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
 if importlib.util.find_spec("rltok") is None and os.path.exists("../rltok/__init__.py"):
     sys.path.insert(0, os.path.abspath(".."))  # a clone

@@ -64,7 +64,7 @@ def test_alone_it_clones_once_works_in_the_clone_and_pins_the_torch_that_is_ther
     first_cell(installed=False, repository="https://example.org/rltok")
     (cloned, _), (pip, options) = commands
     assert cloned == ["git", "clone", "-q", "--depth", "1", "https://example.org/rltok", "rltok_clone"]
-    assert pip[1:] == ["-m", "pip", "install", "-q", "..", f"torch=={torch.__version__}"] and options["check"]
+    assert pip[1:] == ["-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"] and options["check"]
     assert Path.cwd() == tmp_path / "notebooks" / "rltok_clone" / "notebooks" and "stored results" not in capsys.readouterr().out
     first_cell(installed=True, repository="https://example.org/rltok")  # the cell once more
     monkeypatch.chdir(tmp_path / "notebooks")
