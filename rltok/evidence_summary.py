@@ -19,7 +19,7 @@ from rltok.judges import many, seeds_told
 from rltok.loss_claims import RIVALS
 from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
-from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, by_chance, directed, in_sigmas
+from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, UNDECIDED, by_chance, directed, in_sigmas
 
 GUIDED = "bpe"  # what the paper's method is to match
 GAMMAS = ("0.99", "0.9")  # of the two columns of claims
@@ -30,6 +30,11 @@ TITLES = {
     INDICATIVE[SUPPORTED]: "Speaks for the paper, from fewer than three seeds",
 }
 IN_FULL = (CONTRADICTED, INDICATIVE[CONTRADICTED])  # of the others the claims that matter most
+SPOKEN = (  # of a paragraph on another size: words, verdicts, and whether of headline claims alone
+    ("It speaks against these claims", (CONTRADICTED, INDICATIVE[CONTRADICTED]), False),
+    ("for these", (SUPPORTED, INDICATIVE[SUPPORTED]), False),
+    ("and of the main ones it leaves open", (UNDECIDED,), True),
+)
 LOWER = {SUPPORTED: "lower", CONTRADICTED: "higher"}  # of a difference that is no claim of the paper
 LOWER |= {INDICATIVE[verdict]: f"indicative: {told}" for verdict, told in LOWER.items()}
 
@@ -112,35 +117,40 @@ def in_short(sweep: Sweep) -> str:
 def aside(sweep: Sweep, beside: Sweep | None = None) -> str:
     """Markdown: what a sweep of another size says, in few lines; the claims that it speaks against come first.
 
-    Where no two of its contenders have three seeds, its differences are set beside the deviation from seed to seed of `beside`.
+    Where no two of its contenders have three seeds, it borrows the deviation from seed to seed of `beside`.
     """
+    sweep = seed_noise.borrowing(sweep, beside)
     rows = claim_rows(sweep)
     told = []
-    for verdict, words in ((CONTRADICTED, "against the paper"), (SUPPORTED, "for it")):
-        either = (verdict, INDICATIVE[verdict])
-        texts = [f"{row[0]} ({row[1]})" for row in rows if any(said.removeprefix(SMOKE) in either for said in (row[4], row[6]))]
+    for words, verdicts, some in SPOKEN:
+        texts = [
+            f"{row[0]} ({row[1]})"
+            for claim, row in zip(claims(), rows, strict=True)
+            if (claim.headline or not some) and any(said.removeprefix(SMOKE) in verdicts for said in (row[4], row[6]))
+        ]
         told.append(f"* {words}: {'; '.join(texts) or 'nothing'}")
     seeds = max(len(runs) for runs in sweep.runs.values())
     least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
     head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
     ordered = order(sweep, pointer=False).replace("**", "").replace("Bits", "bits", 1)
-    first = " ".join(filter(None, [head, ordered, _yardstick(sweep, beside), _without(sweep), "It speaks"]))
+    first = " ".join(filter(None, [head, ordered, _minus_guided(sweep), _borrowed(sweep), _without(sweep)]))
     return "\n".join([first, "", *told])
 
 
-def _yardstick(sweep: Sweep, beside: Sweep | None, place: str = "test") -> str:
-    """Differences from the reference, and of ours from guidance, in deviations from seed to seed of another sweep."""
-    spread = None if beside is None else seed_noise.deviation(beside, place)
-    names = [name for name in contenders_of(sweep) if name != REFERENCE]
-    gaps = {name: gap for name in names if (gap := sweep.gap(name, REFERENCE, place))}
-    if spread is None or seed_noise.deviation(sweep, place) is not None or not gaps:
+def _minus_guided(sweep: Sweep, place: str = "test") -> str:
+    """How far each of ours is from guidance, which it is to match."""
+    gaps = {name: seed_noise.gap(sweep, name, GUIDED, place) for name in contenders_of(sweep) if name.startswith("ours")}
+    told = [f"`{name}` minus `{GUIDED}` is {in_sigmas(gap[0])}." for name, gap in gaps.items() if gap]
+    return " ".join(told)
+
+
+def _borrowed(sweep: Sweep, place: str = "test") -> str:
+    """Whose deviation the errors in parentheses are."""
+    lender = seed_noise.source(sweep)
+    spread = seed_noise.deviation(sweep, place)
+    if lender is sweep or spread is None:
         return ""
-    each = ", ".join(f"{abs(gap.bits) / spread:.1f} for `{name}`" for name, (gap, _) in gaps.items())
-    told = f"In deviations of such a difference from seed to seed at `{label(beside)}` ({spread:.3f}) that is {each}."
-    for name in (name for name in names if name.startswith("ours")):
-        if found := sweep.gap(name, GUIDED, place):
-            told += f" `{name}` minus `{GUIDED}` is {found[0]}, {abs(found[0].bits) / spread:.1f} of them."
-    return told
+    return f"Errors in parentheses are borrowed: by {spread:.3f} a difference deviates from seed to seed at `{label(lender)}`."
 
 
 def _without(sweep: Sweep) -> str:

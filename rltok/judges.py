@@ -136,7 +136,8 @@ def at_equal_flops(sweep: Sweep, ours: str, rival: str, part: float = 1.0) -> Fi
     mean, error = mean_and_error(gaps)
     found = Gap(mean, None if after is None else after[0].rows, error)
     if len(gaps) < LEAST_SEEDS:
-        others = (_flops_gaps(sweep, *pair, part) for pair in combinations(seed_noise.full(sweep), 2))
+        lender = seed_noise.source(sweep)
+        others = (_flops_gaps(lender, *pair, part) for pair in combinations(seed_noise.full(lender), 2))
         found = seed_noise.lend(found, len(gaps), seed_noise.pooled(others))
     return Finding(f"{in_sigmas(found)}, {seeds_told(len(gaps))}", directed(found, -1, len(gaps)))
 

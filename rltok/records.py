@@ -74,12 +74,17 @@ def write_record(path: Path, record: Record) -> None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of one sweep, by contender and seed; failed ones apart, and those of a seed that was run before."""
+    """The runs of one sweep, by contender and seed; failed ones apart, and those of a seed that was run before.
+
+    `lender` is a sweep of another size whose deviations from seed to seed this one borrows where nobody in it has enough seeds
+    (`rltok.seed_noise`).
+    """
 
     name: str
     runs: dict[str, dict[int, Record]]
     failed: list[Record]
     repeats: dict[str, dict[int, list[Record]]] = field(default_factory=dict)
+    lender: "Sweep | None" = None
 
     @property
     def records(self) -> list[Record]:

@@ -1,6 +1,7 @@
 """What a difference of one seed lacks: how much differences between contenders deviate from seed to seed, where three are known.
 
 sweep --deviation--> of the contenders with three seeds     gap, lend--> a difference that borrows it for its error over seeds
+(sweep, sweep of another size) --borrowing--> a sweep that borrows from the other where none of its own contenders has three seeds
 """
 
 import math
@@ -29,6 +30,16 @@ def pooled(gaps: Iterable[Sequence[float]]) -> float | None:
     return math.sqrt(statistics.fmean(variances)) if variances else None
 
 
+def borrowing(sweep: Sweep, lender: Sweep | None) -> Sweep:
+    """The sweep, which borrows from the other what its own seeds don't say; from nobody where that is None or itself."""
+    return sweep if lender is None or lender is sweep else replace(sweep, lender=lender)
+
+
+def source(sweep: Sweep) -> Sweep:
+    """The sweep whose seeds say how much differences deviate: itself where two contenders have three seeds, else its lender."""
+    return sweep.lender if sweep.lender is not None and len(full(sweep)) < 2 else sweep
+
+
 def bits_by_seed(sweep: Sweep, name: str, place: str) -> dict[int, float]:
     """Bits per byte of a contender by seed, the mean over its runs that have a score."""
     return {seed: float(bits.sum() / sizes.sum()) for seed, (bits, sizes) in sweep.scored(name, place).items()}
@@ -45,7 +56,7 @@ def by_pair(sweep: Sweep, place: str) -> dict[tuple[str, str], list[float]]:
 
 def deviation(sweep: Sweep, place: str) -> float | None:
     """By how much a difference between two contenders deviates from seed to seed, bits per byte; None where nobody knows."""
-    return pooled(by_pair(sweep, place).values())
+    return pooled(by_pair(source(sweep), place).values())
 
 
 def lend(gap: Gap, seeds: int, known: float | None) -> Gap:
@@ -53,6 +64,17 @@ def lend(gap: Gap, seeds: int, known: float | None) -> Gap:
     if seeds >= LEAST_SEEDS or known is None:
         return gap
     return replace(gap, seeds=max(gap.seeds or 0.0, known / math.sqrt(seeds)), lent=True)
+
+
+def in_deviations(sweep: Sweep, beside: Sweep, first: str, second: str, place: str) -> str:
+    """In words: a difference in deviations from seed to seed of another sweep, |Delta| / s, of all its pairs and of this pair."""
+    found, spread = sweep.gap(first, second, place), deviation(beside, place)
+    if found is None or spread is None:
+        return f"{first} minus {second}: not known"
+    size, pairs = abs(found[0].bits), by_pair(beside, place)
+    own = pairs.get((first, second)) or pairs.get((second, first)) or []
+    of_pair = f", {size / statistics.stdev(own):.1f} of this pair" if len(own) >= LEAST_SEEDS else ""
+    return f"{first} minus {second}: {found[0].bits:+.4f}, which is {size / spread:.1f} deviations of all pairs{of_pair}"
 
 
 def gap(sweep: Sweep, first: str, second: str, place: str) -> tuple[Gap, int] | None:

@@ -52,22 +52,24 @@ def _mean_lead(points: Sequence[dict[str, Any]]) -> float:
     return statistics.fmean(point["early_nll"] - point["nll"] for point in points)
 
 
-def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[float] = (0.1, 0.25, 0.5, 1.0)) -> str:
-    """Markdown: held-out bits per byte minus those of `REFERENCE`, of its size and seeds, after the same bytes of every size.
+def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], megabytes: Sequence[float], reference: str = REFERENCE) -> str:
+    """Markdown: held-out bits per byte minus the reference's, of its size and seeds, after the same text of every size.
 
-    Marks are parts of what the size that reads least reads, then of what the one that reads most does; "-" before the first
-    evaluation of a size, after its end, or where a seed has no such pair. Straight lines between evaluations; ± over seeds.
+    Straight lines between evaluations, which are of fewer rows than scores after training; ± over seeds. "-" before the first
+    evaluation of a size, after its end, and where no seed is in common.
+
+    Args:
+        megabytes: of training text, 1e6 bytes each.
     """
-    budgets = [min(run["bytes"] for run in sweep.records) for sweep in sweeps if sweep.records]
-    marks = sorted({part * budget for budget in (min(budgets), max(budgets)) for part in parts}) if budgets else []
     rows = []
-    for name in (name for name in names if name != REFERENCE):
+    for name in (name for name in names if name != reference):
         for sweep in (sweep for sweep in by_size(sweeps) if name in sweep.runs):
             begin = max(min(point["bytes"] for point in run["held_out"] if point["step"]) for run in sweep.records)
             end = min(run["bytes"] for run in sweep.records)
-            found = [on_the_way(sweep, name, REFERENCE, mark) if begin <= mark <= end else [] for mark in marks]
+            marks = [mark * 1e6 for mark in megabytes]
+            found = [on_the_way(sweep, name, reference, mark) if begin <= mark <= end else [] for mark in marks]
             rows.append([f"`{name}`", label(sweep), *(over_seeds(gaps, "+.3f") for gaps in found)])
-    head = [f"held-out text, minus `{REFERENCE}`", "size", *(f"after {mark / 1e6:.0f} MB" for mark in marks)]
+    head = [f"held-out text, minus `{reference}`", "size", *(f"after {mark:g} MB" for mark in megabytes)]
     return markdown(head, rows) if rows else NOTHING
 
 

@@ -9,15 +9,17 @@
     indicative      what would be one of the first two, from fewer than 3 seeds
 
 Fewer than 3 seeds say little of their own error. They borrow one: by how much a difference between two methods with 3 seeds
-deviates from seed to seed, over the root of the number of seeds. Where nobody has 3, nothing can be borrowed.
+deviates from seed to seed, over the root of the number of seeds. Where nobody has 3, it is that of the runs of another size that
+the page compares with; where nobody has 3 there either, nothing can be borrowed.
 
 A claim that a method is as good as another names a margin: supported when Delta + 2 sigma stays below it, contradicted when
 Delta - 2 sigma is beyond it; one that two methods are alike, the same with |Delta|. A claim about one number is judged by its
 distance from a limit and the error over seeds. A claim of several parts is as good as its worst.
 
-Written before the runs at scale, and changed twice since. After the first runs (commit 76fddca): "as good as" had meant "alike",
-so that doing better counted against a claim; and a few claims were added. After the runs with one seed: they had only the error
-from documents, which is the small one. The borrowed error can turn their verdicts into undecided and nothing else.
+Written before the runs at scale, and changed three times since. After the first runs (commit 76fddca): "as good as" had meant
+"alike", so that doing better counted against a claim; and a few claims were added. After the runs with one seed: they had only
+the error from documents, which is the small one. After the runs at a larger size, of one seed each: nobody among them had three
+to borrow from, so they had the small one again. The borrowed error can turn verdicts into undecided and nothing else.
 """
 
 import math

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sweeps import record, seeds_of, sweep_of, with_repeats
 
+from rltok.judges import at_equal_flops
 from rltok.rule_views import Gap
-from rltok.seed_noise import by_pair, deviation, full, gap, lend, pooled
+from rltok.seed_noise import borrowing, by_pair, deviation, full, gap, in_deviations, lend, pooled, source
 from rltok.verdicts import directed, in_sigmas, no_worse, sigma
 
 
@@ -59,3 +60,28 @@ def test_a_difference_of_one_seed_borrows_from_its_sweep():
     assert (seeds, found.lent) == (1, True) and found.seeds == pytest.approx(0.07**0.5)
     assert gap(sweep, "even", "ours", "piqa") == sweep.gap("even", "ours", "piqa")
     assert gap(sweep, "nobody", "ours", "piqa") is None
+
+
+def test_a_sweep_in_which_nobody_has_three_seeds_borrows_from_the_one_beside_it():
+    beside = sweep_of(*of_bits(ours=(2.0, 2.0, 2.0), even=(2.1, 2.2, 2.6)))
+    alone = sweep_of(*of_bits(ours=(1.5,), even=(1.7,)))
+    lent = borrowing(alone, beside)
+    assert deviation(alone, "test") is None and deviation(lent, "test") == deviation(beside, "test") == pytest.approx(0.07**0.5)
+    assert gap(alone, "ours", "even", "test") == alone.gap("ours", "even", "test")
+    found, seeds = gap(lent, "ours", "even", "test")
+    assert (seeds, found.lent, found.bits) == (1, True, alone.gap("ours", "even", "test")[0].bits)
+    assert "/ (" not in at_equal_flops(alone, "ours", "even").ours and "/ (" in at_equal_flops(lent, "ours", "even").ours
+    assert source(borrowing(beside, alone)).runs == beside.runs  # it has its own
+    assert borrowing(alone, None) is alone and borrowing(alone, alone) is alone
+
+
+def test_a_difference_in_deviations_of_all_pairs_and_of_its_own():
+    beside = sweep_of(*of_bits(ours=(2.0, 2.0, 2.0), even=(2.1, 2.2, 2.6), bpe=(2.0, 2.5, 2.1)))
+    alone = sweep_of(*of_bits(ours=(1.5,), even=(1.7,), naive=(1.9,)))
+    own, spread = np.std([0.1, 0.2, 0.6], ddof=1), deviation(beside, "test")
+    told = in_deviations(alone, beside, "ours", "even", "test")
+    assert told == f"ours minus even: -0.2000, which is {0.2 / spread:.1f} deviations of all pairs, {0.2 / own:.1f} of this pair"
+    assert f", {0.2 / own:.1f} of this pair" in in_deviations(alone, beside, "even", "ours", "test")
+    assert in_deviations(alone, beside, "naive", "even", "test").endswith("deviations of all pairs")
+    for sweep, lender, name in ((alone, alone, "even"), (alone, beside, "bpe")):
+        assert in_deviations(sweep, lender, "ours", name, "test") == f"ours minus {name}: not known"

@@ -111,11 +111,13 @@ def test_who_is_ahead_is_asked_after_the_same_bytes_of_every_size_and_only_where
         *(held_out("even", [8.0, 4.0, 2.0], 10_000_000, seed=seed) for seed in (0, 1)),
         *(held_out("bpe", [8.0, 4.0 + bits, 2.0], 10_000_000, seed=seed, rule="bpe") for seed, bits in enumerate((0.1, 0.3))),
     )
-    head, *rows = rows_of(ahead_table([large, small], ["even", "bpe", "naive", "nobody"], parts=(0.2, 0.5, 1.0)))
-    # 4 MB and 20 MB, of 20 MB and of 100 MB: the small one is evaluated from 10 MB on, the large one from 50 MB on
-    assert head[2:] == [f"after {mark} MB" for mark in (4, 10, 20, 50, 100)]
+    marks = (4, 10, 20, 50, 100)  # the small one is evaluated from 10 MB on and ends at 20, the large one from 50 on
+    head, *rows = rows_of(ahead_table([large, small], ["even", "bpe", "naive", "nobody"], marks))
+    assert head[2:] == [f"after {mark} MB" for mark in marks]
     assert [row[0] for row in rows] == ["`bpe`", "`bpe`", "`naive`"]
     assert rows[0][2:] == ["-", "+0.200 ± 0.100", "+0.000 ± 0.000", "-", "-"]
     assert rows[1][2:] == ["-", "-", "-", "+0.400", "-0.100"]
     assert rows[2][2:] == ["-"] * 5  # no seed in common
-    assert "None of these" in ahead_table([], ["bpe"]) and "None of these" in ahead_table([small], ["even"])
+    from_bpe = rows_of(ahead_table([large], ["even", "bpe"], (75,), reference="bpe"))
+    assert from_bpe == [["held-out text, minus `bpe`", "size", "after 75 MB"], ["`even`", rows[1][1], "-0.150"]]
+    assert "None of these" in ahead_table([], ["bpe"], marks) and "None of these" in ahead_table([small], ["even"], marks)
