@@ -1,17 +1,23 @@
-"""scripts/measure_kinds.py: what it writes and refuses."""
+"""scripts/measure_kinds.py: what it writes and refuses, and that its stored record is of the stored records and texts."""
 
+import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from preparing import write_parquet
 from sweeps import UNITS, record, sweep_of, write
 
+from rltok.records import read_sweeps
 from rltok.seal import sealed
-from rltok.text_kinds import read
+from rltok.text_kinds import read, table
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "notebooks" / "results"
+RECORD = RESULTS / "kinds.json"
+MOST_BYTES = 60_000
 WINDOW = 64
 SOURCES = ["wikipedia-en", "classic-books", "eltec-eng-novels", "rust-blog", "changelog-transcripts"]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -128,3 +134,52 @@ def test_other_text_other_documents_smoke_runs_and_unknown_sources_are_refused(c
     assert "ours, seed 0 was scored in units of rows" in refused(monkeypatch, capsys, folder, "--sweeps", folder / "rows")
     call(monkeypatch, folder)
     assert read(folder / "kinds.json")["sweeps"]["32m"]["gaps"]["test"]["even"]["ours"]["seeds"] == 1
+
+
+@pytest.fixture(scope="module")
+def sweeps():
+    return read_sweeps(RESULTS / "sweeps")
+
+
+@pytest.fixture(scope="module")
+def stored():
+    assert RECORD.stat().st_size < MOST_BYTES
+    return read(RECORD)
+
+
+def test_the_stored_record_is_of_all_stored_records(sweeps, stored):
+    made_of = {name: sweep["records"] for name, sweep in stored["sweeps"].items()}
+    there = {name: sorted(run["digest"] for run in sweep.everything) for name, sweep in sweeps.items()}
+    assert made_of == there, "run scripts/measure_kinds.py"
+
+
+def test_the_stored_kinds_hold_what_was_counted_of_their_sources(sweeps, stored):
+    counted = json.loads((RESULTS / "texts.json").read_text(encoding="utf-8"))
+    told = yaml.safe_load((ROOT / "book" / "texts.yml").read_text(encoding="utf-8"))
+    for split, found in stored["splits"].items():
+        expected = {}
+        for source, each in counted["sources"].items():
+            of, names = told["sources"][source]["kind"], ("encyclopaedia", "books", "speech")
+            for kind in ("all text", of if of in names else "other"):
+                documents, size = expected.get(kind, (0, 0))
+                expected[kind] = documents + each[split]["documents"], size + counted["window_bytes"] * each[split]["windows"]
+        assert {one["kind"]: (one["documents"], one["bytes"]) for one in found["parts"]} == expected
+        for run in (run for sweep in sweeps.values() for run in sweep.everything if run["scores"][split]):
+            assert run["scores"][split]["hash"] == found["hash"]
+
+
+def test_the_stored_differences_are_whole_and_those_of_all_text_together(sweeps, stored):
+    for name, sweep in sweeps.items():
+        for split, references in stored["sweeps"][name]["gaps"].items():
+            sizes = np.array([one["bytes"] for one in stored["splits"][split]["parts"]])
+            for reference, found in references.items():
+                paired = {other for other in sweep.runs if sweep.gap(other, reference, split)} - {reference}
+                assert set(found) == paired
+                for other, gap in found.items():
+                    whole, seeds = sweep.gap(other, reference, split)
+                    bits = np.array(gap["bits"])
+                    assert gap["seeds"] == seeds and bits[0] == pytest.approx(whole.bits, rel=1e-3)
+                    assert gap["over_documents"][0] == pytest.approx(whole.rows, rel=1e-3)
+                    assert (bits[1:] * sizes[1:]).sum() / sizes[0] == pytest.approx(bits[0], abs=1e-3 * abs(bits).max())
+                    assert (gap["over_seeds"] is None) == (seeds < 3)
+                assert table(stored, split, list(found), reference).count(f"| {name} |") == len(found)
