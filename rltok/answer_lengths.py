@@ -25,7 +25,8 @@ from rltok.vocab import to_utf8
 
 QUARTERS = 4
 WHAT = "differences to even in bits per item, by length of the answer"
-REMEDY = "Restore it from the repository, or make it again: scripts/measure_answers.py."
+SCRIPT = "scripts/measure_answers.py"
+REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
 
 
 def lengths_of(items: TaskItems, sweeps: Sequence[Sweep]) -> np.ndarray:
@@ -146,14 +147,17 @@ def read(path: Path) -> dict[str, Any]:
     return read_sealed(path, path.name, REMEDY, partial(check_sealed, what=WHAT, schema=1))
 
 
-def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> tuple[dict[str, Any], str]:
-    """(the record with those sizes alone that were made of all runs of these sweeps, what was left out in words)."""
-    here = {sweep.name: sorted(run["digest"] for run in sweep.everything) for sweep in sweeps}
+def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SCRIPT) -> tuple[dict[str, Any], str]:
+    """(the record with those sizes alone that were made of all runs of these sweeps, what was left out in words).
+
+    `script` makes such records; it may be of another kind, too, with `records` under each of its `sweeps`.
+    """
+    here = {sweep.name: sweep.digests for sweep in sweeps}
     kept = {name: one for name, one in record["sweeps"].items() if one["records"] == here.get(name)}
     out = [name for name in record["sweeps"] if name not in kept]
     told = "made of the records on this page"
     if out:
-        told = f"without {', '.join(out)}, made of other records than those on this page; run scripts/measure_answers.py"
+        told = f"without {', '.join(out)}, made of other records than those on this page; run {script}"
     return {**record, "sweeps": kept}, told
 
 

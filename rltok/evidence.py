@@ -67,8 +67,7 @@ def split_score(found: Evaluation, rows: Rows) -> dict[str, Any]:
     if found.documents >= LEAST_DOCUMENTS:
         unit, bits, sizes = "documents", found.document_bits, found.document_bytes
     else:
-        ended = rows.ends_document & (rows.lengths < rows.sequence_length)  # their end is predicted, too
-        unit, sizes = "rows", (rows.lengths + ended).tolist()
+        unit, sizes = "rows", rows.scored.tolist()
         bits = [per_byte * size for per_byte, size in zip(found.row_bits_per_byte, sizes, strict=True)]
     return found.to_dict() | {
         "hash": rows.hash,

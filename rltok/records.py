@@ -96,6 +96,11 @@ class Sweep:
         """Every finished run, repeats too."""
         return [run for name in self.runs for seed in self.runs[name] for run in self.of_seed(name, seed)]
 
+    @property
+    def digests(self) -> list[str]:
+        """Digests of `everything`, sorted: what something was made of when it was made of the whole sweep."""
+        return sorted(run["digest"] for run in self.everything)
+
     def of_seed(self, name: str, seed: int) -> list[Record]:
         """Every run of a contender with this seed."""
         return [self.runs[name][seed], *self.repeats.get(name, {}).get(seed, [])]
@@ -143,8 +148,12 @@ class Sweep:
         scored = self.scored(name, place)
         return _gap([bits for bits, _ in scored.values()], next(iter(scored.values()))[1]) if scored else None
 
-    def gap(self, first: str, second: str, place: str) -> tuple[Gap, int] | None:
+    def gap(self, first: str, second: str, place: str, units: np.ndarray | None = None) -> tuple[Gap, int] | None:
         """Delta = bits per byte of the first minus the second's, over seeds that both have, and the number of these seeds.
+
+        Args:
+            first, second, place: two contenders; a split or a benchmark.
+            units: bool [units], which of them count; default: all.
 
         Raises:
             RltokError: the two were scored on other units.
@@ -156,7 +165,8 @@ class Sweep:
         sizes = ours[seeds[0]][1]
         if any(not np.array_equal(side[seed][1], sizes) for seed in seeds for side in (ours, theirs)):
             raise RltokError(f"{first} and {second} of sweep {self.name} were scored on other text ({place}). Score them again.")
-        return _gap([ours[seed][0] - theirs[seed][0] for seed in seeds], sizes), len(seeds)
+        chosen = slice(None) if units is None else units
+        return _gap([(ours[seed][0] - theirs[seed][0])[chosen] for seed in seeds], sizes[chosen]), len(seeds)
 
     def values(self, name: str, key: str, place: str = "validation") -> list[float]:
         """A number of a split's score for every seed, such as rate or whitespace_share; none where it is not known."""

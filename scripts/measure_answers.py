@@ -13,28 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record_files import run, stored_record
+from record_files import clean_commit, rounded, run, stored_record, stored_sweeps
 
 from rltok.answer_lengths import WHAT, against_even, lengths_of, quarters
 from rltok.errors import RltokError
-from rltok.evidence_tables import by_size
 from rltok.files import write_record
-from rltok.record_checks import is_clean
-from rltok.records import Sweep, read_sweeps
-from rltok.results import repository_commit, versions
+from rltok.records import Sweep
+from rltok.results import versions
 from rltok.seal import sealed
 from rltok.task_items import TASKS, TaskItems, read_items
-
-DIGITS = 4  # significant ones that are kept
-
-
-def rounded(value: Any) -> Any:
-    """The same with all its floats at DIGITS significant digits."""
-    if isinstance(value, dict):
-        return {key: rounded(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [rounded(part) for part in value]
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def of_task(items: TaskItems, lengths: np.ndarray) -> dict[str, Any]:
@@ -50,22 +37,17 @@ def of_task(items: TaskItems, lengths: np.ndarray) -> dict[str, Any]:
 def of_sweep(sweep: Sweep, lengths: dict[str, np.ndarray]) -> dict[str, Any]:
     """The digests of a sweep's records, and by set and contender the differences."""
     return {
-        "records": sorted(record["digest"] for record in sweep.everything),
+        "records": sweep.digests,
         "gaps": {task: rounded(against_even(sweep, task, each)) for task, each in lengths.items()},
     }
 
 
 def measure(sweeps: Sequence[Sweep], items: dict[str, TaskItems]) -> dict[str, Any]:
-    """All that the record holds of the answers, smallest model first."""
-    if not sweeps:
-        raise RltokError(
-            "--sweeps holds no record of a finished run. Name the folder that holds a folder for each sweep, such as"
-            " notebooks/results/sweeps."
-        )
+    """All that the record holds of the answers, in the order of the sweeps."""
     lengths = {task: lengths_of(each, sweeps) for task, each in items.items()}
     return {
         "tasks": {task: of_task(each, lengths[task]) for task, each in items.items()},
-        "sweeps": {sweep.name: of_sweep(sweep, lengths) for sweep in by_size(sweeps)},
+        "sweeps": {sweep.name: of_sweep(sweep, lengths) for sweep in sweeps},
     }
 
 
@@ -77,13 +59,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("notebooks/results/answers.json"))
     options = parser.parse_args()
     stored_record(options.out, WHAT)
-    if not is_clean(repository_commit()):
-        raise RltokError(f"the code is at {repository_commit()}, which nobody could look up again. Commit first.")
-    found = measure(list(read_sweeps(options.sweeps).values()), {task: read_items(task, options.tasks) for task in TASKS})
+    commit = clean_commit()
+    found = measure(stored_sweeps(options.sweeps), {task: read_items(task, options.tasks) for task in TASKS})
     gaps = [gap for sweep in found["sweeps"].values() for task in sweep["gaps"].values() for gap in task]
     if not gaps:
         raise RltokError("no run of a sweep was scored on one of the sets together with `even`, so there is nothing to tell.")
-    write_record(options.out, sealed({"schema": 1, "what": WHAT, "commit": repository_commit(), "versions": versions()} | found))
+    write_record(options.out, sealed({"schema": 1, "what": WHAT, "commit": commit, "versions": versions()} | found))
     print(f"{options.out}: {len(gaps)} differences of {', '.join(found['sweeps'])}")
 
 

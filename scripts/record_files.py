@@ -9,7 +9,13 @@ from typing import Any
 
 from rltok.config import Config
 from rltok.errors import RltokError
+from rltok.evidence_tables import by_size
 from rltok.files import check_record_path
+from rltok.record_checks import is_clean
+from rltok.records import Sweep, read_sweeps
+from rltok.results import repository_commit
+
+DIGITS = 4  # significant ones that `rounded` keeps
 
 Run = dict[str, Any]
 
@@ -60,6 +66,34 @@ def stored_runs(
         if any(again.get(key) != record.get(key) for key in ("data", "languages")):
             raise RltokError(f"--out {path} holds runs on other text, so it stays. Name another file.")
     return runs
+
+
+def rounded(value: Any) -> Any:
+    """The same with all its floats at DIGITS significant digits."""
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def clean_commit() -> str:
+    """The commit of the code. Raises `RltokError` where it is unknown or the tree has changes."""
+    commit = repository_commit()
+    if not is_clean(commit):
+        raise RltokError(f"the code is at {commit}, which nobody could look up again. Commit first.")
+    return commit
+
+
+def stored_sweeps(folder: Path) -> list[Sweep]:
+    """The sweeps of a folder as `read_sweeps` takes them, smallest model first. Raises `RltokError` where there is none."""
+    sweeps = list(read_sweeps(folder).values())
+    if not sweeps:
+        raise RltokError(
+            "--sweeps holds no record of a finished run. Name the folder that holds a folder for each sweep, such as"
+            " notebooks/results/sweeps."
+        )
+    return by_size(sweeps)
 
 
 def at_least(least: int, **values: int | None) -> None:

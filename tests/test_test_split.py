@@ -28,7 +28,13 @@ PLUMBING = {
 OTHER_TEXTS = {"scripts/measure_toy.py", "rltok/toy_runs.py", "rltok/toy/language.py"}  # languages that are made up on the spot
 # Names the sample's splits in a text, to store all three.
 NAMES_ONLY = {"rltok/data/units.py"}
-COUNTS = "scripts/measure_texts.py"  # documents and bytes of every split for the page on the texts; it loads no model
+# These load no model: the modules of rltok that they import are listed, and none of them runs one for them.
+COUNTS = {
+    # documents and bytes of every split for the page on the texts
+    "scripts/measure_texts.py": {"data.tables", "errors", "files", "results", "task_items"},
+    # the source of every document, to divide scores that are in records already
+    "scripts/measure_kinds.py": {"config", "data", "errors", "files", "records", "results", "seal", "text_kinds"},
+}
 # These read numbers that are in a record already.
 READS_RECORDS = {"get", "score", "scored", "mean", "gap", "values", "by_pair", "deviation", "_gap_of", "_gaps_of"}
 
@@ -70,22 +76,23 @@ LISTED = {SCRIPT, *SAMPLE, *PLUMBING, *OTHER_TEXTS}
 def test_one_script_alone_scores_runs_on_the_test_split():
     assert ASKING[SCRIPT]
     others = {name: lines for name, lines in ASKING.items() if lines and name not in LISTED}
-    assert {name: lines for name, lines in others.items() if name not in {COUNTS, *NAMES_ONLY}} == {}
+    assert {name: lines for name, lines in others.items() if name not in {*COUNTS, *NAMES_ONLY}} == {}
 
 
 def test_whoever_stands_in_a_list_still_asks():
-    assert [name for name in sorted((LISTED | NAMES_ONLY | {COUNTS}) - OTHER_TEXTS) if not ASKING.get(name)] == []
+    assert [name for name in sorted((LISTED | NAMES_ONLY | COUNTS.keys()) - OTHER_TEXTS) if not ASKING.get(name)] == []
 
 
-def test_the_script_that_counts_the_test_split_has_nothing_to_score_it_with():
-    tree = ast.parse((ROOT / COUNTS).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("script", COUNTS)
+def test_scripts_that_count_the_test_split_have_nothing_to_score_it_with(script):
+    tree = ast.parse((ROOT / script).read_text(encoding="utf-8"))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("rltok")}
-    assert imported <= {f"rltok.{name}" for name in ("data.tables", "errors", "files", "results", "task_items")}
+    assert imported <= {f"rltok.{name}" for name in COUNTS[script]}
 
 
 def test_scripts_and_notebooks_do_not_ask_for_load_test_or_the_english_test_text():
     for path in readers():
-        if "rltok" not in path.relative_to(ROOT).parts[:1] and str(path.relative_to(ROOT)) not in (SCRIPT, COUNTS):
+        if "rltok" not in path.relative_to(ROOT).parts[:1] and str(path.relative_to(ROOT)) not in (SCRIPT, *COUNTS):
             code = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]  # not the prose
             assert not any("load_test" in line or "english-test" in line for line in code), path
 

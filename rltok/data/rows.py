@@ -61,6 +61,11 @@ class Rows:
         """Bytes of text in all rows."""
         return int(self.lengths.sum(dtype=np.int64))
 
+    @property
+    def scored(self) -> np.ndarray:
+        """int [R]: what is predicted of each row, its bytes and, where its document ends before N bytes, the end mark."""
+        return self.lengths + (self.ends_document & (self.lengths < self.sequence_length))
+
     @cached_property
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 of everything that decides `ids`: N, bytes, lengths, ends."""
