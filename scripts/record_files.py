@@ -15,7 +15,7 @@ from rltok.record_checks import is_clean
 from rltok.records import Sweep, read_sweeps
 from rltok.results import repository_commit
 
-DIGITS = 4  # significant ones that `rounded` keeps
+DIGITS = 6  # significant ones that `rounded` keeps; pages show fewer, and rounding twice would show others
 
 Run = dict[str, Any]
 
