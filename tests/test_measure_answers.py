@@ -59,8 +59,9 @@ def test_items_that_the_runs_were_not_scored_on_and_a_folder_without_runs_are_re
     assert not (tmp_path / "answers.json").exists()
 
 
-def test_four_digits_are_kept():
-    assert measure_answers.rounded({"a": [0.123456, None, -98765.4], "b": 12345}) == {"a": [0.1235, None, -98770.0], "b": 12345}
+def test_six_digits_are_kept():
+    found = measure_answers.rounded({"a": [0.12345678, None, -9876543.2], "b": 12345678})
+    assert found == {"a": [0.123457, None, -9876540.0], "b": 12345678}
 
 
 def test_the_stored_record_is_of_all_stored_records(sweeps, stored):
