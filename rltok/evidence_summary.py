@@ -2,7 +2,7 @@
 
 sweep --in_short--> Markdown: the order on held-out text, what contradicts the paper, what supports it
 sweep --twins, spread_of_seeds--> how far a seed fixes a result        sweep --one_device--> differences without mixed devices
-sweep --aside--> a paragraph on another size        sweep --one_seed, single_seeds--> what a difference of a single seed can say
+sweep --one_seed, single_seeds--> what a difference of a single seed can say
 """
 
 import math
@@ -14,14 +14,12 @@ from typing import Any
 from rltok import seed_noise
 from rltok.claims import claims
 from rltok.errors import RltokError
-from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of, label, over_seeds
+from rltok.evidence_tables import MISSING, REFERENCE, SMOKE, claim_rows, contenders_of, over_seeds
 from rltok.judges import many, seeds_told
-from rltok.loss_claims import RIVALS
 from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
-from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, UNDECIDED, by_chance, directed, in_sigmas
+from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, by_chance, directed, in_sigmas
 
-GUIDED = "bpe"  # what the paper's method is to match
 GAMMAS = ("0.99", "0.9")  # of the two columns of claims
 TITLES = {
     CONTRADICTED: "Contradicts the paper",
@@ -30,11 +28,6 @@ TITLES = {
     INDICATIVE[SUPPORTED]: "Speaks for the paper, from fewer than three seeds",
 }
 IN_FULL = (CONTRADICTED, INDICATIVE[CONTRADICTED])  # of the others the claims that matter most
-SPOKEN = (  # of a paragraph on another size: words, verdicts, and whether of headline claims alone
-    ("It speaks against these claims", (CONTRADICTED, INDICATIVE[CONTRADICTED]), False),
-    ("for these", (SUPPORTED, INDICATIVE[SUPPORTED]), False),
-    ("and of the main ones it leaves open", (UNDECIDED,), True),
-)
 LOWER = {SUPPORTED: "lower", CONTRADICTED: "higher"}  # of a difference that is no claim of the paper
 LOWER |= {INDICATIVE[verdict]: f"indicative: {told}" for verdict, told in LOWER.items()}
 
@@ -78,7 +71,7 @@ def order(sweep: Sweep, place: str = "test", pointer: bool = True) -> str:
     return f"{head} {', '.join(told) or 'nothing to compare'}.{more}"
 
 
-def _parts(told: str, verdict: str) -> str:
+def parts_of(told: str, verdict: str) -> str:
     """Of a claim that says several things at once the parts that decide, and how many others there are."""
     parts = told.split("; ")
     deciding = [part.removesuffix(f": {verdict}") for part in parts if part.endswith(f": {verdict}")]
@@ -94,7 +87,7 @@ def _lines(rows: Sequence[Sequence[str]], verdict: str) -> tuple[list[str], int]
     for claim, row in zip(claims(), rows, strict=True):
         text, where, _, *found = row
         sides = zip(GAMMAS, found[::2], found[1::2], strict=True)
-        told = [f"γ = {gamma}: {_parts(ours, verdict)}" for gamma, ours, said in sides if said.removeprefix(SMOKE) == verdict]
+        told = [f"γ = {gamma}: {parts_of(ours, verdict)}" for gamma, ours, said in sides if said.removeprefix(SMOKE) == verdict]
         if told and (claim.headline or verdict in IN_FULL):
             lines.append(f"{text} ({where}). {'; '.join(told)}")
         left += bool(told) and not (claim.headline or verdict in IN_FULL)
@@ -112,53 +105,6 @@ def in_short(sweep: Sweep) -> str:
     open_ = sum(not any(said.removeprefix(SMOKE) in TITLES for said in (row[4], row[6])) for row in rows)
     blocks.append(f"Undecided, or not run: {open_} of {len(rows)} claims. {chance(sweep)}".rstrip())
     return "\n\n".join(filter(None, blocks))
-
-
-def aside(sweep: Sweep, beside: Sweep | None = None) -> str:
-    """Markdown: what a sweep of another size says, in few lines; the claims that it speaks against come first.
-
-    Where no two of its contenders have three seeds, it borrows the deviation from seed to seed of `beside`.
-    """
-    sweep = seed_noise.borrowing(sweep, beside)
-    rows = claim_rows(sweep)
-    told = []
-    for words, verdicts, some in SPOKEN:
-        texts = [
-            f"{row[0]} ({row[1]})"
-            for claim, row in zip(claims(), rows, strict=True)
-            if (claim.headline or not some) and any(said.removeprefix(SMOKE) in verdicts for said in (row[4], row[6]))
-        ]
-        told.append(f"* {words}: {'; '.join(texts) or 'nothing'}")
-    seeds = max(len(runs) for runs in sweep.runs.values())
-    least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
-    head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
-    ordered = order(sweep, pointer=False).replace("**", "").replace("Bits", "bits", 1)
-    first = " ".join(filter(None, [head, ordered, _minus_guided(sweep), _borrowed(sweep), _without(sweep)]))
-    return "\n".join([first, "", *told])
-
-
-def _minus_guided(sweep: Sweep, place: str = "test") -> str:
-    """How far each of ours is from guidance, which it is to match."""
-    gaps = {name: seed_noise.gap(sweep, name, GUIDED, place) for name in contenders_of(sweep) if name.startswith("ours")}
-    told = [f"`{name}` minus `{GUIDED}` is {in_sigmas(gap[0])}." for name, gap in gaps.items() if gap]
-    return " ".join(told)
-
-
-def _borrowed(sweep: Sweep, place: str = "test") -> str:
-    """Whose deviation the errors in parentheses are."""
-    lender = seed_noise.source(sweep)
-    spread = seed_noise.deviation(sweep, place)
-    if lender is sweep or spread is None:
-        return ""
-    return f"Errors in parentheses are borrowed: by {spread:.3f} a difference deviates from seed to seed at `{label(lender)}`."
-
-
-def _without(sweep: Sweep) -> str:
-    """Which rivals of the paper's table have no run, and what that does to claims about each of them."""
-    missing = [f"`{rival}`" for rival in (*RIVALS, GUIDED) if rival not in sweep.runs]
-    if not missing:
-        return ""
-    return f"Not run: {', '.join(missing)}; a claim about each of several rivals can fail without them, but not succeed."
 
 
 def chance(sweep: Sweep) -> str:

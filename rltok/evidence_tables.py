@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rltok import seed_noise
 from rltok.claims import OURS, claims
 from rltok.judges import curve_at, many, seeds_told
 from rltok.paper_numbers import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
@@ -141,14 +142,15 @@ def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, re
 
     Bits per byte may be compared down a size, not across: sizes read different amounts of text. What may be compared across is
     the difference from the reference of the same size, paired by unit and seed; it is of the test split where every run of the
-    size has a score there, else of validation, and then says so.
+    size has a score there, else of validation, and then says so. A single seed borrows its error over seeds, in parentheses.
     """
     sizes = by_size(sweeps)
+    lender = next((sweep for sweep in sizes if len(seed_noise.full(sweep)) > 1), None)
     rows = []
     for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep) if names is None or name in names):
         for sweep in (sweep for sweep in sizes if name in sweep.runs):
             place = "test" if all(run["scores"]["test"] for run in sweep.records) else "validation"
-            gap = None if name == reference else sweep.gap(name, reference, place)
+            gap = None if name == reference else seed_noise.gap(seed_noise.borrowing(sweep, lender), name, reference, place)
             runs = sweep.runs[name].values()
             rows.append([
                 name, label(sweep), str(len(runs)), f"{statistics.fmean(run['bytes'] for run in runs) / 1e6:.3g}",

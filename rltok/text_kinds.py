@@ -137,7 +137,8 @@ def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray)
 
     Returns:
         number of `seeds`; in the order of `parts`, in bits per byte: `bits`, the standard error `over_documents`, that of a
-        ratio (None for a single document), and `over_seeds` (None for all of them from fewer than three seeds).
+        ratio (None for a single document), and `over_seeds` (None for all of them from fewer than three seeds); `by_seed`, the
+        bits of each seed alone, a row a seed.
     """
     found = [sweep.gap(first, second, split, units) for units in _units(kind).values()]
     if None in found:
@@ -148,7 +149,15 @@ def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray)
         "bits": [gap.bits for gap in gaps],
         "over_documents": [gap.rows for gap in gaps],
         "over_seeds": [gap.seeds for gap in gaps] if seeds >= LEAST_SEEDS else None,
+        "by_seed": _by_seed(sweep, first, second, split, kind),
     }
+
+
+def _by_seed(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray) -> list[list[float]]:
+    """Delta_k of every seed that both have, a row a seed."""
+    ours, theirs = sweep.scored(first, split), sweep.scored(second, split)
+    each = [(ours[seed][0] - theirs[seed][0], ours[seed][1]) for seed in sorted(ours) if seed in theirs]
+    return [[float(gaps[units].sum() / sizes[units].sum()) for units in _units(kind).values()] for gaps, sizes in each]
 
 
 def against(sweep: Sweep, reference: str, split: str, kind: np.ndarray) -> dict[str, dict[str, Any]]:
@@ -177,6 +186,28 @@ def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], refe
             gaps = [Gap(*each) for each in zip(found["bits"], found["over_documents"], over_seeds, strict=True)]
             rows.append([size, f"`{name}`", str(found["seeds"]), *map(str, gaps)])
     return markdown(["size", f"minus `{reference}`", "seeds", *head], rows)
+
+
+def contrast_table(record: Mapping[str, Any], contenders: Sequence[str], one: str, other: str, reference: str = REFERENCE) -> str:
+    """Markdown: Delta on one kind of text minus Delta on another, bits per byte, seed by seed; a row a size and contender.
+
+    Args:
+        record, contenders, reference: as of `table`.
+        one, other: kinds. Splits that lack one of them have no column.
+    """
+    places = {split: [part["kind"] for part in found["parts"]] for split, found in record["splits"].items()}
+    splits = {split: (names.index(one), names.index(other)) for split, names in places.items() if {one, other} <= set(names)}
+    rows = []
+    for size, sweep in record["sweeps"].items():
+        for name in contenders:
+            there = {split: sweep["gaps"][split].get(reference, {}).get(name) for split in splits}
+            cells = [
+                ", ".join(f"{seed[first] - seed[second]:+.4f}" for seed in found["by_seed"]) if found else MISSING
+                for found, (first, second) in zip(there.values(), splits.values(), strict=True)
+            ]
+            if any(there.values()):
+                rows.append([size, f"`{name}`", *cells])
+    return markdown(["size", f"minus `{reference}`, {one} less {other}", *(f"{split}, by seed" for split in splits)], rows)
 
 
 def kinds_table(record: Mapping[str, Any]) -> str:

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats
 
-from rltok import seed_noise
 from rltok.claims import claims
 from rltok.errors import RltokError
 from rltok.evidence_summary import (
-    aside,
     chance,
     in_short,
     luck,
@@ -196,50 +194,3 @@ def test_every_contender_of_a_plan_is_told_in_words(plan):
     assert names <= WHO.keys()
     told = who_is_who(sweep_of(*(record(name) for name in sorted(names)), record("somebody_elses")))
     assert all(f"| `{name}` | {WHO[name]} |" in told for name in names) and "| `somebody_elses` | - |" in told
-
-
-def test_a_paragraph_on_another_size_tells_its_claims_on_either_side():
-    one = aside(sweep_of(record("ours", bits=1.9), record("even", bits=2.0, white=0.2)))
-    assert one.startswith("**At `32m`** (2 runs, at most 1 seed each, so indicative at most): bits per byte on test text")
-    against, _, for_it = one.partition("* for these:")
-    assert "fewer bits per byte than evenly spaced boundaries (Table 1)" in for_it.split("; ")[0]
-    assert "ARC-Easy: no difference" in against and "held-out text: fewer" not in against
-    worse = aside(sweep_of(*seeds_of("ours", 2.1), *seeds_of("even", 2.0)))
-    assert "borrowed" not in one and "Not run: `dynamic_pooling_port`, `hnet_port`, `bpe`; a claim" in one
-    assert "(6 runs, at most 3 seeds each):" in worse and "held-out text: fewer" in worse.partition("* for these:")[0]
-
-
-def test_a_paragraph_has_whole_sentences_whatever_is_missing():
-    three = [*seeds_of("ours", 1.9), *seeds_of("even", 2.0)]
-    for sweep in (sweep_of(record("ours")), sweep_of(*three, record("naive", rule="even")), sweep_of(*three)):
-        told = aside(sweep)
-        assert (
-            ".." not in told and "What one seed says" not in told and "\n\n* It speaks" in told and "compare Without" not in told
-        )
-
-
-def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
-    full = sweep_of(*seeds_of("ours", 1.9), *seeds_of("even", 2.0), *seeds_of("bpe", 2.1, rule="bpe", wiggle=0.05))
-    spread = seed_noise.deviation(full, "test")
-    single = sweep_of(record("ours", bits=1.9), record("even", bits=2.0))
-    gap = single.gap("ours", "even", "test")[0].bits
-    told = aside(single, full)
-    assert f"`ours` {gap:+.4f} ± " in told and f" / ({spread:.4f}) ({abs(gap) / spread:.1f} σ)" in told
-    assert f"Errors in parentheses are borrowed: by {spread:.3f} a difference deviates from seed to seed at `32m`." in told
-    assert "minus `bpe`" not in told and "borrowed" not in aside(single)
-    guided = sweep_of(record("ours", bits=1.9), record("even", bits=2.0), record("bpe", bits=1.8, rule="bpe"))
-    more = guided.gap("ours", "bpe", "test")[0].bits
-    assert f"`ours` minus `bpe` is {more:+.4f} ± " in aside(guided, full) and more > 0
-    assert "borrowed" not in aside(full, full)  # it has its own
-    near = sweep_of(record("ours", bits=2.0 - spread), record("even", bits=2.0))  # within two deviations, beyond two of documents
-    against, _, rest = aside(near, full).partition("* for these:")
-    for_it, _, left_open = rest.partition("* and of the main ones it leaves open:")
-    claim = "held-out text: fewer bits per byte than evenly spaced boundaries"
-    assert (
-        claim in left_open and claim not in against + for_it and claim in aside(near).partition("* for these:")[2].split("\n")[0]
-    )
-    rivals = [
-        record(name, rule=rule)
-        for name, rule in (("dynamic_pooling_port", "dynamic_pooling"), ("hnet_port", "hnet"), ("bpe", "bpe"))
-    ]
-    assert "Not run" not in aside(sweep_of(record("ours"), record("even"), *rivals), full)

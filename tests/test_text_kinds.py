@@ -25,6 +25,7 @@ from rltok.text_kinds import (
     against,
     by_kind,
     check_scored,
+    contrast_table,
     fitting,
     kind_of,
     kinds_of,
@@ -144,6 +145,9 @@ def test_differences_by_kind_are_those_of_plain_loops(seed, runs):
     same(found["bits"], [one[0] for one in expected])
     same(found["over_documents"], [one[1] for one in expected])
     assert found["over_documents"][-2] is None  # speech is one document
+    assert len(found["by_seed"]) == runs
+    for row, pair in zip(found["by_seed"], pairs, strict=True):
+        same(row, [gap_loops([pair], sizes, chosen)[0] for chosen in there if chosen])
     if runs < 3:
         assert found["over_seeds"] is None
     else:
@@ -258,6 +262,21 @@ def test_tables_tell_shares_both_errors_and_leave_out_who_is_not_there():
         "| speech | talks |  | - |",
         "| other | laws; blogs | statutes; posts | 10.0%, 1 document |",
     ]
+
+
+def test_a_contrast_of_two_kinds_is_told_seed_by_seed():
+    where = [{"kind": one} for one in (ALL, "encyclopaedia", "books")]
+    three = {"by_seed": [[0.0, 0.01, 0.03], [0.0, -0.01, 0.0], [0.0, 0.0, 0.0]]}
+    one = {"by_seed": [[0.0, 0.5, 0.25]]}
+    gaps = {"validation": {"even": {"ours": three}}, "test": {"even": {"ours": one, "bpe": one}}}
+    whole = {
+        "splits": {"validation": {"parts": where}, "test": {"parts": where}, "extra": {"parts": where[:2]}},
+        "sweeps": {"32m": {"gaps": gaps}, "147m": {"gaps": {"validation": {}, "test": {}}}},
+    }
+    lines = contrast_table(whole, ["bpe", "ours", "nobody"], "books", "encyclopaedia").splitlines()
+    assert lines[0] == "| size | minus `even`, books less encyclopaedia | validation, by seed | test, by seed |"
+    assert lines[2:] == ["| 32m | `bpe` | - | -0.2500 |", "| 32m | `ours` | +0.0200, +0.0100, +0.0000 | -0.2500 |"]
+    assert contrast_table(whole, ["ours"], "books", "encyclopaedia", "bpe").splitlines()[2:] == []
 
 
 def test_sizes_of_other_records_are_left_out_and_named():

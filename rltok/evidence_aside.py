@@ -1,0 +1,83 @@
+"""What the runs of another size say, in short: their order, and each claim that they speak for or against, with its numbers.
+
+(sweep, sweep beside it) --aside--> Markdown
+"""
+
+from collections.abc import Sequence
+
+from rltok import seed_noise
+from rltok.claims import claims
+from rltok.evidence_summary import GAMMAS, order, parts_of
+from rltok.evidence_tables import SMOKE, claim_rows, contenders_of, label
+from rltok.judges import many, seeds_told
+from rltok.loss_claims import RIVALS
+from rltok.records import Sweep
+from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, NO_RUN, SUPPORTED, UNDECIDED, in_sigmas
+
+GUIDED = "bpe"  # what the paper's method is to match
+SPOKEN = (  # words, verdicts, and whether of the main claims alone
+    ("Speaks against", (CONTRADICTED, INDICATIVE[CONTRADICTED]), False),
+    ("Speaks for", (SUPPORTED, INDICATIVE[SUPPORTED]), False),
+    ("Leaves open, of the main claims", (UNDECIDED,), True),
+)
+
+
+def aside(sweep: Sweep, beside: Sweep | None = None) -> str:
+    """Markdown: the order of its methods, then a line for each claim that it speaks against, for, or leaves open.
+
+    Where no two of its contenders have three seeds, it borrows the deviation from seed to seed of `beside`.
+    """
+    sweep = seed_noise.borrowing(sweep, beside)
+    rows = claim_rows(sweep)
+    seeds = max(len(runs) for runs in sweep.runs.values())
+    least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
+    head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
+    ordered = order(sweep, pointer=False).replace("**", "").replace("Bits", "bits", 1)
+    first = " ".join(filter(None, [head, ordered, _minus_guided(sweep), _borrowed(sweep), _without(sweep)]))
+    return "\n\n".join([first, *(_spoken(rows, *each) for each in SPOKEN)])
+
+
+def _spoken(rows: Sequence[Sequence[str]], words: str, verdicts: Sequence[str], main: bool) -> str:
+    """The claims with one of these verdicts, a line each; where a rival has no run, the parts that have one."""
+    lines = []
+    for claim, (text, where, _, *found) in zip(claims(), rows, strict=True):
+        sides = zip(GAMMAS, found[::2], found[1::2], strict=True)
+        told = {gamma: _told(ours, said.removeprefix(SMOKE), verdicts) for gamma, ours, said in sides}
+        if not any(told.values()) or (main and not claim.headline):
+            continue
+        alike = len(set(told.values())) == 1  # of a claim that is not about ours
+        each = [found if alike else f"γ = {gamma}: {found}" for gamma, found in told.items() if found]
+        lines.append(f"* {text} ({where}): {'; '.join(dict.fromkeys(each))}")
+    return f"**{words}:**\n\n" + "\n".join(lines or ["* nothing"])
+
+
+def _told(ours: str, verdict: str, verdicts: Sequence[str]) -> str:
+    """What was found of a claim with one of these verdicts, or of its parts with one; nothing of others."""
+    if verdict in verdicts:
+        return parts_of(ours, verdict).removesuffix(f": {verdict}")
+    parts = [part.removesuffix(f": {one}") for part in ours.split("; ") for one in verdicts if part.endswith(f": {one}")]
+    return f"in part, {'; '.join(parts)}" if parts and verdict == NO_RUN else ""
+
+
+def _minus_guided(sweep: Sweep, place: str = "test") -> str:
+    """How far each of ours is from guidance, which it is to match."""
+    gaps = {name: seed_noise.gap(sweep, name, GUIDED, place) for name in contenders_of(sweep) if name.startswith("ours")}
+    told = [f"`{name}` minus `{GUIDED}` is {in_sigmas(gap[0])}." for name, gap in gaps.items() if gap]
+    return " ".join(told)
+
+
+def _borrowed(sweep: Sweep, place: str = "test") -> str:
+    """Whose deviation the errors in parentheses are."""
+    lender = seed_noise.source(sweep)
+    spread = seed_noise.deviation(sweep, place)
+    if lender is sweep or spread is None:
+        return ""
+    return f"Errors in parentheses are borrowed: by {spread:.3f} a difference deviates from seed to seed at `{label(lender)}`."
+
+
+def _without(sweep: Sweep) -> str:
+    """Which rivals of the paper's table have no run, and what that does to claims about each of them."""
+    missing = [f"`{rival}`" for rival in (*RIVALS, GUIDED) if rival not in sweep.runs]
+    if not missing:
+        return ""
+    return f"Not run: {', '.join(missing)}; a claim about each of several rivals can fail without them, but not succeed."

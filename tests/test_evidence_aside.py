@@ -1,0 +1,77 @@
+"""rltok.evidence_aside: what the runs of another size say."""
+
+import re
+
+from sweeps import record, seeds_of, sweep_of
+
+from rltok import seed_noise
+from rltok.evidence_aside import aside
+
+
+def spoken(told):
+    """The lines under each of the three heads."""
+    _, against, for_it, left_open = re.split(r"\*\*(?:Speaks against|Speaks for|Leaves open, of the main claims):\*\*", told)
+    return against.strip().split("\n"), for_it.strip().split("\n"), left_open.strip().split("\n")
+
+
+def of(lines, start):
+    """The one line about a claim, behind its words; None without one."""
+    found = [line for line in lines if line.startswith(f"* {start}")]
+    return found[0].partition("): ")[2] if found else None
+
+
+FEWER = "held-out text: fewer bits per byte than evenly spaced boundaries"
+
+
+def test_claims_stand_on_their_side_with_their_numbers():
+    told = aside(sweep_of(record("ours", bits=1.9), record("even", bits=2.0, white=0.2)))
+    assert told.startswith("**At `32m`** (2 runs, at most 1 seed each, so indicative at most): bits per byte on test text")
+    assert "borrowed" not in told and "Not run: `dynamic_pooling_port`, `hnet_port`, `bpe`; a claim" in told
+    against, for_it, _ = spoken(told)
+    gap = sweep_of(record("ours", bits=1.9), record("even", bits=2.0)).gap("ours", "even", "test")[0]
+    assert of(for_it, FEWER) == f"γ = 0.99: {gap}, 1 seed" and of(against, "ARC-Easy: no difference").startswith("γ = 0.99: -")
+    assert of(against, FEWER) is None
+    worse = aside(sweep_of(*seeds_of("ours", 2.1), *seeds_of("even", 2.0)))
+    assert "(6 runs, at most 3 seeds each):" in worse and of(spoken(worse)[0], FEWER).startswith("γ = 0.99: +")
+
+
+def test_of_a_claim_about_several_rivals_the_parts_that_were_run_are_told():
+    _, for_it, _ = spoken(aside(sweep_of(record("ours", bits=1.9), record("even", bits=2.0))))
+    assert of(for_it, "LAMBADA: fewer bits per byte than each of the three").startswith("γ = 0.99: in part, even: -")
+    both = sweep_of(
+        record("ours", bits=1.9), record("ours_gamma0.9", bits=1.8), record("even", bits=2.0), record("bpe", bits=1.5)
+    )
+    against, for_it, _ = spoken(aside(both))
+    assert len(re.findall("γ = 0.9?9: ", of(for_it, FEWER))) == 2
+    parts = of(for_it, "held-out text: none of the other three is as good as BPE guidance")
+    assert parts.startswith("in part, even: -") and "γ" not in parts  # it is not about ours
+    assert "indicative" not in "".join(against + for_it)
+
+
+def test_a_paragraph_has_whole_sentences_whatever_is_missing():
+    three = [*seeds_of("ours", 1.9), *seeds_of("even", 2.0)]
+    for sweep in (sweep_of(record("ours")), sweep_of(*three, record("naive", rule="even")), sweep_of(*three)):
+        told = aside(sweep)
+        assert not any(odd in told for odd in ("..", "What one seed says", "compare Without"))
+        assert all(spoken(told))
+
+
+def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
+    full = sweep_of(*seeds_of("ours", 1.9), *seeds_of("even", 2.0), *seeds_of("bpe", 2.1, rule="bpe", wiggle=0.05))
+    spread = seed_noise.deviation(full, "test")
+    single = sweep_of(record("ours", bits=1.9), record("even", bits=2.0))
+    gap = single.gap("ours", "even", "test")[0].bits
+    told = aside(single, full)
+    assert f"`ours` {gap:+.4f} ± " in told and f" / ({spread:.4f}) ({abs(gap) / spread:.1f} σ)" in told
+    assert f"Errors in parentheses are borrowed: by {spread:.3f} a difference deviates from seed to seed at `32m`." in told
+    assert "minus `bpe`" not in told and "borrowed" not in aside(single)
+    guided = sweep_of(record("ours", bits=1.9), record("even", bits=2.0), record("bpe", bits=1.8, rule="bpe"))
+    more = guided.gap("ours", "bpe", "test")[0].bits
+    assert f"`ours` minus `bpe` is {more:+.4f} ± " in aside(guided, full) and more > 0
+    assert "borrowed" not in aside(full, full)  # it has its own
+    near = sweep_of(record("ours", bits=2.0 - spread), record("even", bits=2.0))  # within two deviations, beyond two of documents
+    assert [of(side, FEWER) is not None for side in spoken(aside(near, full))] == [False, False, True]
+    assert [of(side, FEWER) is not None for side in spoken(aside(near))] == [False, True, False]
+    rivals = {"dynamic_pooling_port": "dynamic_pooling", "hnet_port": "hnet", "bpe": "bpe"}
+    runs = [record(name, rule=rule) for name, rule in rivals.items()]
+    assert "Not run" not in aside(sweep_of(record("ours"), record("even"), *runs), full)
