@@ -492,7 +492,7 @@ Markdown("\n\n".join(text_kinds.table(kinds, "validation", both_of, reference) f
 Markdown(text_kinds.contrast_table(kinds, both_of[1:], "books", "encyclopaedia", "bpe"))
 
 # %% [markdown]
-# Every seed at 32M has it small, and with the other sign. So chance is unlikely, if seeds at 147M differ as those at 32M do. Still, we first
+# Every seed at 32M has it small, nearly all with the other sign. So chance is unlikely, if seeds at 147M differ as those at 32M do. Still, we first
 # noticed that long documents differ from short ones, and made the kinds afterwards, so this is no prediction that came true; it is one
 # seed; and books are a handful of long documents. What the policy's boundaries miss in books and speech, we do not know. It may draw fewer
 # there: records do not say how many boundaries each kind has.
