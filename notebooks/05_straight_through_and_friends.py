@@ -32,25 +32,36 @@
 # not compared: it describes this machine
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
 import torch
 
 REPOSITORY = ""
-in_clone = any(os.path.exists(f"{place}/rltok/__init__.py") for place in ("..", "."))
-if REPOSITORY and not in_clone:  # the notebook alone, as on Colab; a clone brings the stored results, too
-    if not os.path.exists("rltok_clone"):
-        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
-    if os.path.exists("rltok_clone/notebooks"):
-        os.chdir("rltok_clone/notebooks")
-        if importlib.util.find_spec("rltok") is None:
-            wanted = ["..[bpe]", f"torch=={torch.__version__}"]
-            subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
-if importlib.util.find_spec("rltok") is None and os.path.exists("../rltok/__init__.py"):
-    sys.path.insert(0, os.path.abspath(".."))  # a clone
-if importlib.util.find_spec("rltok") is None:
-    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e .")
+
+
+def is_clone(place):
+    return all(os.path.exists(f"{place}/{part}") for part in ("rltok/__init__.py", "notebooks"))
+
+
+def is_missing():
+    found = importlib.util.find_spec("rltok")
+    return found is None or found.origin is None  # a folder of that name is no package
+
+
+alone = bool(REPOSITORY) and not (is_clone("..") or is_clone("."))  # as on Colab; a clone brings the stored results, too
+if alone and not os.path.exists("rltok_clone") and shutil.which("git"):
+    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
+if alone and is_clone("rltok_clone"):
+    os.chdir("rltok_clone/notebooks")
+    if is_missing():
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"])
+if is_missing() and is_clone(".."):
+    sys.path.insert(0, os.path.abspath(".."))
+if is_missing():
+    again = f" Or see that git and the network work, delete rltok_clone if it is here, and run this again; it clones {REPOSITORY}"
+    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e ." + (again if alone else ""))
 if not (os.path.isdir("results") or os.path.isdir("notebooks/results")):
     print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
 

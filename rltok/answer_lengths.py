@@ -7,7 +7,6 @@ On which bytes it sits, lengths alone do not say: a difference at the last byte 
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, REFERENCE
-from rltok.record_checks import check_sealed, read_sealed
+from rltok.record_checks import Demand, check_sealed, read_sealed
 from rltok.records import Sweep
 from rltok.rule_views import markdown
 from rltok.standings import error_of_mean
@@ -24,6 +23,7 @@ from rltok.verdicts import LEAST_SEEDS
 from rltok.vocab import to_utf8
 
 QUARTERS = 4
+NOTHING = "None of these contenders has a run of a size that it was made of."
 WHAT = "differences to even in bits per item, by length of the answer"
 SCRIPT = "scripts/measure_answers.py"
 REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
@@ -135,7 +135,7 @@ def table(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> st
         for size, sweep in record["sweeps"].items()
         for name in contenders if (found := sweep["gaps"][task].get(name)) is not None
     ]  # fmt: skip
-    return markdown(["size", "contender", "seeds", *head], rows)
+    return markdown(["size", "contender", "seeds", *head], rows) if rows else NOTHING
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -144,7 +144,14 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         RltokError: no such file, another kind of file, or an edited one.
     """
-    return read_sealed(path, path.name, REMEDY, partial(check_sealed, what=WHAT, schema=1))
+    return read_sealed(path, path.name, REMEDY, _check)
+
+
+def _check(found: Any, demand: Demand) -> None:
+    check_sealed(found, demand, WHAT, 1)
+    for task, told in found["tasks"].items():
+        lacking = [name for name, sweep in found["sweeps"].items() if task not in sweep["gaps"] or "records" not in sweep]
+        demand("quarters" in told and not lacking, f"it lacks entries about {task}" + "".join(f", {name}" for name in lacking))
 
 
 def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SCRIPT) -> tuple[dict[str, Any], str]:
@@ -154,11 +161,12 @@ def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SC
     """
     here = {sweep.name: sweep.digests for sweep in sweeps}
     kept = {name: one for name, one in record["sweeps"].items() if one["records"] == here.get(name)}
-    out = [name for name in record["sweeps"] if name not in kept]
-    told = "made of the records on this page"
-    if out:
-        told = f"without {', '.join(out)}, made of other records than those on this page; run {script}"
-    return {**record, "sweeps": kept}, told
+    other = [name for name in record["sweeps"] if name not in kept]
+    lacking = [name for name in here if name not in record["sweeps"]]
+    told = [f"without {', '.join(other)}, made of other records than those on this page"] if other else []
+    told += [f"without {', '.join(lacking)}, made before there were such records"] if lacking else []
+    said = f"{' and '.join(told)}; run {script}" if told else "made of the records on this page"
+    return {**record, "sweeps": kept}, said
 
 
 def ends(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> tuple[str, str, float, float] | None:

@@ -12,13 +12,13 @@ from rltok.evidence_tables import SMOKE, claim_rows, contenders_of, label
 from rltok.judges import many, seeds_told
 from rltok.loss_claims import RIVALS
 from rltok.records import Sweep
-from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, NO_RUN, SUPPORTED, UNDECIDED, in_sigmas
+from rltok.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, NO_PAIR, NO_RUN, SUPPORTED, UNDECIDED, in_sigmas
 
 GUIDED = "bpe"  # what the paper's method is to match
 SPOKEN = (  # words, verdicts, and whether of the main claims alone
     ("Speaks against", (CONTRADICTED, INDICATIVE[CONTRADICTED]), False),
     ("Speaks for", (SUPPORTED, INDICATIVE[SUPPORTED]), False),
-    ("Leaves open, of the main claims", (UNDECIDED,), True),
+    ("Leaves open, of the main claims that were run", (UNDECIDED, NO_PAIR), True),
 )
 
 
@@ -33,8 +33,10 @@ def aside(sweep: Sweep, beside: Sweep | None = None) -> str:
     least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
     head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
     ordered = order(sweep, pointer=False).replace("**", "").replace("Bits", "bits", 1)
-    first = " ".join(filter(None, [head, ordered, _minus_guided(sweep), _borrowed(sweep), _without(sweep)]))
-    return "\n\n".join([first, *(_spoken(rows, *each) for each in SPOKEN)])
+    blocks = [_spoken(rows, *each) for each in SPOKEN]
+    told = [head, ordered, _minus_guided(sweep)]
+    lent = _borrowed(sweep) if any("/ (" in part for part in (*told, *blocks)) else ""
+    return "\n\n".join([" ".join(filter(None, [*told, lent, _without(sweep)])), *blocks])
 
 
 def _spoken(rows: Sequence[Sequence[str]], words: str, verdicts: Sequence[str], main: bool) -> str:
@@ -53,6 +55,8 @@ def _spoken(rows: Sequence[Sequence[str]], words: str, verdicts: Sequence[str], 
 
 def _told(ours: str, verdict: str, verdicts: Sequence[str]) -> str:
     """What was found of a claim with one of these verdicts, or of its parts with one; nothing of others."""
+    if verdict == NO_PAIR in verdicts:
+        return "no score in common"
     if verdict in verdicts:
         return parts_of(ours, verdict).removesuffix(f": {verdict}")
     parts = [part.removesuffix(f": {one}") for part in ours.split("; ") for one in verdicts if part.endswith(f": {one}")]
@@ -68,7 +72,7 @@ def _minus_guided(sweep: Sweep, place: str = "test") -> str:
 
 def _borrowed(sweep: Sweep, place: str = "test") -> str:
     """Whose deviation the errors in parentheses are."""
-    lender = seed_noise.source(sweep)
+    lender = seed_noise.source(sweep, place)
     spread = seed_noise.deviation(sweep, place)
     if lender is sweep or spread is None:
         return ""

@@ -145,7 +145,7 @@ def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, re
     size has a score there, else of validation, and then says so. A single seed borrows its error over seeds, in parentheses.
     """
     sizes = by_size(sweeps)
-    lender = next((sweep for sweep in sizes if len(seed_noise.full(sweep)) > 1), None)
+    lender = next((sweep for sweep in sizes if seed_noise.deviation(sweep, "validation") is not None), None)
     rows = []
     for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep) if names is None or name in names):
         for sweep in (sweep for sweep in sizes if name in sweep.runs):

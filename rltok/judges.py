@@ -136,7 +136,7 @@ def at_equal_flops(sweep: Sweep, ours: str, rival: str, part: float = 1.0) -> Fi
     mean, error = mean_and_error(gaps)
     found = Gap(mean, None if after is None else after[0].rows, error)
     if len(gaps) < LEAST_SEEDS:
-        lender = seed_noise.source(sweep)
+        lender = seed_noise.source(sweep, "validation")  # of which curves are
         others = (_flops_gaps(lender, *pair, part) for pair in combinations(seed_noise.full(lender), 2))
         found = seed_noise.lend(found, len(gaps), seed_noise.pooled(others))
     return Finding(f"{in_sigmas(found)}, {seeds_told(len(gaps))}", directed(found, -1, len(gaps)))

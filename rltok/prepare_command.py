@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rltok.config import DataConfig
 from rltok.data.prepare import Tell, prepare_folder
 from rltok.data.prepared import RECORD, open_prepared
 from rltok.data.request import Request
@@ -86,9 +87,10 @@ def _how_to_go_on(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _settings(record: dict[str, Any]) -> str:
-    """What `rltok train` has to be told besides the folder."""
+    """What `rltok train` has to be told besides the folder; windows may be of any length, which it then fits to little text."""
     cut, length = (record["settings"][key] for key in ("cut", "sequence_length"))
-    return f" --set data.cut={cut} data.sequence_length={length}"
+    asked = cut != "windows" or length != DataConfig().sequence_length
+    return f" --set data.cut={cut}" + (f" data.sequence_length={length}" if asked else "")
 
 
 def _request(options: argparse.Namespace) -> Request:

@@ -63,13 +63,15 @@ def read_sealed(path: Path, where: str, remedy: str, check: Callable[[Any, Deman
     """
     try:
         found = json.loads(read_file(path), parse_constant=_no_number)
+    except RltokError as error:
+        raise RltokError(f"{where}: {error} {remedy}") from error
     except (*MISSING, ValueError, RecursionError) as error:
         raise RltokError(f"{where} is missing or no JSON ({error}). {remedy}") from error
     try:
         check(found, demanding(where, remedy))
     except RltokError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise RltokError(f"{where}: an entry is missing or of another kind ({error!r}). {remedy}") from error
     return found
 

@@ -35,11 +35,6 @@ def borrowing(sweep: Sweep, lender: Sweep | None) -> Sweep:
     return sweep if lender is None or lender is sweep else replace(sweep, lender=lender)
 
 
-def source(sweep: Sweep) -> Sweep:
-    """The sweep whose seeds say how much differences deviate: itself where two contenders have three seeds, else its lender."""
-    return sweep.lender if sweep.lender is not None and len(full(sweep)) < 2 else sweep
-
-
 def bits_by_seed(sweep: Sweep, name: str, place: str) -> dict[int, float]:
     """Bits per byte of a contender by seed, the mean over its runs that have a score."""
     return {seed: float(bits.sum() / sizes.sum()) for seed, (bits, sizes) in sweep.scored(name, place).items()}
@@ -54,9 +49,18 @@ def by_pair(sweep: Sweep, place: str) -> dict[tuple[str, str], list[float]]:
     }
 
 
+def source(sweep: Sweep, place: str) -> Sweep:
+    """The sweep whose seeds say how much differences deviate: itself where two contenders share three, else its lender.
+
+    Seeds count that have a score at the place.
+    """
+    own = pooled(by_pair(sweep, place).values())
+    return sweep if own is not None or sweep.lender is None else sweep.lender
+
+
 def deviation(sweep: Sweep, place: str) -> float | None:
     """By how much a difference between two contenders deviates from seed to seed, bits per byte; None where nobody knows."""
-    return pooled(by_pair(source(sweep), place).values())
+    return pooled(by_pair(source(sweep, place), place).values())
 
 
 def lend(gap: Gap, seeds: int, known: float | None) -> Gap:

@@ -6,7 +6,6 @@ Which source is of which kind does not depend on how much of it there is: the ki
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from rltok.data.rows import PIECES
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, REFERENCE
 from rltok.judges import many
-from rltok.record_checks import check_sealed, read_sealed
+from rltok.record_checks import Demand, check_sealed, read_sealed
 from rltok.records import Sweep
 from rltok.rule_views import Gap, markdown
 from rltok.verdicts import LEAST_SEEDS
@@ -110,7 +109,10 @@ def kind_of(text: Text, kinds: Mapping[str, Any]) -> np.ndarray:
     found = {source: kind for kind, told in kinds.items() for source in told["sources"]}
     unknown = sorted(set(text.sources) - found.keys())
     if unknown:
-        raise RltokError(f"source {', '.join(map(repr, unknown))} is of no kind. Enter it under sources in book/texts.yml.")
+        raise RltokError(
+            f"source {', '.join(map(repr, unknown))} is of no kind. Enter it under sources in book/texts.yml; if it is the name"
+            " of the file, its table has no column source, or an empty one."
+        )
     return np.array([found[source] for source in text.sources])
 
 
@@ -185,7 +187,7 @@ def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], refe
             over_seeds = found["over_seeds"] or [None] * len(found["bits"])
             gaps = [Gap(*each) for each in zip(found["bits"], found["over_documents"], over_seeds, strict=True)]
             rows.append([size, f"`{name}`", str(found["seeds"]), *map(str, gaps)])
-    return markdown(["size", f"minus `{reference}`", "seeds", *head], rows)
+    return markdown(["size", f"minus `{reference}`", "seeds", *head], rows) if rows else answer_lengths.NOTHING
 
 
 def contrast_table(record: Mapping[str, Any], contenders: Sequence[str], one: str, other: str, reference: str = REFERENCE) -> str:
@@ -207,7 +209,8 @@ def contrast_table(record: Mapping[str, Any], contenders: Sequence[str], one: st
             ]
             if any(there.values()):
                 rows.append([size, f"`{name}`", *cells])
-    return markdown(["size", f"minus `{reference}`, {one} less {other}", *(f"{split}, by seed" for split in splits)], rows)
+    head = ["size", f"minus `{reference}`, {one} less {other}", *(f"{split}, by seed" for split in splits)]
+    return markdown(head, rows) if rows else answer_lengths.NOTHING
 
 
 def kinds_table(record: Mapping[str, Any]) -> str:
@@ -230,7 +233,15 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         RltokError: no such file, another kind of file, or an edited one.
     """
-    return read_sealed(path, path.name, REMEDY, partial(check_sealed, what=WHAT, schema=1))
+    return read_sealed(path, path.name, REMEDY, _check)
+
+
+def _check(found: Any, demand: Demand) -> None:
+    check_sealed(found, demand, WHAT, 1)
+    for split, told in found["splits"].items():
+        lacking = [name for name, sweep in found["sweeps"].items() if split not in sweep["gaps"] or "records" not in sweep]
+        whole = "kinds" in found and "parts" in told and not lacking
+        demand(whole, f"it lacks entries about {split} text" + "".join(f", {name}" for name in lacking))
 
 
 def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> tuple[dict[str, Any], str]:

@@ -151,6 +151,13 @@ def test_sizes_of_other_records_are_left_out_and_named():
     assert kept == {"what": "x", "sweeps": {"32m": own}} and told.startswith("without 147m, made of other records")
     assert fitting({"sweeps": {"32m": own}}, [sweep_of(first, second)])[1] == "made of the records on this page"
     assert fitting({"sweeps": {"32m": own}}, [sweep_of(first)])[0] == {"sweeps": {}}
+    newer = sweep_of(record("ours", sweep="147m"))
+    kept, told = fitting({"sweeps": {"32m": own, "90m": other}}, [sweep_of(first, second), newer])
+    assert list(kept["sweeps"]) == ["32m"]
+    assert told == (
+        "without 90m, made of other records than those on this page and without 147m, made before there were such records;"
+        " run scripts/measure_answers.py"
+    )
 
 
 def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
@@ -158,6 +165,11 @@ def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
     whole = sealed({"schema": 1, "what": WHAT, "tasks": {}, "sweeps": {}})
     path.write_text(json.dumps(whole))
     assert read(path) == whole
+    of_one = {"arc_easy": {"quarters": []}}
+    for sweep in ({"gaps": {}, "records": []}, {"gaps": of_one}):
+        path.write_text(json.dumps(sealed(whole | {"tasks": of_one, "sweeps": {"147m": sweep}})))
+        with pytest.raises(RltokError, match="lacks entries about arc_easy, 147m. Restore"):
+            read(path)
     for text, why in (
         (json.dumps(whole | {"tasks": {"a": 1}}), "digest differs"),
         (json.dumps(sealed(whole | {"what": "else"})), "no record of differences"),

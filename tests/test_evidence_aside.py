@@ -10,7 +10,8 @@ from rltok.evidence_aside import aside
 
 def spoken(told):
     """The lines under each of the three heads."""
-    _, against, for_it, left_open = re.split(r"\*\*(?:Speaks against|Speaks for|Leaves open, of the main claims):\*\*", told)
+    heads = "Speaks against|Speaks for|Leaves open, of the main claims that were run"
+    _, against, for_it, left_open = re.split(rf"\*\*(?:{heads}):\*\*", told)
     return against.strip().split("\n"), for_it.strip().split("\n"), left_open.strip().split("\n")
 
 
@@ -72,6 +73,13 @@ def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
     near = sweep_of(record("ours", bits=2.0 - spread), record("even", bits=2.0))  # within two deviations, beyond two of documents
     assert [of(side, FEWER) is not None for side in spoken(aside(near, full))] == [False, False, True]
     assert [of(side, FEWER) is not None for side in spoken(aside(near))] == [False, True, False]
+    unscored = sweep_of(record("ours"), record("even"))
+    for run in unscored.records:
+        run["scores"]["test"] = None
+    told = aside(unscored, full)
+    assert of(spoken(told)[2], FEWER) == "γ = 0.99: no score in common" and "borrowed" in told  # benchmarks borrow
+    alone = aside(sweep_of(record("bpe", rule="bpe")), full)
+    assert "borrowed" not in alone and all(lines == ["* nothing"] for lines in spoken(alone))
     rivals = {"dynamic_pooling_port": "dynamic_pooling", "hnet_port": "hnet", "bpe": "bpe"}
     runs = [record(name, rule=rule) for name, rule in rivals.items()]
     assert "Not run" not in aside(sweep_of(record("ours"), record("even"), *runs), full)

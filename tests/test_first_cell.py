@@ -1,8 +1,10 @@
 """The common first cell: works in a clone, after `pip install` and alone, says what is missing, and keeps the torch there is."""
 
 import importlib.util
+import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ def first_cell(monkeypatch, tmp_path):
     commands, find = [], importlib.util.find_spec
     monkeypatch.setattr(subprocess, "run", lambda command, **options: commands.append((command, options)))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(shutil, "which", lambda name: name)
 
     def run(installed, repository=""):
         def find_spec(name):
@@ -62,9 +65,9 @@ def test_alone_it_clones_once_works_in_the_clone_and_pins_the_torch_that_is_ther
     commands = []
     clones(monkeypatch, commands)
     first_cell(installed=False, repository="https://example.org/rltok")
-    (cloned, _), (pip, options) = commands
+    (cloned, _), (pip, _) = commands
     assert cloned == ["git", "clone", "-q", "--depth", "1", "https://example.org/rltok", "rltok_clone"]
-    assert pip[1:] == ["-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"] and options["check"]
+    assert pip[1:] == ["-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"]
     assert Path.cwd() == tmp_path / "notebooks" / "rltok_clone" / "notebooks" and "stored results" not in capsys.readouterr().out
     first_cell(installed=True, repository="https://example.org/rltok")  # the cell once more
     monkeypatch.chdir(tmp_path / "notebooks")
@@ -77,13 +80,36 @@ def test_without_network_an_installed_package_is_enough_and_what_is_missing_is_s
     clones(monkeypatch, commands, fails=True)
     first_cell(installed=True, repository="https://example.org/rltok")
     assert len(commands) == 1 and "No folder of stored results here" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="rltok is not installed"):
+    with pytest.raises(SystemExit, match="rltok is not installed.*network.*delete rltok_clone.*https://example.org/rltok"):
         first_cell(installed=False, repository="https://example.org/rltok")
+
+
+@pytest.mark.parametrize("left", ["", ".git", "notebooks", "rltok"])
+def test_what_an_interrupted_clone_left_is_named_and_not_used(first_cell, tmp_path, left):
+    (tmp_path / "notebooks" / "rltok_clone" / left).mkdir(parents=True)
+    with pytest.raises(SystemExit, match="delete rltok_clone"):
+        first_cell(installed=False, repository="https://example.org/rltok")
+    assert first_cell(installed=True, repository="https://example.org/rltok") == [] and Path.cwd() == tmp_path / "notebooks"
+
+
+def test_without_git_it_says_so(first_cell, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match="see that git and the network work"):
+        first_cell(installed=False, repository="https://example.org/rltok")
+
+
+def test_a_folder_of_that_name_is_no_package(monkeypatch, tmp_path):
+    (tmp_path / "rltok").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: types.SimpleNamespace(origin=None))
+    with pytest.raises(SystemExit, match="pip install -e ."):
+        exec(generated.first_cell(), {})
 
 
 @pytest.mark.parametrize("place", ["..", "."])
 def test_in_a_clone_none_is_made(first_cell, place):
-    Path(place, "rltok").mkdir()
+    for folder in ("rltok", "notebooks"):
+        Path(place, folder).mkdir(exist_ok=True)
     Path(place, "rltok", "__init__.py").write_text("")
     assert first_cell(installed=True, repository="https://example.org/rltok") == []
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 
 import pytest
 from preparing import write_jsonl
@@ -159,3 +160,12 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, source, tmp_path, capsys
     monkeypatch.setattr("rltok.prepare_command.prepare_folder", interrupt)
     assert commands.prepare and main(["prepare", source, "--out", str(tmp_path / "out")]) == 130
     assert "interrupted. The same command goes on where it stopped." in capsys.readouterr().err
+
+
+def test_the_command_that_is_printed_for_little_text_in_windows_runs(run, tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"Little text, and less than a batch of long rows. " * 500)
+    told = run("prepare", tmp_path / "a.txt", "--out", tmp_path / "out", "--cut", "windows").out
+    printed = next(line for line in told.splitlines() if line.startswith("train on it: rltok "))
+    command = shlex.split(printed.removeprefix("train on it: rltok "))
+    assert command[-1] == "data.cut=windows"
+    run(*command, "train.training_bytes=20000", "--out", tmp_path / "run")

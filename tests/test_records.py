@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from sweeps import record, seeds_of, sweep_of, write
+from sweeps import UNITS, record, seeds_of, sweep_of, write
 
 from rltok.errors import RltokError
 from rltok.evidence import failure_of
@@ -92,6 +92,8 @@ def test_an_entry_that_no_run_can_have_is_named(entries, told):
         {"samples": ["x"]},
         {"scores": {"validation": 3, "test": None}},
         {"scores": scored(unit_bits=[[1.0], [1.0, 2.0]])},
+        {"scores": scored(unit_bytes=[0] * UNITS)},
+        {"bytes": 10**400},
     ],
 )
 def test_entries_of_quite_another_kind_are_told_in_a_line(tmp_path, entries):

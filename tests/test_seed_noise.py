@@ -71,7 +71,16 @@ def test_a_sweep_in_which_nobody_has_three_seeds_borrows_from_the_one_beside_it(
     found, seeds = gap(lent, "ours", "even", "test")
     assert (seeds, found.lent, found.bits) == (1, True, alone.gap("ours", "even", "test")[0].bits)
     assert "/ (" not in at_equal_flops(alone, "ours", "even").ours and "/ (" in at_equal_flops(lent, "ours", "even").ours
-    assert source(borrowing(beside, alone)).runs == beside.runs  # it has its own
+    assert source(borrowing(beside, alone), "test").runs == beside.runs  # it has its own
+    unscored = sweep_of(*of_bits(ours=(1.5, 1.5, 1.5), even=(1.7, 1.7, 1.7)))  # of three seeds one was scored on test text
+    for run in unscored.records:
+        run["scores"]["test"] = run["scores"]["test"] if run["seed"] == 0 else None
+    apart = sweep_of(
+        *of_bits(ours=(1.5,) * 3), *(record("even", seed, bits=1.7, wiggle=0) for seed in (0, 4, 5))
+    )  # one in common
+    for few in (unscored, apart):
+        found, seeds = gap(borrowing(few, beside), "ours", "even", "test")
+        assert (seeds, found.lent, found.seeds) == (1, True, pytest.approx(0.07**0.5))
     assert borrowing(alone, None) is alone and borrowing(alone, alone) is alone
 
 
