@@ -94,7 +94,8 @@ def train(options: argparse.Namespace) -> None:
     print(
         f"{record.updates} updates, {record.bytes} bytes, {record.bytes_per_second:.0f} bytes/s on {record.device}\n"
         f"held-out bits per byte {found['bits_per_byte']:.3f} of {found['rows']} rows"
-        f" (early head {found['early_bits_per_byte']:.3f}), boundaries per byte {found['rate']:.3f}, share of white space with a boundary {shown(found['whitespace_share'])}\n"
+        f" (early head {found['early_bits_per_byte']:.3f}), boundaries per byte {found['rate']:.3f},"
+        f" share of white space with a boundary {shown(found['whitespace_share'])}\n"
         f"look at it: rltok show {out} 'some text'"
     )
 
