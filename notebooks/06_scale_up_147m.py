@@ -590,11 +590,14 @@ for name in policies:
 
 # %% [markdown]
 # That is little. It is also not the same on every text: on books and speech the policy is behind, on an encyclopaedia and the rest the two are
-# alike ([chapter 07](07_reading_the_results.ipynb#on-which-text)). And three things besides the places of boundaries may be behind it. Guidance draws more of them (at 32M, in
-# [chapter 07](07_reading_the_results.ipynb#what-one-seed-says), a policy with as many gained nothing from that). Its boundaries tell of bytes
-# to come: inside words and by counts, in [chapter 05](05_straight_through_and_friends.ipynb#the-leak-measured), by more than the difference
-# here (but a small network that was told them gained nothing, and at 32M `bpe_causal`, which tells nothing and draws still more, is no
-# worse). And its boundaries never moved, while the network around a policy had to follow it.
+# alike ([chapter 07](07_reading_the_results.ipynb#on-which-text)). And three things besides the places of boundaries may be behind it.
+#
+# * Guidance draws more of them. (At 32M, in [chapter 07](07_reading_the_results.ipynb#what-one-seed-says), a policy with as many gained
+#   nothing from that.)
+# * Its boundaries tell of bytes to come: inside words and by counts, in [chapter
+#   05](05_straight_through_and_friends.ipynb#the-leak-measured), by more than the difference here. (But a small network that was told them
+#   gained nothing, and at 32M `bpe_causal`, which tells nothing and draws still more, is no worse.)
+# * Its boundaries never moved, while the network around a policy had to follow it.
 #
 # So why are they elsewhere?
 #

@@ -501,7 +501,7 @@ Markdown("\n\n".join(text_kinds.table(kinds, "validation", both_of, reference) f
 # of seeds, since it drops out. That of books less that of the encyclopaedia:
 
 # %%
-Markdown(text_kinds.contrast_table(kinds, both_of[1:], "books", "encyclopaedia", "bpe"))
+Markdown(text_kinds.contrast_table(kinds, learned, "books", "encyclopaedia", "bpe"))
 
 # %% [markdown]
 # Every seed at 32M has it small, nearly all with the other sign. So chance is unlikely, if seeds at 147M differ as those at 32M do. Still, we first
@@ -552,8 +552,8 @@ Markdown("\n\n".join(tables))
 # far ahead.
 #
 # Which bytes the constant sits on, lengths alone do not say. An ARC-Easy answer follows the word `Answer:`; but so does one of PIQA, whose short
-# answers lose less than half as much. So we do not know. What can be said: a mean over bits per byte of short answers mixes what a model pays once with
-# what it pays all along. The claim about ARC-Easy hangs on the former at the larger size, and at 32M it may.
+# answers lose less than half as much. So we do not know. What can be said: a mean over bits per byte of short answers mixes what a model pays
+# once with what it pays all along. The claim about ARC-Easy hangs on the former at the larger size, and at 32M it may.
 
 # %% [markdown]
 # ## Where the boundaries are
