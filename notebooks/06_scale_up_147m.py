@@ -497,7 +497,8 @@ plots.show(scale_views.sizes_figure(sweeps, there))
 # Compare methods along one style of line. Between sizes there is more than size: the amount of text differs, too, and with it where in
 # its cosine the learning rate stands. So a large model can lie above a small one at equal FLOPs and still be the better use of a large
 # budget. The differences within a size are in this table, with the boundaries that each method drew. Behind `±` stand two standard
-# errors: over the pieces of text that were scored, then over seeds, where there are several. A difference is of test text; where a size
+# errors: over the pieces of text that were scored, then over seeds; a difference of a single seed borrows the latter from the other size,
+# in parentheses ([chapter 07](07_reading_the_results.ipynb#what-one-seed-says)). A difference is of test text; where a size
 # was not scored on it, of validation text, and the table says so.
 
 # %%
@@ -589,8 +590,8 @@ for name in policies:
     print(seed_noise.in_deviations(largest, sweeps[0], name, "bpe", "test"))
 
 # %% [markdown]
-# That is little. It is also not the same on every text: on books and speech the policy is behind, on an encyclopaedia and the rest the two are
-# alike ([chapter 07](07_reading_the_results.ipynb#on-which-text)). And three things besides the places of boundaries may be behind it.
+# That is little. It is also not the same on every text: on books and speech the policy is behind, on an encyclopaedia and on the other texts
+# the two are alike ([chapter 07](07_reading_the_results.ipynb#on-which-text)). And three things besides the places of boundaries may be behind it.
 #
 # * Guidance draws more of them. (At 32M, in [chapter 07](07_reading_the_results.ipynb#what-one-seed-says), a policy with as many gained
 #   nothing from that.)
@@ -660,7 +661,7 @@ Markdown(turning_points.lead_table(sweeps, ["even", "bpe", *policies]))
 
 # %% [markdown]
 # Tokens do begin to help far later here, wherever their boundaries are. (A cell is the mean of one or two lines of the log, so a few hundredths
-# are noise. Compare along a row: every model is ahead of an early exit of its own.) It looks as if the suspicion were right. But when did
+# are noise. Compare along a row: every model is measured against an early exit of its own.) It looks as if the suspicion were right. But when did
 # the small policies go to white space? When they first had a boundary at half of it, and for the large one, which never has, when it had
 # most:
 

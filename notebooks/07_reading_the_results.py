@@ -142,7 +142,7 @@ Markdown("\n\n".join(evidence_aside.aside(other, sweep) for other in others) or 
 Markdown(evidence_tables.who_is_who(sweep))
 
 # %% [markdown]
-# Mind the order in the first line. Where BPE guidance is not ahead of even spacing, being as good as BPE is no feat, and such a claim says
+# Mind the order of the methods. Where BPE guidance is not ahead of even spacing, being as good as BPE is no feat, and such a claim says
 # little; in the paper's much longer runs it comes before all but the paper's own method, and in our runs of a [larger
 # model](#a-larger-model) it is the first of three ([why not at this size?](#why-guidance-is-not-ahead-here)). And two claims are about *a
 # tenth of training*, which is other amounts of text there and here.
@@ -151,7 +151,7 @@ Markdown(evidence_tables.who_is_who(sweep))
 # device, cost and scores. No model is loaded here. If a record is replaced by another, every table, figure and verdict below
 # follows; nothing has to be edited.
 #
-# If the first line says *smoke*, the runs behind this page are so small that they say one thing only: every part of the page works. Their
+# If the sweep that is shown is called *smoke*, the runs behind this page are so small that they say one thing only: every part of the page works. Their
 # numbers are real, and so are their errors, but they are no answer to anything that the paper claims. Either way the text is not the
 # paper's ([The texts of our runs](../book/texts.md)): bits per byte on it can be compared between our methods, not with the paper's
 # column.
@@ -185,17 +185,17 @@ for name, one in (("as it is", record), ("forged", forged)):
 print(verdicts.__doc__.strip())
 
 # %% [markdown]
-# The claim whose form changed is the one about BPE guidance on held-out text. Its verdicts in the new and in the old form (what the
-# other changes did stands under [What one seed says](#what-one-seed-says)):
+# Two claims changed their form, on held-out text: that about BPE guidance, and that about one lag. Their verdicts in the new and in the old
+# form (what the other changes did stands under [What one seed says](#what-one-seed-says)):
 
 # %%
-for name in learned:
-    found = sweep.gap(name, "bpe", "test")
+for name, other in [*((name, "bpe") for name in learned), ("ours_lags1", "ours")]:
+    found = seed_noise.gap(sweep, name, other, "test")
     if found is None:
-        print(f"{name}: no run of bpe with a score on test")
+        print(f"{name} minus {other}: no seed in common with a score on test")
     else:
         new, old = verdicts.no_worse(found[0], judges.MARGIN, found[1]), verdicts.alike(found[0], judges.MARGIN, found[1])
-        print(f"{name} minus bpe: {found[0]}; no worse: {new}; alike: {old}")
+        print(f"{name} minus {other}: {found[0]}; no worse: {new}; alike: {old}")
 
 # %% [markdown]
 # Two errors, because two things could have come out differently. *Other documents* could have been held out: the error over documents.
@@ -419,7 +419,7 @@ print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added
 # %% [markdown]
 # ## A larger model
 #
-# Beside the runs above, those of [chapter 06](06_scale_up_147m.ipynb) at the size of the paper's main model, as far as they were made:
+# Beside the runs above stand those of [chapter 06](06_scale_up_147m.ipynb) at the size of the paper's main model, as far as they were made:
 # one seed, so they say what happened once. Between sizes there is more than size, because a larger model also reads more text; so look
 # at the differences from even spacing.
 
@@ -485,7 +485,7 @@ else:
     print(f"{name}, {largest}, minus bpe: on {sum(gap > whole for gap in each)} of {len(each)}; the guess was {guess_kinds}")
 
 # %% [markdown]
-# Test text, minus even spacing and then minus guidance; folded, the same of validation text:
+# Test text, minus even spacing and then minus guidance (here a single seed borrows no error); folded, the same of validation text:
 
 # %%
 both_of = [name for name in ("bpe", *OURS) if name in shown]
@@ -593,7 +593,7 @@ Markdown(evidence_tables.course_table(sweep))
 
 # %% [markdown]
 # Boundaries at words start late and catch up: the difference from even spacing shrinks in every column, for BPE guidance as for H-Net,
-# whose gate learns them. The policy begins at random places and changes over while the rest of the network can already use them. Our runs
+# whose gate learns them. The policy begins at random places and goes over to white space on the way. Our runs
 # end while guidance is still catching up; the paper's are far longer. Does it get ahead when a run goes on? The larger model reads more:
 
 # %%
@@ -603,13 +603,13 @@ Markdown(turning_points.ahead_table(sizes, both, (27, 50, 75, 99, 130, 160, 300,
 # In that run it does, of even spacing and, by less than seeds differ, of the policy. After as much text as the small model reads in all, guidance
 # stands about alike at both sizes, which would speak for the text rather than the size; but the policy does not stand alike there, and the
 # learning rates are at quite other points of their schedules. And both are behind even spacing in between, the policy, too, whose boundaries
-# are elsewhere. That may be luck of the one run of `even`: the second seed of the policy ([chapter
-# 06](06_scale_up_147m.ipynb#not-at-white-space)) was less behind it.
+# are elsewhere. That may be luck of single runs: after 52 MB the second seed of the policy had far fewer bits per byte than the first, and soon
+# about as many ([chapter 06](06_scale_up_147m.ipynb#not-at-white-space)).
 #
-# Three things speak against a simple answer. `bpe_causal` has the punctuation of BPE and does better at 32M (with more tokens). At the much
+# Three things speak against a simple answer. `bpe_causal` has the punctuation of BPE and is no worse at 32M (with more tokens). At the much
 # smaller size `tiny`, in `rltok compare` ([log](../book/log_of_runs.md)), all four rules that look for words were ahead of the policy.
-# And small policies suggest that to begin at random places helps; the large one began so, too, and was hardly ahead of guidance. A run that
-# begins with `random_k` and goes on with BPE would test it.
+# And small policies suggest that to begin at random places helps; the large one began so, too, and was ahead of guidance by little, and not
+# to the end. A run that begins with `random_k` and goes on with BPE would test it.
 #
 # ### When they got there
 #

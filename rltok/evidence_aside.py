@@ -76,7 +76,10 @@ def _borrowed(sweep: Sweep, place: str = "test") -> str:
     spread = seed_noise.deviation(sweep, place)
     if lender is sweep or spread is None:
         return ""
-    return f"Errors in parentheses are borrowed: by {spread:.3f} a difference deviates from seed to seed at `{label(lender)}`."
+    return (
+        f"Errors in parentheses are borrowed: from seed to seed at `{label(lender)}` a difference on {place} text deviates by"
+        f" {spread:.3f}, on benchmarks by other amounts."
+    )
 
 
 def _without(sweep: Sweep) -> str:

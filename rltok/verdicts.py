@@ -14,7 +14,7 @@ the page compares with; where nobody has 3 there either, nothing can be borrowed
 
 A claim that a method is as good as another names a margin: supported when Delta + 2 sigma stays below it, contradicted when
 Delta - 2 sigma is beyond it; one that two methods are alike, the same with |Delta|. A claim about one number is judged by its
-distance from a limit and the error over seeds. A claim of several parts is as good as its worst.
+distance from a limit and the error over seeds; a single seed has none. A claim of several parts is as good as its worst.
 
 Written before the runs at scale, and changed three times since. After the first runs (commit 76fddca): "as good as" had meant
 "alike", so that doing better counted against a claim; and a few claims were added. After the runs with one seed: they had only

@@ -64,7 +64,7 @@ def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
     gap = single.gap("ours", "even", "test")[0].bits
     told = aside(single, full)
     assert f"`ours` {gap:+.4f} ± " in told and f" / ({spread:.4f}) ({abs(gap) / spread:.1f} σ)" in told
-    assert f"Errors in parentheses are borrowed: by {spread:.3f} a difference deviates from seed to seed at `32m`." in told
+    assert f"are borrowed: from seed to seed at `32m` a difference on test text deviates by {spread:.3f}, on benchmarks" in told
     assert "minus `bpe`" not in told and "borrowed" not in aside(single)
     guided = sweep_of(record("ours", bits=1.9), record("even", bits=2.0), record("bpe", bits=1.8, rule="bpe"))
     more = guided.gap("ours", "bpe", "test")[0].bits
