@@ -98,7 +98,7 @@ from rltok.config import with_settings
 from rltok.data import load_corpus
 from rltok.options import parse
 from rltok.paper_numbers import FIGURE_3
-from rltok.records import is_learned
+from rltok.records import is_learned, read_sweeps
 from rltok.rule_views import markdown
 from rltok.speeds import measured_speeds, outlooks
 
@@ -695,7 +695,14 @@ Markdown(turning_points.differences_table(sweeps, policies[0]) if policies else 
 # The large policy begins to turn away while its learning rate still rises, to half of the other's peak. It averages over twice the rows. It has more
 # layers of tokens. And its bytes alone, at the end, predict better than all of the small model, so less is left for tokens to say. We have
 # not shown which of these it is. The first two are cheap to test: the small model with the rate, the warm-up and the rows of the large one.
-# The plan of that test is `scripts/sweeps/schedule.toml`; it has no records yet.
+# The plan of that test is `scripts/sweeps/schedule.toml`. What it has shown so far:
+
+# %%
+asked = [run["name"] for run in tomllib.loads((root / "scripts" / "sweeps" / "schedule.toml").read_text())["run"]]
+tested = read_sweeps(results / "causes").get("schedule")
+lacking = [name for name in asked if tested is None or name not in tested.runs]
+print("runs of that plan without a record:", ", ".join(lacking) or "none")
+Markdown(turning_points.turns_table([tested], asked) if tested else "Nothing: size and schedule are not told apart.")
 
 # %% [markdown]
 # ## What we saw

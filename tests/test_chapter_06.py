@@ -87,8 +87,11 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_path, capsys, kind):
+def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_path, monkeypatch, capsys, kind):
+    monkeypatch.chdir(ROOT / "notebooks")
     write(tmp_path / "sweeps", *FOLDERS[kind])
+    whole = kind == "whole plan"
+    write(tmp_path / "causes", *([record("ours_as_147m", sweep="schedule")] if whole else []))
     for name in ("start_147m.json", "fast_path.json"):  # of which there is one each, whatever the sweeps are
         shutil.copy(ROOT / "notebooks" / "results" / name, tmp_path)
     shown = []
@@ -98,6 +101,8 @@ def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_
         for source in between("## What came out", "## What we saw"):
             exec(source, space)
     words, printed = "\n".join(shown), capsys.readouterr().out
+    assert f"without a record: {'' if whole else 'ours_as_147m, '}ours_slow, ours_rows" in printed
+    assert ("| `ours_as_147m` |" in words) == whole == ("not told apart" not in words)
     reason = "out of memory, as tried" in words
     assert reason == ("failed" in kind)
     assert ("no run has finished: 2 failed" in words) == (kind == "all failed")

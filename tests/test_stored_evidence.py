@@ -13,8 +13,9 @@ from rltok.records import read_record, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
-AGAIN = sorted((RESULTS / "sweeps").glob("*/repeats/*.json"))  # a seed that was run before
-STORED = sorted([*(RESULTS / "sweeps").glob("*/*.json"), *AGAIN])
+PLACES = (RESULTS / "sweeps", RESULTS / "causes")  # runs that are compared, and runs that ask why
+AGAIN = sorted(path for place in PLACES for path in place.glob("*/repeats/*.json"))  # a seed that was run before
+STORED = sorted([*(path for place in PLACES for path in place.glob("*/*.json")), *AGAIN])
 MOST_BYTES = 1_000_000  # of one record
 sys.path.insert(0, str(ROOT / "scripts"))
 import make_figure_csv  # noqa: E402
@@ -71,7 +72,7 @@ def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
 
 
 def test_a_seed_that_was_run_again_is_another_run_and_stands_in_its_sweep():
-    kept = [run for sweep in read_sweeps(RESULTS / "sweeps").values() for run in sweep.everything]
+    kept = [run for place in PLACES for sweep in read_sweeps(place).values() for run in sweep.everything]
     assert len({run["digest"] for run in kept}) == len(kept)
     assert {read_record(path)["digest"] for path in AGAIN} <= {run["digest"] for run in kept}
 
