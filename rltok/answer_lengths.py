@@ -100,13 +100,11 @@ def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict
 
     bits of an item = bits per byte * bytes [n]; a seed that was run several times counts with the mean of its runs.
     """
-    theirs, found = sweep.scored(REFERENCE, task), {}
-    for name in sweep.runs:
-        ours = sweep.scored(name, task)
-        seeds = [seed for seed in sorted(ours) if seed in theirs]
-        if name != REFERENCE and seeds:
-            gaps = np.array([(ours[seed][0] - theirs[seed][0]) * lengths for seed in seeds])
-            found[name] = gaps_by_length(gaps, lengths)
+    found = {}
+    for name in (name for name in sweep.runs if name != REFERENCE):
+        gaps = sweep.paired(name, REFERENCE, task)
+        if gaps is not None:
+            found[name] = gaps_by_length(gaps[0] * lengths, lengths)
     return found
 
 
@@ -149,9 +147,15 @@ def read(path: Path) -> dict[str, Any]:
 
 def _check(found: Any, demand: Demand) -> None:
     check_sealed(found, demand, WHAT, 1)
-    for task, told in found["tasks"].items():
-        lacking = [name for name, sweep in found["sweeps"].items() if task not in sweep["gaps"] or "records" not in sweep]
-        demand("quarters" in told and not lacking, f"it lacks entries about {task}" + "".join(f", {name}" for name in lacking))
+    check_gaps(found, demand, {task: task for task in found["tasks"]})
+    demand(all("quarters" in told for told in found["tasks"].values()), "it lacks quarters of a set")
+
+
+def check_gaps(found: Mapping[str, Any], demand: Demand, places: Mapping[str, str]) -> None:
+    """Of every size the records that it is made of, and differences at all places; `places` by the words for them."""
+    for words, place in places.items():
+        lacking = [name for name, sweep in found["sweeps"].items() if place not in sweep["gaps"] or "records" not in sweep]
+        demand(not lacking, f"it lacks entries about {words}, {', '.join(lacking)}")
 
 
 def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SCRIPT) -> tuple[dict[str, Any], str]:

@@ -146,14 +146,17 @@ class Sweep:
     def mean(self, name: str, place: str) -> Gap | None:
         """Bits per byte of a contender: mean over seeds, errors over units and over seeds. None without a score."""
         scored = self.scored(name, place)
-        return _gap([bits for bits, _ in scored.values()], next(iter(scored.values()))[1]) if scored else None
+        return gap_of_units([bits for bits, _ in scored.values()], next(iter(scored.values()))[1]) if scored else None
 
-    def gap(self, first: str, second: str, place: str, units: np.ndarray | None = None) -> tuple[Gap, int] | None:
-        """Delta = bits per byte of the first minus the second's, over seeds that both have, and the number of these seeds.
+    def gap(self, first: str, second: str, place: str) -> tuple[Gap, int] | None:
+        """Delta = bits per byte of the first minus the second's, over seeds that both have, and the number of these seeds."""
+        found = self.paired(first, second, place)
+        return None if found is None else (gap_of_units(*found), len(found[0]))
 
-        Args:
-            first, second, place: two contenders; a split or a benchmark.
-            units: bool [units], which of them count; default: all.
+    def paired(self, first: str, second: str, place: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """(bits of the first minus the second's [S, U], a row a seed that both have; bytes [U]) of every unit at a place.
+
+        A unit is a document of a split, or an item of a benchmark. None without a seed in common.
 
         Raises:
             RltokError: the two were scored on other units.
@@ -165,15 +168,14 @@ class Sweep:
         sizes = ours[seeds[0]][1]
         if any(not np.array_equal(side[seed][1], sizes) for seed in seeds for side in (ours, theirs)):
             raise RltokError(f"{first} and {second} of sweep {self.name} were scored on other text ({place}). Score them again.")
-        chosen = slice(None) if units is None else units
-        return _gap([(ours[seed][0] - theirs[seed][0])[chosen] for seed in seeds], sizes[chosen]), len(seeds)
+        return np.array([ours[seed][0] - theirs[seed][0] for seed in seeds]), sizes
 
     def values(self, name: str, key: str, place: str = "validation") -> list[float]:
         """A number of a split's score for every seed, such as rate or whitespace_share; none where it is not known."""
         return self.each(name, lambda run: None if run["scores"][place] is None else run["scores"][place].get(key))
 
 
-def _gap(bits: Sequence[np.ndarray], sizes: np.ndarray) -> Gap:
+def gap_of_units(bits: Sequence[np.ndarray] | np.ndarray, sizes: np.ndarray) -> Gap:
     """Total bits over total bytes of each seed, averaged; its error over units is that of a ratio, of the seeds' mean bits.
 
     Delta = sum_u d_u / sum_u n_u,    d_u = mean over seeds

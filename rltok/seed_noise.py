@@ -54,8 +54,7 @@ def source(sweep: Sweep, place: str) -> Sweep:
 
     Seeds count that have a score at the place.
     """
-    own = pooled(by_pair(sweep, place).values())
-    return sweep if own is not None or sweep.lender is None else sweep.lender
+    return sweep if sweep.lender is None or pooled(by_pair(sweep, place).values()) is not None else sweep.lender
 
 
 def deviation(sweep: Sweep, place: str) -> float | None:

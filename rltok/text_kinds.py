@@ -19,7 +19,7 @@ from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, REFERENCE
 from rltok.judges import many
 from rltok.record_checks import Demand, check_sealed, read_sealed
-from rltok.records import Sweep
+from rltok.records import Sweep, gap_of_units
 from rltok.rule_views import Gap, markdown
 from rltok.verdicts import LEAST_SEEDS
 
@@ -134,7 +134,7 @@ def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray)
     Delta_k = sum_u d_u / sum_u n_u over documents u of kind k,    d_u = bits of the first minus the second's, mean over seeds
 
     Args:
-        sweep, first, second, split: as of `Sweep.gap`.
+        sweep, first, second, split: as of `Sweep.paired`.
         kind: [D], of every document.
 
     Returns:
@@ -142,24 +142,19 @@ def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray)
         ratio (None for a single document), and `over_seeds` (None for all of them from fewer than three seeds); `by_seed`, the
         bits of each seed alone, a row a seed.
     """
-    found = [sweep.gap(first, second, split, units) for units in _units(kind).values()]
-    if None in found:
+    found = sweep.paired(first, second, split)
+    if found is None:
         return None
-    gaps, seeds = [gap for gap, _ in found], found[0][1]
+    bits, sizes = found
+    each = list(_units(kind).values())
+    gaps, known = [gap_of_units(bits[:, units], sizes[units]) for units in each], len(bits) >= LEAST_SEEDS
     return {
-        "seeds": seeds,
+        "seeds": len(bits),
         "bits": [gap.bits for gap in gaps],
         "over_documents": [gap.rows for gap in gaps],
-        "over_seeds": [gap.seeds for gap in gaps] if seeds >= LEAST_SEEDS else None,
-        "by_seed": _by_seed(sweep, first, second, split, kind),
+        "over_seeds": [gap.seeds for gap in gaps] if known else None,
+        "by_seed": [[float(one[units].sum() / sizes[units].sum()) for units in each] for one in bits],
     }
-
-
-def _by_seed(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray) -> list[list[float]]:
-    """Delta_k of every seed that both have, a row a seed."""
-    ours, theirs = sweep.scored(first, split), sweep.scored(second, split)
-    each = [(ours[seed][0] - theirs[seed][0], ours[seed][1]) for seed in sorted(ours) if seed in theirs]
-    return [[float(gaps[units].sum() / sizes[units].sum()) for units in _units(kind).values()] for gaps, sizes in each]
 
 
 def against(sweep: Sweep, reference: str, split: str, kind: np.ndarray) -> dict[str, dict[str, Any]]:
@@ -238,10 +233,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def _check(found: Any, demand: Demand) -> None:
     check_sealed(found, demand, WHAT, 1)
-    for split, told in found["splits"].items():
-        lacking = [name for name, sweep in found["sweeps"].items() if split not in sweep["gaps"] or "records" not in sweep]
-        whole = "kinds" in found and "parts" in told and not lacking
-        demand(whole, f"it lacks entries about {split} text" + "".join(f", {name}" for name in lacking))
+    answer_lengths.check_gaps(found, demand, {f"{split} text": split for split in found["splits"]})
+    demand("kinds" in found and all("parts" in told for told in found["splits"].values()), "it lacks kinds, or parts of a split")
 
 
 def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> tuple[dict[str, Any], str]:
