@@ -348,7 +348,10 @@ def test_the_plan_of_the_schedule_takes_its_parts_from_that_of_the_large_run():
         return (config.train.learning_rate, round(warm)), config.train.sequences_per_update
 
     big, own = (parts(next(one.config(run, {}) for run in one.runs if run.name == "ours_gamma0.9")) for one in (large, small))
-    assert [parts(plan.config(run, {})) for run in plan.runs] == [big, (big[0], own[1]), (own[0], big[1])]
+    low, late = (big[0][0], own[0][1]), (own[0][0], big[0][1])
+    assert [parts(plan.config(run, {})) for run in plan.runs] == [
+        big, (big[0], own[1]), (own[0], big[1]), (low, own[1]), (late, own[1])
+    ]  # fmt: skip
     same = {"name", "train.training_bytes", "train.learning_rate", "train.warmup_fraction", "train.sequences_per_update"}
     usual = next(small.config(run, {}) for run in small.runs if run.name == "ours_gamma0.9")
     for run in plan.runs:
@@ -356,3 +359,17 @@ def test_the_plan_of_the_schedule_takes_its_parts_from_that_of_the_large_run():
         kept = {key: getattr(usual.train, key.removeprefix("train.")) for key in same if key.startswith("train.")}
         assert with_settings(config, kept | {"name": usual.name}) == usual
         assert config.num_updates * config.bytes_per_update == config.train.training_bytes  # all end after as much text
+
+
+def test_the_slow_plan_is_that_of_32m_with_the_learning_rate_of_the_large_run():
+    sweeps = ROOT / "scripts" / "sweeps"
+    plan, large, small = (run_sweep.read_plan(sweeps / f"{name}.toml") for name in ("32m_slow", "147m", "32m"))
+    assert {(run.name, run.seed) for run in plan.runs} == {(run.name, seed) for run in large.runs for seed in (0, 1, 2)}
+    big = large.config(large.runs[0], {})
+    for run in plan.runs:
+        config = plan.config(run, {})
+        usual = next(small.config(one, {}) for one in small.runs if (one.name, one.seed) == (run.name, run.seed))
+        kept = {f"train.{key}": getattr(usual.train, key) for key in ("learning_rate", "warmup_fraction")}
+        assert with_settings(config, kept) == usual and config.train.learning_rate == big.train.learning_rate
+        warm = [one.train.warmup_fraction * one.num_updates * one.bytes_per_update / 1e6 for one in (config, big)]
+        assert round(warm[0]) == round(warm[1])
