@@ -9,7 +9,7 @@ was run several times counts once, with the mean of its runs that have the score
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -190,8 +190,11 @@ def sweep_files(folder: Path) -> list[Path]:
     return [*sorted(folder.glob("*.json")), *sorted(folder.glob("repeats/*.json"))]
 
 
-def read_sweeps(folder: Path) -> dict[str, Sweep]:
+def read_sweeps(folder: Path, varied: Collection[str] = ()) -> dict[str, Sweep]:
     """Every sweep of a folder, that of most runs first: those at full size where there are any, else the smoke ones.
+
+    Args:
+        varied: settings of training that contenders may differ in because a sweep is about them, such as 'learning_rate'.
 
     Raises:
         RltokError: a record is damaged, of another schema, in another place, or of other settings or text than its neighbours.
@@ -222,15 +225,15 @@ def read_sweeps(folder: Path) -> dict[str, Sweep]:
         else:
             raise RltokError(f"{path.relative_to(folder)} repeats a run that is not there. Move it to {lies[0]}/{lies[1]}.json.")
     for sweep in found.values():
-        _check_alike(sweep)
+        _check_alike(sweep, varied)
     whole = {name: sweep for name, sweep in sorted(found.items(), key=lambda one: -len(one[1].records)) if sweep.runs}
     full = {name: sweep for name, sweep in whole.items() if sweep.full}
     return full or whole
 
 
-def _shared(record: Record) -> dict[str, Any]:
+def _shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
     """What all runs of a sweep have in common: budget, text, size, whether they are full; and of the text each score is of."""
-    train = {key: value for key, value in record["config"]["train"].items() if key not in ("seed", "micro_batch")}
+    train = {key: value for key, value in record["config"]["train"].items() if key not in ("seed", "micro_batch", *varied)}
     scored = {split: record["scores"][split] for split in SPLITS}
     texts = {f"{split} text": (found["hash"], len(found["unit_bits"])) for split, found in scored.items() if found is not None}
     texts |= {
@@ -242,13 +245,13 @@ def _shared(record: Record) -> dict[str, Any]:
     return {"train": train, "model": model, "training text": data, "full": record["full"]} | texts
 
 
-def _check_alike(sweep: Sweep) -> None:
+def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
     """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a contender."""
     common: dict[str, Any] = {}
     for name, seeds in sweep.runs.items():
         config = _without_seed(next(iter(seeds.values()))["config"])
         for seed, run in ((number, one) for number in seeds for one in sweep.of_seed(name, number)):
-            mine = _shared(run)
+            mine = _shared(run, varied)
             common = mine | common  # a split may be scored in some runs only
             other = differences({key: common[key] for key in mine}, mine) or differences(config, _without_seed(run["config"]))
             if other:

@@ -18,6 +18,7 @@ from rltok.records import Record, Sweep, is_learned
 from rltok.rule_views import markdown
 
 NOTHING = "None of these contenders has a finished run."
+SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # what runs that ask about the schedule differ in
 HALF, NEAR = 0.5, 3  # share of white space; lines of the log on either side that a mean is taken over
 
 

@@ -12,6 +12,7 @@ from rltok.evidence import failure_of
 from rltok.presets import preset
 from rltok.records import check, read_record, read_sweeps
 from rltok.seal import sealed
+from rltok.turning_points import SCHEDULE
 
 
 def changed(found, **entries):
@@ -186,6 +187,21 @@ def test_runs_that_are_not_alike_are_not_compared(tmp_path, settings, told):
     write(tmp_path, record("even", 0), record("ours", 0), record("ours", 1, **settings))
     with pytest.raises(RltokError, match=f"sweep 32m: ours, seed 1, differs from its neighbours: .*{told}"):
         read_sweeps(tmp_path)
+
+
+def test_a_sweep_about_a_setting_may_vary_it_between_contenders_but_neither_within_one_nor_the_budget(tmp_path):
+    rate, rows = {"train.learning_rate": 0.5}, {"train.sequences_per_update": 32}
+    write(tmp_path, record("ours", 0), record("slow", 0, **rate), record("rows", 0, **rate, **rows))
+    with pytest.raises(RltokError, match="differs from its neighbours: train.learning_rate"):
+        read_sweeps(tmp_path, ("sequences_per_update",))
+    assert set(read_sweeps(tmp_path, SCHEDULE)["32m"].runs) == {"ours", "slow", "rows"}
+    write(tmp_path, record("slow", 1))
+    with pytest.raises(RltokError, match="slow, seed 1, differs from its neighbours: train.learning_rate 0.5 -> "):
+        read_sweeps(tmp_path, SCHEDULE)
+    (tmp_path / "32m" / "slow-seed1.json").unlink()
+    write(tmp_path, record("more", 0, **{"train.training_bytes": 8192}))
+    with pytest.raises(RltokError, match="differs from its neighbours: train.training_bytes"):
+        read_sweeps(tmp_path, SCHEDULE)
 
 
 def test_contenders_scored_on_other_text_are_refused_and_unscored_ones_not(tmp_path):

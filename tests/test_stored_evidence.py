@@ -10,6 +10,7 @@ import pytest
 from rltok.config import from_dict
 from rltok.record_checks import is_clean
 from rltok.records import read_record, read_sweeps
+from rltok.turning_points import SCHEDULE
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
@@ -62,7 +63,7 @@ def test_every_other_record_has_a_known_schema_a_clean_commit_and_the_hash_of_it
 
 
 def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
-    for sweep in read_sweeps(RESULTS / "sweeps").values():
+    for sweep in [*read_sweeps(RESULTS / "sweeps").values(), *read_sweeps(RESULTS / "causes", SCHEDULE).values()]:
         for place in ("validation", "test"):
             assert len({run["scores"][place]["hash"] for run in sweep.records if run["scores"][place]}) <= 1
         for task in ("piqa", "hellaswag", "arc_easy", "lambada"):
@@ -72,7 +73,7 @@ def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
 
 
 def test_a_seed_that_was_run_again_is_another_run_and_stands_in_its_sweep():
-    kept = [run for place in PLACES for sweep in read_sweeps(place).values() for run in sweep.everything]
+    kept = [run for place in PLACES for sweep in read_sweeps(place, SCHEDULE).values() for run in sweep.everything]
     assert len({run["digest"] for run in kept}) == len(kept)
     assert {read_record(path)["digest"] for path in AGAIN} <= {run["digest"] for run in kept}
 
