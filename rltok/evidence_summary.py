@@ -52,15 +52,14 @@ def need(sweep: Sweep, names: Sequence[str]) -> None:
 def order(sweep: Sweep, place: str = "test", pointer: bool = True) -> str:
     """Markdown: contenders by their difference from even spacing, lowest first; of those with fewer than three seeds the number.
 
-    Where none has three seeds, all are told. `pointer` says where those with fewer stand on the page.
+    Where none but the reference has three seeds, all are told. `pointer` says where those with fewer stand on the page.
     """
     gaps = {name: seed_noise.gap(sweep, name, REFERENCE, place) for name in contenders_of(sweep)}
     found = sorted((gap[0].bits, name, *gap) for name, gap in gaps.items() if gap is not None)
     sure = [(name, gap) for _, name, gap, seeds in found if seeds >= LEAST_SEEDS]
-    told = [
-        f"`{name}`" + ("" if name == REFERENCE else f" {in_sigmas(gap)}")
-        for name, gap in sure or [(name, gap) for _, name, gap, _ in found]
-    ]
+    if all(name == REFERENCE for name, _ in sure):
+        sure = [(name, gap) for _, name, gap, _ in found]
+    told = [f"`{name}`" + ("" if name == REFERENCE else f" {in_sigmas(gap)}") for name, gap in sure]
     left = len(found) - len(told)
     where = f" {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*."
     more = where if left and pointer else ""

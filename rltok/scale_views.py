@@ -21,6 +21,7 @@ from rltok.records import Record, Sweep, is_learned, read_record, read_sweeps, s
 from rltok.rule_views import markdown
 from rltok.scale_plans import lasting
 from rltok.speeds import Speed, outlook
+from rltok.turning_points import SCHEDULE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,6 +50,13 @@ def all_sweeps(folder: Path) -> dict[str, Sweep]:
             " records: scripts/run_sweep.py."
         )
     return found
+
+
+def at_another_rate(folder: Path, sweep: Sweep) -> Sweep | None:
+    """The runs of a sweep's contenders at another learning rate, `SWEEP_slow` in a folder; None where none is of its text."""
+    found = read_sweeps(folder, SCHEDULE).get(f"{sweep.name}_slow")
+    texts = [{run["data"].get("train", {}).get("hash") for run in one.records} for one in (sweep, found) if one]
+    return found if texts[0] == texts[-1] else None
 
 
 def stored(folder: Path, name: str) -> list[Record]:

@@ -2,7 +2,7 @@
 
 sweeps --lead_table--> what tokens take off the loss      --turns_table--> when white space has most boundaries, or half of them
 sweeps --ahead_table--> when a method gets ahead of another, size by size
-sweeps --differences_table--> in what sizes differ
+sweeps --differences_table--> in what sizes differ             --schedules_table--> what each schedule led to
 """
 
 import statistics
@@ -19,6 +19,7 @@ from rltok.rule_views import markdown
 
 NOTHING = "None of these contenders has a finished run."
 SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # what runs that ask about the schedule differ in
+RATE, BITS = ("peak learning rate", "after MB", "rows of an update"), ("bits per byte, validation", "of the early exit alone")
 HALF, NEAR = 0.5, 3  # share of white space; lines of the log on either side that a mean is taken over
 
 
@@ -109,6 +110,22 @@ def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
     columns = [_facts(sweep, name) for sweep in there]
     rows = [[what, *(column[what] for column in columns)] for what in (columns[0] if columns else {})]
     return markdown([f"`{name}`", *(label(sweep) for sweep in there)], rows)
+
+
+def schedules_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
+    """Markdown: how the learning rate went in the runs of each contender and what came out, on validation text; ± over seeds.
+
+    Entropy is that of the policy, nats per decision; a boundary at one byte in five, drawn blindly, has 0.50.
+    """
+    rows = []
+    for sweep in by_size(sweeps):
+        for name in (name for name in names if name in sweep.runs):
+            facts = _facts(sweep, name)
+            ends = [over_seeds(sweep.values(name, key), ".2f") for key in ("whitespace_share", "policy_entropy")]
+            rows.append([f"`{name}`", label(sweep), str(len(sweep.runs[name])), *(facts[what] for what in RATE), *ends,
+                         *(facts[what] for what in BITS)])  # fmt: skip
+    head = ["contender", "size", "seeds", *RATE, "white space", "entropy", *BITS]
+    return markdown(head, rows) if rows else NOTHING
 
 
 def _facts(sweep: Sweep, name: str) -> dict[str, str]:

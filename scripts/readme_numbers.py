@@ -134,7 +134,7 @@ READ = (
 def evidence() -> str:
     """The claims that matter most, with what our runs say of them; smoke runs say nothing."""
     sys.path.insert(0, str(ROOT))
-    from rltok import evidence_aside, evidence_summary, evidence_tables, records
+    from rltok import evidence_aside, evidence_summary, evidence_tables, records, scale_views
 
     found = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
     sweeps, others = found[:1], found[1:]  # that of most runs; of the others a paragraph
@@ -142,7 +142,8 @@ def evidence() -> str:
     for sweep in sweeps:
         told = [READ, evidence_summary.chance(sweep), evidence_summary.single_seeds(sweep), evidence_summary.luck(sweep)]
         parts.append(" ".join(filter(None, told)))
-    parts += [evidence_aside.aside(sweep, found[0]) for sweep in others]
+    slow = scale_views.at_another_rate(RESULTS / "causes", sweeps[0]) if sweeps else None
+    parts += [evidence_aside.aside(sweep, found[0]) for sweep in (*([slow] if slow else []), *others)]
     parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
     small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)
     return "\n\n".join([*parts, small])

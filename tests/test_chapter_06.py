@@ -101,7 +101,8 @@ def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_
         for source in between("## What came out", "## What we saw"):
             exec(source, space)
     words, printed = "\n".join(shown), capsys.readouterr().out
-    assert f"without a record: {'' if whole else 'ours_as_147m, '}ours_slow, ours_rows" in printed
+    assert f"without a record: {'' if whole else 'ours_as_147m, '}ours_slow, ours_rows, ours_low, ours_late\n" in printed
+    assert ("ours_as_147m: 0." in printed) == whole == ("no run of that plan" not in words)
     assert ("| `ours_as_147m` |" in words) == whole == ("not told apart" not in words)
     reason = "out of memory, as tried" in words
     assert reason == ("failed" in kind)

@@ -48,6 +48,8 @@ def test_the_order_is_by_distance_from_even_spacing_and_counts_single_seeds_only
         "even",
         "ours",
     ]  # better than nothing
+    lonely = order(sweep_of(*seeds_of("even", 2.1), record("ours", bits=2.2), record("bpe", bits=2.0, rule="bpe")))
+    assert names_in(lonely) == ["bpe", "even", "ours"]  # the reference's seeds compare nothing
     alone = order(sweep_of(record("ours")))
     assert "nothing to compare" in alone and alone.endswith("of a seed that `even` has, too: `ours`.")
 

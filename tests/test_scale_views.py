@@ -11,6 +11,7 @@ from rltok.evidence import failure_of
 from rltok.evidence_tables import side_by_side
 from rltok.records import Sweep, read_sweeps
 from rltok.scale_views import (
+    at_another_rate,
     contenders_there,
     expected_table,
     facts_table,
@@ -68,6 +69,17 @@ def test_the_wanted_sweep_is_shown_or_said_to_be_missing(tmp_path):
 def test_the_sweep_of_most_runs_comes_first(tmp_path):
     write(tmp_path, record("ours", sweep="147m"), *seeds_of("ours", 2.0))
     assert list(read_sweeps(tmp_path)) == ["32m", "147m"]
+
+
+def test_runs_at_another_rate_are_those_of_the_same_sweep_and_text(tmp_path):
+    sweep = sweep_of(record("ours"))
+    assert at_another_rate(tmp_path / "none", sweep) is None
+    slow = {"sweep": "32m_slow", "train.learning_rate": 0.5}
+    write(tmp_path, record("ours", **slow), record("ours", sweep="schedule"), record("ours", sweep="147m_slow"))
+    assert at_another_rate(tmp_path, sweep).name == "32m_slow"
+    other = record("ours")
+    other["data"] = other["data"] | {"train": {"hash": "of another text"}}
+    assert at_another_rate(tmp_path, sweep_of(other)) is None
 
 
 def test_interruptions_are_told_in_words():

@@ -3,7 +3,7 @@
 import pytest
 from sweeps import record, sweep_of, with_repeats
 
-from rltok.turning_points import ahead_table, differences_table, lead_table, turns_table
+from rltok.turning_points import ahead_table, differences_table, lead_table, schedules_table, turns_table
 
 
 def rows_of(table):
@@ -86,6 +86,30 @@ def test_differences_are_a_column_a_size_and_scores_those_of_all_runs_of_a_seed(
     an_update = tiny["train"]["sequences_per_update"] * tiny["data"]["sequence_length"]
     warm = tiny["train"]["warmup_fraction"] * (tiny["train"]["training_bytes"] // an_update)
     assert found["reached at update"][0].split(" of ")[0] == f"{warm:.0f}"
+
+
+def test_each_schedule_has_a_row_with_what_came_out():
+    slow = {"train.learning_rate": 0.25, "train.warmup_fraction": 0.5, "train.sequences_per_update": 32}
+    runs, even = [record("ours", seed, bits=2.0 + seed) for seed in (0, 1)], record("even", bits=2.5, rule="even")
+    even["scores"]["validation"]["policy_entropy"] = None
+    sweep = sweep_of(*runs, record("ours_late", bits=1.5, **slow), even)
+    for run, share in zip(runs, (0.25, 0.75), strict=True):
+        run["scores"]["validation"] |= {"whitespace_share": share, "policy_entropy": 2 * share, "early_bits_per_byte": 3.0}
+    head, ours, late, even = rows_of(schedules_table([sweep], ["ours", "ours_late", "even", "nobody"]))
+    assert head[2:] == ["seeds", "peak learning rate", "after MB", "rows of an update", "white space", "entropy",
+                        "bits per byte, validation", "of the early exit alone"]  # fmt: skip
+    assert ours[0] == "`ours`" and ours[2] == "2" and ours[6:8] == ["0.50 ± 0.25", "1.00 ± 0.50"] and ours[9] == "3.000 ± 0.000"
+    budget = late_bytes(slow)
+    assert late[3:6] == ["0.25", f"{budget / 2e6:.0f}", "32"] and late[9] == "-"
+    assert even[7] == "-"  # no policy, no entropy
+    assert schedules_table([sweep], ["nobody"]) == "None of these contenders has a finished run."
+
+
+def late_bytes(settings):
+    """Bytes of whole updates that a run of these settings reads."""
+    config = record("ours", **settings)["config"]
+    an_update = settings["train.sequences_per_update"] * config["data"]["sequence_length"]
+    return config["train"]["training_bytes"] // an_update * an_update
 
 
 def test_nobody_there_is_told_in_words():
