@@ -17,7 +17,7 @@ from rltok.text_kinds import read, table
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
 RECORD = RESULTS / "kinds.json"
-MOST_BYTES = 60_000
+MOST_BYTES = 80_000
 WINDOW = 64
 SOURCES = ["wikipedia-en", "classic-books", "eltec-eng-novels", "rust-blog", "changelog-transcripts"]
 sys.path.insert(0, str(ROOT / "scripts"))
