@@ -44,7 +44,8 @@ WHO = {
     "ours_slow": "`ours_gamma0.9` with its learning rate and warm-up",
     "ours_rows": "`ours_gamma0.9` with its rows of an update",
     "ours_low": "`ours_gamma0.9` with the peak of its learning rate, reached as early as at 32M",
-    "ours_late": "`ours_gamma0.9` with its warm-up, to the peak of 32M",
+    "ours_late": "`ours_gamma0.9` with its warm-up, to the usual peak",
+    "even_late": "`even` with the same late peak",
     "naive": "the loss of all bytes of the row and the rate loss; no reduction of the variance",
 }
 

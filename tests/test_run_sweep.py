@@ -213,7 +213,7 @@ def test_stored_plans_can_be_read_and_their_runs_differ(path):
     assert len({config.digest() for config in configs.values()}) == len(free)
     for config in configs.values():  # one network, one budget, one order
         first = configs[plan.runs[0].stem]
-        if path.stem != "schedule":  # which is about nothing else
+        if path.stem not in ("schedule", "tiny_late"):  # which are about nothing else
             assert replace(config.train, seed=0, micro_batch=1) == replace(first.train, seed=0, micro_batch=1)
         assert config.train.training_bytes == first.train.training_bytes
         if config.model.rule.name == "learned":  # whose estimator compares rows of a micro-batch
