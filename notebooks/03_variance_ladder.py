@@ -654,8 +654,8 @@ if scored is not None:
 # Read this with the pull in mind. With a shorter discount the advantages are smaller, so the same weight $\lambda_\pi$ pulls less, and
 # without one of the reductions they are larger, most of all without a discount; the runs differ in two things at once.
 # `ours_gamma0.9_rms` takes one of them away: the short discount with the pull of the long one. Chapter 07 has a table of what drives
-# them all. And all of them are at one learning rate: with another the order of methods is another, too
-# ([chapter 07](07_reading_the_results.ipynb#another-learning-rate)), and these parts were not run with it.
+# them all. And all of them are at one learning rate: with another the order of methods came out otherwise, from few
+# seeds ([chapter 07](07_reading_the_results.ipynb#another-learning-rate)), and these parts were not run with it.
 #
 # ## Run it yourself, small
 #

@@ -1,4 +1,4 @@
-"""What the runs of another size say, in short: their order, and each claim that they speak for or against, with its numbers.
+"""What runs of another size or learning rate say, in short: their order, and each claim that they speak for or against.
 
 (sweep, sweep beside it) --aside--> Markdown
 """
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rltok import seed_noise
 from rltok.claims import claims
 from rltok.evidence_summary import GAMMAS, order, parts_of
-from rltok.evidence_tables import SMOKE, claim_rows, contenders_of, label
+from rltok.evidence_tables import REFERENCE, SMOKE, claim_rows, contenders_of, label
 from rltok.judges import many, seeds_told
 from rltok.loss_claims import RIVALS
 from rltok.records import Sweep
@@ -18,22 +18,23 @@ GUIDED = "bpe"  # what the paper's method is to match
 SPOKEN = (  # words, verdicts, and whether of the main claims alone
     ("Speaks against", (CONTRADICTED, INDICATIVE[CONTRADICTED]), False),
     ("Speaks for", (SUPPORTED, INDICATIVE[SUPPORTED]), False),
-    ("Leaves open, of the main claims that were run", (UNDECIDED, NO_PAIR), True),
+    ("Leaves open", (UNDECIDED, NO_PAIR), True),
 )
 
 
-def aside(sweep: Sweep, beside: Sweep | None = None) -> str:
+def aside(sweep: Sweep, beside: Sweep | None = None, main: bool = False) -> str:
     """Markdown: the order of its methods, then a line for each claim that it speaks against, for, or leaves open.
 
-    Where no two of its contenders have three seeds, it borrows the deviation from seed to seed of `beside`.
+    `main` leaves out other claims than main ones, such as those about a tenth of training, which a later peak of the learning
+    rate makes unfair. Where no two of its contenders have three seeds, it borrows the deviation from seed to seed of `beside`.
     """
     sweep = seed_noise.borrowing(sweep, beside)
     rows = claim_rows(sweep)
-    seeds = max(len(runs) for runs in sweep.runs.values())
+    seeds = max((len(runs) for name, runs in sweep.runs.items() if name != REFERENCE), default=1)  # it alone compares nothing
     least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
     head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
     ordered = order(sweep, pointer=False).replace("**", "").replace("Bits", "bits", 1)
-    blocks = [_spoken(rows, *each) for each in SPOKEN]
+    blocks = [_spoken(rows, words, verdicts, main or only) for words, verdicts, only in SPOKEN]
     told = [head, ordered, _minus_guided(sweep)]
     lent = _borrowed(sweep) if any("/ (" in part for part in (*told, *blocks)) else ""
     return "\n\n".join([" ".join(filter(None, [*told, lent, _without(sweep)])), *blocks])
@@ -50,7 +51,8 @@ def _spoken(rows: Sequence[Sequence[str]], words: str, verdicts: Sequence[str], 
         alike = len(set(told.values())) == 1  # of a claim that is not about ours
         each = [found if alike else f"γ = {gamma}: {found}" for gamma, found in told.items() if found]
         lines.append(f"* {text} ({where}): {'; '.join(dict.fromkeys(each))}")
-    return f"**{words}:**\n\n" + "\n".join(lines or ["* nothing"])
+    of = ", of the main claims that were run" if main else ""
+    return f"**{words}{of}:**\n\n" + "\n".join(lines or ["* nothing"])
 
 
 def _told(ours: str, verdict: str, verdicts: Sequence[str]) -> str:
@@ -74,7 +76,7 @@ def _borrowed(sweep: Sweep, place: str = "test") -> str:
     """Whose deviation the errors in parentheses are."""
     lender = seed_noise.source(sweep, place)
     spread = seed_noise.deviation(sweep, place)
-    if lender is sweep or spread is None:
+    if spread is None:
         return ""
     return (
         f"Errors in parentheses are borrowed: from seed to seed at `{label(lender)}` a difference on {place} text deviates by"

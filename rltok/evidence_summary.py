@@ -52,12 +52,12 @@ def need(sweep: Sweep, names: Sequence[str]) -> None:
 def order(sweep: Sweep, place: str = "test", pointer: bool = True) -> str:
     """Markdown: contenders by their difference from even spacing, lowest first; of those with fewer than three seeds the number.
 
-    Where none but the reference has three seeds, all are told. `pointer` says where those with fewer stand on the page.
+    `pointer` says where those stand on the page. Without it, and where none but the reference has three seeds, all are told.
     """
     gaps = {name: seed_noise.gap(sweep, name, REFERENCE, place) for name in contenders_of(sweep)}
     found = sorted((gap[0].bits, name, *gap) for name, gap in gaps.items() if gap is not None)
     sure = [(name, gap) for _, name, gap, seeds in found if seeds >= LEAST_SEEDS]
-    if all(name == REFERENCE for name, _ in sure):
+    if not pointer or all(name == REFERENCE for name, _ in sure):
         sure = [(name, gap) for _, name, gap, _ in found]
     told = [f"`{name}`" + ("" if name == REFERENCE else f" {in_sigmas(gap)}") for name, gap in sure]
     left = len(found) - len(told)

@@ -41,11 +41,11 @@ WHO = {
     "ours_no_rate_loss": "`ours` but for the rate loss, so nothing holds the rate down",
     "ours_rate_bpe": "`ours` with the rate at which `bpe` ends as its target",
     "ours_as_147m": "`ours_gamma0.9` with the learning rate, the warm-up in bytes and the rows of an update of the 147M plan",
-    "ours_slow": "`ours_gamma0.9` with its learning rate and warm-up",
-    "ours_rows": "`ours_gamma0.9` with its rows of an update",
-    "ours_low": "`ours_gamma0.9` with the peak of its learning rate, reached as early as at 32M",
-    "ours_late": "`ours_gamma0.9` with its warm-up, to the usual peak",
-    "even_late": "`even` with the same late peak",
+    "ours_slow": "`ours_gamma0.9` with the learning rate and the warm-up in bytes of the 147M plan",
+    "ours_rows": "`ours_gamma0.9` with the rows of an update of the 147M plan",
+    "ours_low": "`ours_gamma0.9` with the peak of the learning rate of the 147M plan, reached as early as usual",
+    "ours_late": "`ours_gamma0.9` with a late peak of the learning rate, as high as usual",
+    "even_late": "`even` with a late peak of the learning rate, as high as usual",
     "naive": "the loss of all bytes of the row and the rate loss; no reduction of the variance",
 }
 
@@ -143,7 +143,7 @@ def table_3(sweep: Sweep) -> str:
 def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, reference: str = REFERENCE) -> str:
     """Markdown: every contender, or those named, sizes under each other; ± over units / over seeds, the rest ± over seeds.
 
-    Bits per byte may be compared down a size, not across: sizes read different amounts of text. What may be compared across is
+    Bits per byte may be compared down a size, and across where the text that was read is the same. What may be compared across is
     the difference from the reference of the same size, paired by unit and seed; it is of the test split where every run of the
     size has a score there, else of validation, and then says so. A single seed borrows its error over seeds, in parentheses.
     """

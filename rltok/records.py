@@ -10,7 +10,7 @@ was run several times counts once, with the mean of its runs that have the score
 import json
 import statistics
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from rltok.checkpoint import differences
+from rltok.config import TrainConfig
 from rltok.errors import RltokError
 from rltok.evaluation import ratio_error
 from rltok.evidence_format import SCHEMA, WHAT
@@ -30,6 +31,7 @@ from rltok.standings import error_of_mean
 NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
 WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "full", *COUNTED)
 REMEDY = "Make the record again."
+SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # in what runs that ask about the schedule may differ
 
 Record = dict[str, Any]
 
@@ -76,8 +78,8 @@ def write_record(path: Path, record: Record) -> None:
 class Sweep:
     """The runs of one sweep, by contender and seed; failed ones apart, and those of a seed that was run before.
 
-    `lender` is a sweep of another size whose deviations from seed to seed this one borrows where nobody in it has enough seeds
-    (`rltok.seed_noise`).
+    `lender` is another sweep, mostly of another size, whose deviations from seed to seed this one borrows where nobody in it has
+    enough seeds (`rltok.seed_noise`).
     """
 
     name: str
@@ -190,18 +192,25 @@ def sweep_files(folder: Path) -> list[Path]:
     return [*sorted(folder.glob("*.json")), *sorted(folder.glob("repeats/*.json"))]
 
 
-def read_sweeps(folder: Path, varied: Collection[str] = ()) -> dict[str, Sweep]:
+def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> dict[str, Sweep]:
     """Every sweep of a folder, that of most runs first: those at full size where there are any, else the smoke ones.
 
     Args:
         varied: settings of training that contenders may differ in because a sweep is about them, such as 'learning_rate'.
+        only: the sweep that is wanted; others are not looked at.
 
     Raises:
-        RltokError: a record is damaged, of another schema, in another place, or of other settings or text than its neighbours.
+        RltokError: a record is damaged, of another schema, in another place, or of other settings or text than its neighbours;
+            `varied` names what is no setting of training.
     """
+    known = [setting.name for setting in fields(TrainConfig)]
+    if odd := [name for name in varied if name not in known]:
+        raise RltokError(
+            f"{odd[0]!r} is no setting of training, so contenders cannot differ in it. Name some of {', '.join(known)}."
+        )
     found: dict[str, Sweep] = {}
     seen: dict[str, Path] = {}
-    for path in (path for sweep in sorted(folder.glob("*")) for path in sweep_files(sweep)):
+    for path in (path for sweep in sorted(folder.glob(only)) for path in sweep_files(sweep)):
         record, again = read_record(path), path.parent.name == "repeats"
         stem, _, number = path.stem.rpartition("-") if again else (path.stem, "", "")
         if again and not (number.isdecimal() and int(number) > 1):
@@ -255,9 +264,11 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
             common = mine | common  # a split may be scored in some runs only
             other = differences({key: common[key] for key in mine}, mine) or differences(config, _without_seed(run["config"]))
             if other:
+                about = other[0].split(" ")[0].partition("train.")[2]
                 raise RltokError(
                     f"sweep {sweep.name}: {name}, seed {seed}, differs from its neighbours: {'; '.join(other[:3])}. Runs of a"
                     " sweep share budget, size and text, and seeds of a contender all settings."
+                    + (f" If contenders are to differ in {about}, read them with varied=['{about}']." if about else "")
                 )
 
 

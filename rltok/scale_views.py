@@ -5,23 +5,23 @@ sweeps --facts_table, record_table, failed_table, *_figure--> what came out, and
 Everything is read from evidence records; nothing is computed from models here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rltok.cards import card_of
+from rltok.checkpoint import differences
 from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, by_size, contenders_of, label
 from rltok.plots import PALETTE
 from rltok.presets import size_of
-from rltok.records import Record, Sweep, is_learned, read_record, read_sweeps, sweep_files
+from rltok.records import SCHEDULE, Record, Sweep, is_learned, read_record, read_sweeps, sweep_files
 from rltok.rule_views import markdown
 from rltok.scale_plans import lasting
 from rltok.speeds import Speed, outlook
-from rltok.turning_points import SCHEDULE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,11 +52,32 @@ def all_sweeps(folder: Path) -> dict[str, Sweep]:
     return found
 
 
-def at_another_rate(folder: Path, sweep: Sweep) -> Sweep | None:
-    """The runs of a sweep's contenders at another learning rate, `SWEEP_slow` in a folder; None where none is of its text."""
-    found = read_sweeps(folder, SCHEDULE).get(f"{sweep.name}_slow")
-    texts = [{run["data"].get("train", {}).get("hash") for run in one.records} for one in (sweep, found) if one]
-    return found if texts[0] == texts[-1] else None
+def asked(folder: Path, name: str, beside: Sweep, varied: Collection[str] = ()) -> Sweep | None:
+    """The sweep of this name, where it asks what another schedule of the learning rate changes in the other one; else None.
+
+    Both have text, budget and size in common, and contenders of one name differ in their schedule and in nothing else.
+
+    Args:
+        varied: settings of training in which its contenders may differ among themselves, as in `read_sweeps`.
+    """
+    found = read_sweeps(folder, varied, name).get(name)
+    if found is None or _made_of(found) != _made_of(beside):
+        return None
+    schedule = {f"train.{key}" for key in SCHEDULE}
+    for same in found.runs.keys() & beside.runs.keys():
+        first, second = (next(iter(sweep.runs[same].values()))["config"] for sweep in (found, beside))
+        changed = {line.split(" ")[0] for line in differences(first, second)} - {"train.seed", "train.training_bytes"}
+        if not changed or changed - schedule:
+            return None
+    return found
+
+
+def _made_of(sweep: Sweep) -> tuple[object, ...]:
+    """What two sweeps must share to be set beside each other: texts, network, bytes read to two digits, and smoke or not."""
+    run = sweep.records[0]
+    texts = run["data"].get("train", {}).get("hash"), run["scores"]["validation"]["hash"]
+    network = {key: value for key, value in run["config"]["model"].items() if key != "rule"}
+    return *texts, network, f"{run['config']['train']['training_bytes']:.1e}", sweep.full
 
 
 def stored(folder: Path, name: str) -> list[Record]:

@@ -18,7 +18,6 @@ from rltok.records import Record, Sweep, is_learned
 from rltok.rule_views import markdown
 
 NOTHING = "None of these contenders has a finished run."
-SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # what runs that ask about the schedule differ in
 RATE, BITS = ("peak learning rate", "after MB", "rows of an update"), ("bits per byte, validation", "of the early exit alone")
 HALF, NEAR = 0.5, 3  # share of white space; lines of the log on either side that a mean is taken over
 
@@ -101,7 +100,7 @@ def _turn(run: Record) -> list[str]:
         words = f"at most {shares[at]:.2f}"
     lead = _mean_lead(curve[max(0, at - NEAR) : at + NEAR + 1])
     warm = config.train.warmup_fraction * config.num_updates
-    return [words, f"{curve[at]['bytes'] / 1e6:.0f}", str(curve[at]["step"]), f"{lead:+.3f}", f"{warm:.0f}"]
+    return [words, f"{curve[at]['bytes'] / 1e6:.3g}", str(curve[at]["step"]), f"{lead:+.3f}", f"{warm:.0f}"]
 
 
 def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
@@ -136,7 +135,7 @@ def _facts(sweep: Sweep, name: str) -> dict[str, str]:
     return {
         "peak learning rate": f"{train.learning_rate:g}",
         "reached at update": f"{warm:.0f} of {config.num_updates:,}",
-        "after MB": f"{warm * config.bytes_per_update / 1e6:.0f}",
+        "after MB": f"{warm * config.bytes_per_update / 1e6:.3g}",
         "rows of an update": str(train.sequences_per_update),
         "layers of tokens": str(model.mid_layers),
         "layers of bytes, before and after": f"{model.down_layers} and {model.up_layers}",

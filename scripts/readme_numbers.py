@@ -142,8 +142,9 @@ def evidence() -> str:
     for sweep in sweeps:
         told = [READ, evidence_summary.chance(sweep), evidence_summary.single_seeds(sweep), evidence_summary.luck(sweep)]
         parts.append(" ".join(filter(None, told)))
-    slow = scale_views.at_another_rate(RESULTS / "causes", sweeps[0]) if sweeps else None
-    parts += [evidence_aside.aside(sweep, found[0]) for sweep in (*([slow] if slow else []), *others)]
+    slow = scale_views.asked(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
+    parts += [evidence_aside.aside(slow, found[0], main=True)] if slow else []
+    parts += [evidence_aside.aside(sweep, found[0]) for sweep in others]
     parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
     small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)
     return "\n\n".join([*parts, small])

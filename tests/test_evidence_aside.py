@@ -10,8 +10,8 @@ from rltok.evidence_aside import aside
 
 def spoken(told):
     """The lines under each of the three heads."""
-    heads = "Speaks against|Speaks for|Leaves open, of the main claims that were run"
-    _, against, for_it, left_open = re.split(rf"\*\*(?:{heads}):\*\*", told)
+    heads = "Speaks against|Speaks for|Leaves open"
+    _, against, for_it, left_open = re.split(rf"\*\*(?:{heads})(?:, of the main claims that were run)?:\*\*", told)
     return against.strip().split("\n"), for_it.strip().split("\n"), left_open.strip().split("\n")
 
 
@@ -34,6 +34,23 @@ def test_claims_stand_on_their_side_with_their_numbers():
     assert of(against, FEWER) is None
     worse = aside(sweep_of(*seeds_of("ours", 2.1), *seeds_of("even", 2.0)))
     assert "(6 runs, at most 3 seeds each):" in worse and of(spoken(worse)[0], FEWER).startswith("γ = 0.99: +")
+
+
+def test_seeds_that_only_the_reference_has_are_nobodys_and_contenders_of_fewer_are_told_too():
+    told = aside(sweep_of(*seeds_of("even", 2.0), record("ours", bits=1.9)))
+    assert "(4 runs, at most 1 seed each, so indicative at most)" in told
+    mixed = aside(sweep_of(*seeds_of("even", 2.0), *seeds_of("bpe", 2.1, rule="bpe", wiggle=0.05), record("ours", bits=1.9)))
+    order = mixed.partition("lowest first:")[2].partition(". ")[0]
+    assert all(f"`{name}`" in order for name in ("ours", "even", "bpe"))
+    assert "Errors in parentheses are borrowed: from seed to seed at `32m`" in mixed  # from the two with three seeds
+
+
+def test_main_claims_alone_leave_out_the_others_of_each_side():
+    sweep = sweep_of(record("ours", bits=1.9), record("even", bits=2.0, white=0.2))
+    every, main = spoken(aside(sweep)), spoken(aside(sweep, main=True))
+    assert of(every[0], "ARC-Easy: no difference") and not of(main[0], "ARC-Easy: no difference")  # which is no main claim
+    assert aside(sweep, main=True).count(", of the main claims that were run:**") == 3
+    assert of(main[1], FEWER) == of(every[1], FEWER) and set(main[1]) < set(every[1]) and main[2] == every[2]
 
 
 def test_of_a_claim_about_several_rivals_the_parts_that_were_run_are_told():

@@ -10,9 +10,8 @@ from sweeps import UNITS, record, seeds_of, sweep_of, write
 from rltok.errors import RltokError
 from rltok.evidence import failure_of
 from rltok.presets import preset
-from rltok.records import check, read_record, read_sweeps
+from rltok.records import SCHEDULE, check, read_record, read_sweeps
 from rltok.seal import sealed
-from rltok.turning_points import SCHEDULE
 
 
 def changed(found, **entries):
@@ -194,6 +193,11 @@ def test_a_sweep_about_a_setting_may_vary_it_between_contenders_but_neither_with
     write(tmp_path, record("ours", 0), record("slow", 0, **rate), record("rows", 0, **rate, **rows))
     with pytest.raises(RltokError, match="differs from its neighbours: train.learning_rate"):
         read_sweeps(tmp_path, ("sequences_per_update",))
+    with pytest.raises(RltokError, match=r"are to differ in learning_rate, read them with varied=\['learning_rate'\]"):
+        read_sweeps(tmp_path)
+    for odd in (["train.learning_rate"], "learning_rate", ["lerning_rate"]):
+        with pytest.raises(RltokError, match="is no setting of training.*Name some of training_bytes"):
+            read_sweeps(tmp_path, odd)
     assert set(read_sweeps(tmp_path, SCHEDULE)["32m"].runs) == {"ours", "slow", "rows"}
     write(tmp_path, record("slow", 1))
     with pytest.raises(RltokError, match="slow, seed 1, differs from its neighbours: train.learning_rate 0.5 -> "):
@@ -202,6 +206,17 @@ def test_a_sweep_about_a_setting_may_vary_it_between_contenders_but_neither_with
     write(tmp_path, record("more", 0, **{"train.training_bytes": 8192}))
     with pytest.raises(RltokError, match="differs from its neighbours: train.training_bytes"):
         read_sweeps(tmp_path, SCHEDULE)
+    (tmp_path / "32m" / "more-seed0.json").unlink()
+    other = record("text", 0)
+    for odd in (
+        other | {"data": other["data"] | {"train": {"hash": "of another text"}}},
+        record("size", **{"model.mid_layers": 3}),
+    ):
+        write(tmp_path, sealed({key: value for key, value in odd.items() if key != "digest"}))
+        with pytest.raises(RltokError, match="differs from its neighbours: (training text|model.mid_layers)"):
+            read_sweeps(tmp_path, SCHEDULE)
+        (tmp_path / "32m" / f"{odd['name']}-seed0.json").unlink()
+    assert set(read_sweeps(tmp_path, SCHEDULE)["32m"].runs) == {"ours", "slow", "rows"}
 
 
 def test_contenders_scored_on_other_text_are_refused_and_unscored_ones_not(tmp_path):

@@ -9,9 +9,9 @@ from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.evidence import failure_of
 from rltok.evidence_tables import side_by_side
-from rltok.records import Sweep, read_sweeps
+from rltok.records import SCHEDULE, Sweep, read_sweeps
 from rltok.scale_views import (
-    at_another_rate,
+    asked,
     contenders_there,
     expected_table,
     facts_table,
@@ -71,15 +71,37 @@ def test_the_sweep_of_most_runs_comes_first(tmp_path):
     assert list(read_sweeps(tmp_path)) == ["32m", "147m"]
 
 
-def test_runs_at_another_rate_are_those_of_the_same_sweep_and_text(tmp_path):
-    sweep = sweep_of(record("ours"))
-    assert at_another_rate(tmp_path / "none", sweep) is None
-    slow = {"sweep": "32m_slow", "train.learning_rate": 0.5}
-    write(tmp_path, record("ours", **slow), record("ours", sweep="schedule"), record("ours", sweep="147m_slow"))
-    assert at_another_rate(tmp_path, sweep).name == "32m_slow"
-    other = record("ours")
-    other["data"] = other["data"] | {"train": {"hash": "of another text"}}
-    assert at_another_rate(tmp_path, sweep_of(other)) is None
+SLOW = {"sweep": "32m_slow", "train.learning_rate": 0.5}
+
+
+def test_a_sweep_that_asks_is_set_beside_one_of_its_texts_budget_and_size_alone(tmp_path):
+    sweep = sweep_of(record("ours"), record("bpe", rule="bpe"))
+    assert asked(tmp_path / "none", "32m_slow", sweep) is None
+    broken = [record(name, sweep="147m_slow", **{"train.weight_decay": decay}) for name, decay in (("ours", 0.5), ("even", 0.25))]
+    write(tmp_path, record("ours", **SLOW), record("even", **SLOW), *broken)  # the other sweep is not looked at
+    assert asked(tmp_path, "32m_slow", sweep).name == "32m_slow" and asked(tmp_path, "64m_slow", sweep) is None
+    text, scored = record("ours"), record("ours")
+    text["data"] = text["data"] | {"train": {"hash": "of another text"}}
+    scored["scores"]["validation"]["hash"] = "of another text"
+    others = [text, scored, record("ours", **{"train.training_bytes": 8192}), record("ours", full=False)]
+    others.append(record("ours", **{"model.mid_layers": 3}))
+    assert [asked(tmp_path, "32m_slow", sweep_of(other)) for other in others] == [None] * 5
+
+
+@pytest.mark.parametrize(("settings", "fits"), [
+    ({"train.learning_rate": 0.5}, True), ({"train.sequences_per_update": 32, "train.warmup_fraction": 0.5}, True),
+    ({}, False), ({"train.learning_rate": 0.5, "objective.gamma": 0.5}, False), ({"train.weight_decay": 0.5}, False),
+])  # fmt: skip
+def test_contenders_of_both_differ_in_their_schedule_and_in_nothing_else(tmp_path, settings, fits):
+    write(tmp_path, *(record(name, sweep="147m_slow", **settings) for name in ("ours", "new")))
+    assert (asked(tmp_path, "147m_slow", sweep_of(record("ours"), record("even"))) is not None) == fits
+
+
+def test_only_a_sweep_about_the_schedule_may_mix_schedules(tmp_path):
+    write(tmp_path, record("ours_late", **SLOW), record("ours_low", **SLOW | {"train.learning_rate": 0.25}))
+    with pytest.raises(RltokError, match="differs from its neighbours: train.learning_rate"):
+        asked(tmp_path, "32m_slow", sweep_of(record("ours")))
+    assert set(asked(tmp_path, "32m_slow", sweep_of(record("ours")), SCHEDULE).runs) == {"ours_late", "ours_low"}
 
 
 def test_interruptions_are_told_in_words():

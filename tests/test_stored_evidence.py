@@ -9,8 +9,7 @@ import pytest
 
 from rltok.config import from_dict
 from rltok.record_checks import is_clean
-from rltok.records import read_record, read_sweeps
-from rltok.turning_points import SCHEDULE
+from rltok.records import SCHEDULE, read_record, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"

@@ -100,9 +100,15 @@ def test_each_schedule_has_a_row_with_what_came_out():
                         "bits per byte, validation", "of the early exit alone"]  # fmt: skip
     assert ours[0] == "`ours`" and ours[2] == "2" and ours[6:8] == ["0.50 ± 0.25", "1.00 ± 0.50"] and ours[9] == "3.000 ± 0.000"
     budget = late_bytes(slow)
-    assert late[3:6] == ["0.25", f"{budget / 2e6:.0f}", "32"] and late[9] == "-"
+    assert late[3:6] == ["0.25", f"{budget / 2e6:.3g}", "32"] and late[9] == "-"
     assert even[7] == "-"  # no policy, no entropy
     assert schedules_table([sweep], ["nobody"]) == "None of these contenders has a finished run."
+    smoke = sweep_of(record("ours", bits=5.0, full=False) | {"matrix_parameters": 1})
+    again = with_repeats(sweep_of(record("ours", bits=2.0)), record("ours", bits=3.0))
+    small, large = rows_of(schedules_table([again, smoke], ["ours"]))[1:]  # by size, smallest first
+    assert small[1:3] == ["32m (smoke)", "1"] and large[1:3] == ["32m", "1"]
+    of_both = [run["scores"]["validation"]["bits_per_byte"] for run in again.everything]
+    assert large[8] == f"{sum(of_both) / 2:.3f}"  # the mean over the runs of a seed
 
 
 def late_bytes(settings):
