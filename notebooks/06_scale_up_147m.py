@@ -732,7 +732,9 @@ Markdown(evidence_tables.who_is_who(tested) if tested else "no run of that plan"
 
 # %%
 together = [*sweeps[:1], *([tested] if tested else []), *sweeps[1:]]
-Markdown(turning_points.schedules_table(together, [*policies, *asked]) if tested else "Nothing: size and schedule are not told apart.")
+Markdown(
+    turning_points.schedules_table(together, [*policies, *asked]) if tested else "Nothing: size and schedule are not told apart."
+)
 
 # %% [markdown]
 # Where the rate peaks as late as in the large run, the small policy does not go to white space, whether the peak is half of the usual one

@@ -135,7 +135,9 @@ Markdown(evidence_summary.in_short(sweep))
 
 # %%
 slow = scale_views.asked(results / "causes", f"{sweep.name}_slow", sweep)
-Markdown(evidence_aside.aside(slow, sweep, main=True) if slow else f"No sweep {sweep.name}_slow of the same text and budget is stored.")
+Markdown(
+    evidence_aside.aside(slow, sweep, main=True) if slow else f"No sweep {sweep.name}_slow of the same text and budget is stored."
+)
 
 # %% [markdown]
 # And the runs of another size, of which [more below](#a-larger-model):
@@ -465,10 +467,9 @@ Markdown("\n\n".join(evidence_tables.claims_table(size) for size in borrowing) o
 # boundaries are *not* at white space, and neither are those of H-Net. [Chapter 06](06_scale_up_147m.ipynb#not-at-white-space) shows where they
 # are, and what is enough to keep a small policy from white space, too. BPE guidance, with its boundaries at white space, is last at the smaller
 # size, behind even spacing by little; at the larger one it is first, and H-Net second, both ahead of the policy by less than two deviations
-# from seed to seed. And the benchmarks
-# do not agree with each other: the policy is far ahead of even spacing and guidance on LAMBADA, where the paper has guidance ahead, and far
-# behind even spacing on ARC-Easy; H-Net shares the first. So two questions: on which text is the policy behind guidance, and where on an
-# answer do the differences of benchmarks sit?
+# from seed to seed. And the benchmarks do not agree with each other: the policy and H-Net are far ahead of even spacing and guidance on
+# LAMBADA, where the paper has guidance ahead, and the policy is far behind even spacing on ARC-Easy. So two questions: on which text is
+# the policy behind guidance, and where on an answer do the differences of benchmarks sit?
 #
 # ### On which text
 #
@@ -517,9 +518,9 @@ Markdown(text_kinds.contrast_table(kinds, learned, "books", "encyclopaedia", "bp
 # %% [markdown]
 # Every seed at 32M has it small, nearly all with the other sign. So chance is unlikely, if seeds at 147M differ as those at 32M do. Still, we first
 # noticed that long documents differ from short ones, and made the kinds afterwards, so this is no prediction that came true; it is one
-# seed; and books are a handful of long documents. It need not be the policy's alone, either: H-Net at 147M is behind guidance on books and not on
-# the encyclopaedia, too, by less; and both are compared with one run of guidance. What the policy's boundaries miss in books and speech, we do not know. It may draw fewer
-# there: records do not say how many boundaries each kind has.
+# seed; and books are a handful of long documents. It need not be the policy's alone, either: H-Net at 147M is behind guidance on books and not
+# on the encyclopaedia, too, by less; and both are compared with one run of guidance. What the policy's boundaries miss in books and
+# speech, we do not know. It may draw fewer there: records do not say how many boundaries each kind has.
 #
 # ### Where on an answer
 #
@@ -615,8 +616,8 @@ Markdown(turning_points.schedules_table(schedules, again))
 # %% [markdown]
 # With the learning rate of 147M guidance and H-Net are at white space and the policy is not. The other two are ahead there; whether by their
 # places, these runs do not tell. The policy is far from decided when training ends (blind draws have an entropy of 0.50), and leans to places
-# after first consonants more than to white space. In the usual runs of `ours_gamma0.9` the entropy had fallen by far more than half when half of the text was read
-# ([below](#when-they-got-there)). So with this learning rate it is slower; why it leans elsewhere we do not know. At 147M, with six times
+# after first consonants more than to white space. In the usual runs of `ours_gamma0.9` the entropy had fallen by far more than half when half
+# of the text was read ([below](#when-they-got-there)). So with this learning rate it is slower; why it leans elsewhere we do not know. At 147M, with six times
 # the text, it did decide, though not for white space, and stayed behind both by little. With a peak that is late and as high as usual it
 # does better on validation text than here (`ours_late` in chapter 06), and is still behind guidance and H-Net. Whether more weight on its
 # loss would help at this size, no run of ours tells; the preset `tiny`, which has it, goes to white space with a late peak, too (chapter 06).
