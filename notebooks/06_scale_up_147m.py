@@ -97,7 +97,7 @@ from rltok import (
 from rltok.config import from_dict, with_settings
 from rltok.data import load_corpus
 from rltok.options import parse
-from rltok.paper_numbers import FIGURE_3
+from rltok.paper_numbers import FIGURE_3, WARMUP_BYTES
 from rltok.records import SCHEDULE, is_learned, read_sweeps
 from rltok.rule_views import markdown
 from rltok.speeds import measured_speeds, outlooks
@@ -143,7 +143,7 @@ Markdown(scale_plans.plan_table({"this chapter": config, "the paper's Table 2": 
 #   public repositories and old books: encyclopedia articles, novels, talks, laws. Bits per byte on one text say nothing about bits
 #   per byte on another.
 # * **How much of it.** One pass over our text, and that is all. How small a part of the paper's budget this is, the next cell says. The
-#   learning rate warms up for the paper's share of it, so in bytes it peaks far earlier; that [matters](#not-at-white-space).
+#   learning rate warms up for the paper's share of it, so in bytes it peaks far earlier; at 32M that [matters](#not-at-white-space).
 # * **The cut.** The paper takes the first bytes of each document, we take whole documents in windows, or there would not be enough.
 # * **Gamma.** The text of the paper and the code of its authors differ ([Paper against code](../book/paper_against_code.md)); this plan
 #   takes that of the code.
@@ -498,8 +498,8 @@ plots.show(scale_views.sizes_figure(sweeps, there))
 # %% [markdown]
 # Compare methods along one style of line. Between sizes there is more than size: the amount of text differs, too, and with it where in
 # its cosine the learning rate stands. So a large model can lie above a small one at equal FLOPs and still be the better use of a large
-# budget. The differences within a size are in this table, with the boundaries that each method drew. Behind `±` stand two standard
-# errors: over the pieces of text that were scored, then over seeds; a difference of a single seed borrows the latter from the other size,
+# budget. The differences within a size are in this table, with the boundaries that each method drew. Behind `±` stand two numbers,
+# each one standard error: over the pieces of text that were scored, then over seeds; a difference of a single seed borrows the latter from the other size,
 # in parentheses ([chapter 07](07_reading_the_results.ipynb#what-one-seed-says)). A difference is of test text; where a size
 # was not scored on it, of validation text, and the table says so.
 
@@ -737,9 +737,10 @@ Markdown(
 )
 
 # %% [markdown]
-# Where the rate peaks as late as in the large run, the small policy does not go to white space, whether the peak is half of the usual one
-# (`ours_slow`) or as high (`ours_late`). Where half the peak comes as early as usual it goes there, only later (`ours_low`). And with twice
-# the rows it goes there after as many updates as usual, which is twice the text (`ours_rows`):
+# Where the learning rate peaks as late as in the large run, the small policy does not go to white space, whether the peak is half of the usual
+# one (`ours_slow`) or as high (`ours_late`). Where half the peak comes as early as usual it goes that way, only later, and has not quite
+# arrived when training ends (`ours_low`). And with twice the rows it goes there after as many updates as usual, which is twice the text
+# (`ours_rows`):
 
 # %%
 Markdown(turning_points.turns_table([tested], asked) if tested else "no run of that plan")
@@ -756,16 +757,16 @@ Markdown(boundary_places.onsets_table([tested], ["ours_as_147m", "ours_slow", "o
 # one read. `ours_as_147m`, with half as many updates, has hardly moved.
 #
 # So *size is not needed to stay away from white space*: a late peak of the learning rate is enough, for as long as these runs last. To decide
-# for other places, as the large policy did, may need more; none of these did. All five runs have one seed. Of a second one [chapter
-# 07](07_reading_the_results.ipynb#another-learning-rate) has a run with the settings of `ours_slow`: when it ends, a little more of white space
-# has boundaries than blind draws would give it. Three things the test does not say:
+# for other places, as the large policy did, may need more; none of these did. All five runs have one and the same seed. [Chapter
+# 07](07_reading_the_results.ipynb#another-learning-rate) has a run of a second seed with nearly the settings of `ours_slow`: its share of white
+# space rises slowly and ends above that of blind draws, so a longer run of it might get there. Three things the test does not say:
 #
 # * *Why.* In the table, bytes alone predict far worse after an early high peak (the last column), so at the end there is more for tokens to
 #   add. It does not explain the moment: when most of the usual policies went to white space, tokens added nothing yet.
 # * *That nothing else matters.* With the learning rate of 147M, H-Net at 32M is at white space (chapter 07), and at 147M it isn't. If that is
 #   no chance (both are one run), something else of the larger run counts for its gate.
-# * *That off white space is better.* With the learning rate of 147M guidance, at white space, is far ahead of the policy at 32M (chapter 07). But
-#   the policy is undecided there, and guidance draws more boundaries, so this does not compare two places.
+# * *That off white space is better.* At 32M with the learning rate of 147M, guidance, which is at white space, is far ahead of the policy
+#   (chapter 07). But the policy is undecided there, and guidance draws more boundaries, so this does not compare two places.
 #
 # Is such a policy just too slow? The preset `tiny` pulls its policy far harder than the paper does (`lambda_policy` and `scale`,
 # eqs. (18) and (22)), and it runs on a CPU. With the usual warm-up and with a late peak, three seeds each (`scripts/sweeps/tiny_late.toml`):
@@ -779,30 +780,33 @@ Markdown(turning_points.schedules_table([pulled], names) if pulled else "no run 
 Markdown(turning_points.turns_table([pulled], names) if pulled else "no run of the plan at tiny")
 
 # %% [markdown]
-# This policy goes to white space with the late peak, too, and long before it. So a late peak does not keep every policy away; one that is
-# pulled as weakly as the paper's may be too slow there. That is a hint and no test, as much else differs between `tiny` and 32M, the text
-# and the length of rows among it. The test would be 32M with a harder pull, which we did not run.
+# (Here the lead is no measure of what tokens add: its mean reaches into the first updates, when the early head was hardly trained.) This policy
+# goes to white space with the late peak, too, and long before the peak. So a late peak does not keep every policy away. One that is
+# pulled as weakly as the paper's may be too slow. That is a hint and no test: `tiny` was tuned until its policy finds white space within
+# its few updates, its bytes see less of what came before, and its text and rows are others. Nor does slowness alone explain why
+# `ours_late` at 32M first leaned to white space a little and then turned away. The test would be 32M with a harder pull, which we did not
+# run.
 #
-# And look at the columns of bits per byte. At `tiny` the late peak takes off more than the policy does. At 32M, with the usual rows, each run
-# with a lower or later peak has fewer than the mean of the usual ones, and those with a later one by more than the policy and guidance
-# differ there. Why is our usual schedule so bad? Its peak
+# And look at the columns of bits per byte. At `tiny` the late peak takes off about as much with a policy as without one, several times
+# what the policy does. At 32M, with the usual rows, each run with a lower or later peak has fewer bits per byte than the mean of the usual
+# ones; the two with a later one by more than the usual policy and guidance differ. Why is our usual schedule so bad? Its peak
 # is the paper's for this size, and its warm-up is the same *share* of training. In bytes that is little:
 
 
 # %%
 def peaks(config):
-    """When the learning rate peaks."""
+    """Bytes until the learning rate peaks, and of the whole run."""
     train = config.train
-    return f"the peak after {train.warmup_fraction * train.training_bytes / 1e6:.3g} of {train.training_bytes / 1e6:.4g} MB"
+    return train.warmup_fraction * train.training_bytes, train.training_bytes
 
 
 for words, one in (
-    ("the paper's, 32m", rltok.preset("32m")),
-    (f"ours, {evidence_tables.label(sweeps[0])}", from_dict(sweeps[0].records[0]["config"])),
-    ("the paper's, 147m", paper),
-    ("ours, 147m", config),
+    ("the paper's, 32m", (WARMUP_BYTES["32m"], rltok.preset("32m").train.training_bytes)),
+    (f"ours, {evidence_tables.label(sweeps[0])}", peaks(from_dict(sweeps[0].records[0]["config"]))),
+    ("the paper's, 147m", (WARMUP_BYTES["147m"], paper.train.training_bytes)),
+    ("ours, 147m", peaks(config)),
 ):
-    print(f"{words}: {peaks(one)}")
+    print(f"{words}: the peak after {one[0] / 1e6:.3g} of {one[1] / 1e6:.4g} MB")
 
 # %% [markdown]
 # At 32M the paper's peak comes after more text than our runs have in all, and our 147M runs peak early by that measure, too. The paper's table
@@ -822,7 +826,7 @@ for words, one in (
 #   and of H-Net, which both draw more; none of it by much beside what seeds do. On benchmarks: far ahead of even spacing and guidance on
 #   LAMBADA, behind even spacing on PIQA and ARC-Easy.
 # * They are not at white space. A first explanation, weak tokens, failed. A late peak of the learning rate is enough to keep a policy of 32M
-#   from white space, though not to bring it where the large one is. The same test suggests that our runs at 32M peak too early for their
+#   from white space for as long as its run lasts, though not to bring it where the large one is. The same test suggests that our runs at 32M peak too early for their
 #   own good, which no comparison at a single schedule could have told.
 #
 # ## Exercises

@@ -31,8 +31,9 @@ def aside(sweep: Sweep, beside: Sweep | None = None, main: bool = False) -> str:
     sweep = seed_noise.borrowing(sweep, beside)
     rows = claim_rows(sweep)
     seeds = max((len(runs) for name, runs in sweep.runs.items() if name != REFERENCE), default=1)  # it alone compares nothing
+    more = f" beside `{REFERENCE}`" if len(sweep.runs.get(REFERENCE, ())) > seeds else ""
     least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
-    head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{least}):"
+    head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {seeds_told(seeds)} each{more}{least}):"
     ordered = order(sweep, pointer=False).replace("**", "").replace("Bits", "bits", 1)
     blocks = [_spoken(rows, words, verdicts, main or only) for words, verdicts, only in SPOKEN]
     told = [head, ordered, _minus_guided(sweep)]

@@ -1,4 +1,4 @@
-"""What the paper reports, as numbers: Tables 1 and 3, and the ends of the curves in Figures 3 and 4 (arXiv 2602.13940v2)."""
+"""What the paper reports, as numbers: Tables 1 and 3, warm-up, and ends of curves in Figures 3 and 4 (arXiv 2602.13940v2)."""
 
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ TABLE_1 = {
     "ours": _row(1.557, 1.212, 2.016, 1.737, 1.297, arc_easy=0.018, lambada=0.013),
 }
 TABLE_3 = {"hnet_port": 0.206, "dynamic_pooling_port": 0.200, "even": 0.200, "ours": 0.204, "bpe": 0.207}  # boundaries per byte
+
+WARMUP_BYTES = {"147m": 4.5e8, "90m": 2.5e8, "40m": 1.1e8, "32m": 1.1e8, "24m": 1.1e8}  # Table 2: until the learning rate peaks
 
 # Validation bits per byte at FLOPs of training. The caption's order, read by the text: uniform (there: random), the two
 # straight-through estimates, ours. Which straight-through estimate has which number the caption does not say.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rltok.config import with_settings
 from rltok.data.corpus import num_held_out
 from rltok.errors import RltokError
+from rltok.paper_numbers import WARMUP_BYTES
 from rltok.presets import check_batch_fits, fit_to_corpus, preset, presets, size_of
 
 TABLE_2 = {  # d, heads, down / mid / up, learning rate, sequences, warm-up bytes, training bytes, 1 / target rate
@@ -38,6 +39,7 @@ def test_sizes_and_optimisation_are_those_of_table_2(name):
     assert (model.embedding_dim, model.num_heads, (model.down_layers, model.mid_layers, model.up_layers)) == (d, heads, layers)
     assert (train.learning_rate, train.sequences_per_update, train.training_bytes) == (rate, sequences, budget)
     assert model.rule.target_rate == pytest.approx(1 / every)
+    assert WARMUP_BYTES[name] == warmup
     assert train.warmup_fraction * budget == pytest.approx(warmup, rel=0.03)  # one fraction for three rounded ratios
     assert (config.data.sequence_length, model.window, model.rule.lags, model.rule.scale) == (4096, 64, 8, 16.0)
     assert (model.byte_mlp_ratio, model.token_mlp_ratio, train.beta1, train.beta2) == (1, 4, 0.9, 0.999)
