@@ -240,8 +240,11 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
     return full or whole
 
 
-def _shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
-    """What all runs of a sweep have in common: budget, text, size, whether they are full; and of the text each score is of."""
+def shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
+    """What runs that are compared have in common: budget, text, size, whether they are full; and of the text each score is of.
+
+    `varied` are settings of training that may differ.
+    """
     train = {key: value for key, value in record["config"]["train"].items() if key not in ("seed", "micro_batch", *varied)}
     scored = {split: record["scores"][split] for split in SPLITS}
     texts = {f"{split} text": (found["hash"], len(found["unit_bits"])) for split, found in scored.items() if found is not None}
@@ -260,7 +263,7 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
     for name, seeds in sweep.runs.items():
         config = _without_seed(next(iter(seeds.values()))["config"])
         for seed, run in ((number, one) for number in seeds for one in sweep.of_seed(name, number)):
-            mine = _shared(run, varied)
+            mine = shared(run, varied)
             common = mine | common  # a split may be scored in some runs only
             other = differences({key: common[key] for key in mine}, mine) or differences(config, _without_seed(run["config"]))
             if other:

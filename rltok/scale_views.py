@@ -18,7 +18,7 @@ from rltok.errors import RltokError
 from rltok.evidence_tables import MISSING, by_size, contenders_of, label
 from rltok.plots import PALETTE
 from rltok.presets import size_of
-from rltok.records import SCHEDULE, Record, Sweep, is_learned, read_record, read_sweeps, sweep_files
+from rltok.records import SCHEDULE, Record, Sweep, is_learned, read_record, read_sweeps, shared, sweep_files
 from rltok.rule_views import markdown
 from rltok.scale_plans import lasting
 from rltok.speeds import Speed, outlook
@@ -55,13 +55,13 @@ def all_sweeps(folder: Path) -> dict[str, Sweep]:
 def asked(folder: Path, name: str, beside: Sweep, varied: Collection[str] = ()) -> Sweep | None:
     """The sweep of this name, where it asks what another schedule of the learning rate changes in the other one; else None.
 
-    Both have text, budget and size in common, and contenders of one name differ in their schedule and in nothing else.
+    Both have texts, network and, to two digits, budget in common, and contenders of one name differ in their schedule alone.
 
     Args:
         varied: settings of training in which its contenders may differ among themselves, as in `read_sweeps`.
     """
     found = read_sweeps(folder, varied, name).get(name)
-    if found is None or _made_of(found) != _made_of(beside):
+    if found is None or not _alike(found.records[0], beside.records[0]):
         return None
     schedule = {f"train.{key}" for key in SCHEDULE}
     for same in found.runs.keys() & beside.runs.keys():
@@ -72,12 +72,11 @@ def asked(folder: Path, name: str, beside: Sweep, varied: Collection[str] = ()) 
     return found
 
 
-def _made_of(sweep: Sweep) -> tuple[object, ...]:
-    """What two sweeps must share to be set beside each other: texts, network, bytes read to two digits, and smoke or not."""
-    run = sweep.records[0]
-    texts = run["data"].get("train", {}).get("hash"), run["scores"]["validation"]["hash"]
-    network = {key: value for key, value in run["config"]["model"].items() if key != "rule"}
-    return *texts, network, f"{run['config']['train']['training_bytes']:.1e}", sweep.full
+def _alike(first: Record, second: Record) -> bool:
+    """Whether runs may be set beside each other: what both have is the same but for the schedule, and bytes to two digits."""
+    budgets = {f"{run['config']['train']['training_bytes']:.1e}" for run in (first, second)}
+    mine, theirs = (shared(run, (*SCHEDULE, "training_bytes")) for run in (first, second))
+    return len(budgets) == 1 and all(mine[key] == theirs[key] for key in mine.keys() & theirs)  # one may lack a score
 
 
 def stored(folder: Path, name: str) -> list[Record]:

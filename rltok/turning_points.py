@@ -62,12 +62,11 @@ def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], megabytes: Sequen
     Args:
         megabytes: of training text, 1e6 bytes each.
     """
-    rows = []
+    rows, marks = [], [mark * 1e6 for mark in megabytes]
     for name in (name for name in names if name != reference):
         for sweep in (sweep for sweep in by_size(sweeps) if name in sweep.runs):
             begin = max(min(point["bytes"] for point in run["held_out"] if point["step"]) for run in sweep.records)
             end = min(run["bytes"] for run in sweep.records)
-            marks = [mark * 1e6 for mark in megabytes]
             found = [on_the_way(sweep, name, reference, mark) if begin <= mark <= end else [] for mark in marks]
             rows.append([f"`{name}`", label(sweep), *(over_seeds(gaps, "+.3f") for gaps in found)])
     head = [f"held-out text, minus `{reference}`", "size", *(f"after {mark:g} MB" for mark in megabytes)]

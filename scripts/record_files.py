@@ -81,7 +81,10 @@ def clean_commit() -> str:
     """The commit of the code. Raises `RltokError` where it is unknown or the tree has changes."""
     commit = repository_commit()
     if not is_clean(commit):
-        raise RltokError(f"the code is at {commit}, which nobody could look up again. Commit first.")
+        raise RltokError(
+            f"the code is at {commit}, which nobody could look up again, and records of it are refused. Commit first"
+            " (or set RLTOK_COMMIT where the files came without their history)."
+        )
     return commit
 
 

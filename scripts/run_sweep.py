@@ -25,7 +25,6 @@ from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError, TrainingFailed
 from rltok.evidence import evidence_of, failure_of
 from rltok.presets import preset
-from rltok.record_checks import is_clean
 from rltok.records import Record, read_record, write_record
 from rltok.results import device_name, repository_commit, versions
 from rltok.rules.byte_pairs import require_tokenizers
@@ -247,11 +246,7 @@ def main() -> None:
     runs = [replace(run, repeat=options.repeat) for run in wanted(plan, options.only, options.seeds)]
     check_packages(plan, runs)
     corpus, tasks = corpus_of(plan, options), items_of(options.tasks)
-    if not is_clean(repository_commit()):
-        raise RltokError(
-            f"the code is at {repository_commit()}, which nobody could look up again, and records of it are refused. Commit first"
-            " (or set RLTOK_COMMIT where the files came without their history)."
-        )
+    record_files.clean_commit()
     if options.repeat < 1:
         raise RltokError(
             f"--repeat is {options.repeat}; a seed is run for the first time, the second, and so on. Give 1 or more."

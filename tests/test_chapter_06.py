@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from chapters import between, code
 from notebooks_in_a_folder import read
 from sweeps import record, write
 
@@ -34,20 +35,6 @@ CELLS = read(CHAPTER).cells
 LARGE = {"matrix_parameters": 146_875_392}
 
 
-def code(start):
-    """The source of the one code cell in which a line begins so."""
-    (found,) = (c.source for c in CELLS if c.cell_type == "code" and re.search(rf"^{re.escape(start)}", c.source, re.M))
-    return found
-
-
-def between(first, last):
-    """Sources of the code cells from one heading to another."""
-    heads = [
-        number for number, cell in enumerate(CELLS) if cell.cell_type == "markdown" and re.match(f"({first}|{last})", cell.source)
-    ]
-    return [cell.source for cell in CELLS[heads[0] : heads[1]] if cell.cell_type == "code"]
-
-
 @pytest.fixture(scope="module")
 def planned():
     """The namespace of the chapter after the cells that what came out is made with."""
@@ -55,9 +42,9 @@ def planned():
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT / "notebooks")
         for start in ("PLAN = ", "config = planned", "reads, wants = "):
-            exec(code(start), space)
+            exec(code(CELLS, start), space)
         space["guess_minutes"] = 1
-        exec(code("speeds = "), space)
+        exec(code(CELLS, "speeds = "), space)
     return space
 
 
@@ -98,7 +85,7 @@ def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_
     space = planned | {"results": tmp_path, "Markdown": shown.append}
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a notebook may write nothing on stderr
-        for source in between("## What came out", "## What we saw"):
+        for source in between(CELLS, "## What came out", "## What we saw"):
             exec(source, space)
     words, printed = "\n".join(shown), capsys.readouterr().out
     assert f"without a record: {'' if whole else 'ours_as_147m, '}ours_slow, ours_rows, ours_low, ours_late\n" in printed
@@ -123,7 +110,7 @@ def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_
 def test_without_a_clone_the_chapter_says_to_make_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="Clone the repository of rltok and open the notebook in it; or write the repository"):
-        exec(code("PLAN = "), {"torch": torch})
+        exec(code(CELLS, "PLAN = "), {"torch": torch})
 
 
 # What is typed
@@ -234,8 +221,8 @@ def test_on_colab_the_model_is_one_that_fits_and_its_text_is_enough_for_one_pass
     calls = []
     monkeypatch.setattr(rltok, "train", lambda config, text, folder, **more: calls.append((config, text, more)))
     space = planned | {"load_corpus": lambda spec, data, max_bytes: max_bytes}
-    exec(code("colab_every = "), space)
-    exec(code("start_on_colab = ").replace("= False  # set it", "= True  # set it"), space)
+    exec(code(CELLS, "colab_every = "), space)
+    exec(code(CELLS, "start_on_colab = ").replace("= False  # set it", "= True  # set it"), space)
     ((config, size, more),) = calls
     assert config.model == preset(name).model and more["resume"] is True
     assert config.train.micro_batch == (rows if name == "147m" else preset("small").train.micro_batch)
