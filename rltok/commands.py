@@ -18,7 +18,7 @@ from rltok.lab_command import variance
 from rltok.loading import load
 from rltok.options import parse_settings, use_colour
 from rltok.prepare_command import prepare
-from rltok.presets import fit_to_corpus, preset
+from rltok.presets import fit_to_corpus, preset, travel_advice
 from rltok.run_folder import check_folder
 from rltok.snapshots import boundary_view
 from rltok.terminal import legend, paint_view
@@ -74,8 +74,8 @@ def train(options: argparse.Namespace) -> None:
     config, told = _settings(options)
     out = options.out or f"runs/{config.name}"
     check_folder(out, options.resume)  # before anything is read or downloaded
-    if told:
-        print(told, file=sys.stderr)
+    for line in filter(None, (told, travel_advice(config))):
+        print(line, file=sys.stderr)
     max_bytes = options.max_bytes
     if max_bytes is None and is_hub(options.data):
         max_bytes = round(config.train.training_bytes / (1 - config.data.held_out_fraction))

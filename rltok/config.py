@@ -32,6 +32,10 @@ RULE_SETTINGS: dict[str, tuple[str, ...]] = {
 }
 
 
+# Settings younger than stored runs, with the value that the code had before: at that value `Config.digest` leaves them out, so
+# that a run keeps its digest.
+ADDED_SETTINGS: dict[str, dict[str, Any]] = {"train": {"policy_lr_multiplier": 1.0}}
+
 LEAST_RATE = 1e-6  # of dynamic_pooling and hnet, as far from 1
 
 
@@ -184,6 +188,7 @@ class TrainConfig(Section):
     sequences_per_update: int = 128
     micro_batch: int = 32  # rows per forward pass; eq. (17) averages over them, so changing it changes the estimator
     learning_rate: float = 1.5e-3
+    policy_lr_multiplier: float = 1.0  # of the learned rule's own parameters; 1 as in the paper, short runs need more (optim.py)
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of forward passes; auto: bf16 autocast on cards that have it
     warmup_fraction: float = 0.075  # of training_bytes
     warmup_start: float = 0.1  # learning rate at step 0 / learning_rate
@@ -206,6 +211,8 @@ class TrainConfig(Section):
             "log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints",
         )  # fmt: skip
         self._unit("warmup_fraction", "warmup_start", "final_fraction")
+        multiplier = self.policy_lr_multiplier
+        require(0 < multiplier <= 1e4, self.section, "policy_lr_multiplier", multiplier, "greater than 0 and at most 10000")
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
             require(0 <= value < 1, self.section, name, value, "at least 0 and below 1")
@@ -237,6 +244,12 @@ class Config(Section):
                 f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it needs"
                 f" at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise it, or set centring='none'."
             )
+        multiplier, rule = self.train.policy_lr_multiplier, self.model.rule.name
+        if multiplier != 1 and rule != "learned":
+            raise RltokError(
+                f"train.policy_lr_multiplier={multiplier:g} speeds up a learned policy, and the rule {rule!r} has none."
+                " Set it to 1, or model.rule.name to learned."
+            )
         if self.num_updates < 1:
             raise RltokError(
                 f"train.training_bytes={self.train.training_bytes} is less than one update of {self.bytes_per_update} bytes"
@@ -263,10 +276,16 @@ class Config(Section):
         return dataclasses.asdict(self)
 
     def digest(self) -> str:
-        """First 12 hex digits of the SHA-256 of the canonical JSON, without the name and settings that the rule does not read."""
+        """First 12 hex digits of the SHA-256 of the canonical JSON of all settings that matter.
+
+        Left out: the name, what the rule does not read, and `ADDED_SETTINGS` at their old values.
+        """
         plain = {key: value for key, value in self.to_dict().items() if key != "name"}
         rule = plain["model"]["rule"]
         plain["model"]["rule"] = {key: rule[key] for key in ("name", *RULE_SETTINGS[rule["name"]])}
+        for section, old in ADDED_SETTINGS.items():
+            kept = plain[section].items()
+            plain[section] = {key: value for key, value in kept if key not in old or value != old[key]}
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 

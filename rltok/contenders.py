@@ -94,11 +94,13 @@ def contender(base: Config, size: str | None, name: str, settings: dict[str, Any
     batch = min(base.train.micro_batch, variant.train.micro_batch)
     if base.train.sequences_per_update % batch:
         batch = base.train.micro_batch
-    made = replace(base, model=replace(base.model, rule=rule), train=replace(base.train, micro_batch=batch))
+    faster = base.train.policy_lr_multiplier if rule.name == "learned" else 1.0
+    train = replace(base.train, micro_batch=batch, policy_lr_multiplier=faster)
+    made = replace(base, model=replace(base.model, rule=rule), train=train)
     return replace(made, name=f"{size}_{name}")
 
 
 def twin(base: Config, size: str | None, name: str, tokens_per_byte: float) -> Config:
     """Random places, as many as the rule of the twin's name came to draw."""
     rule = {"model.rule.name": "random_k", "model.rule.target_rate": min(tokens_per_byte, HIGHEST_RATE)}
-    return with_settings(base, rule | {"name": f"{size or 'tiny'}_{name}"})
+    return with_settings(base, rule | {"train.policy_lr_multiplier": 1.0, "name": f"{size or 'tiny'}_{name}"})

@@ -17,7 +17,8 @@ from rltok.errors import RltokError
 from rltok.files import MISSING, read_file
 from rltok.seal import is_sealed
 
-RULE_OF = {"ours": "learned", "even": "even"}  # by the start of a contender's name: what every difference is of
+# By the start of a contender's name: what every difference is of.
+RULE_OF = {"ours": "learned", "policy": "learned", "even": "even"}
 CLEAN = re.compile(r"[0-9a-f]{40}")
 SPLITS = ("validation", "test")
 SUMS, MEANS = 1e-5, 1e-3  # relative, of bits per byte: units are kept to seven digits, items to four

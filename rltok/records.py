@@ -31,6 +31,7 @@ from rltok.standings import error_of_mean
 NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
 WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "full", *COUNTED)
 REMEDY = "Make the record again."
+OWN = ("seed", "micro_batch", "policy_lr_multiplier")  # settings of training that belong to a contender, as its rule does
 SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # in what runs that ask about the schedule may differ
 
 Record = dict[str, Any]
@@ -245,7 +246,7 @@ def shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
 
     `varied` are settings of training that may differ.
     """
-    train = {key: value for key, value in record["config"]["train"].items() if key not in ("seed", "micro_batch", *varied)}
+    train = {key: value for key, value in record["config"]["train"].items() if key not in (*OWN, *varied)}
     scored = {split: record["scores"][split] for split in SPLITS}
     texts = {f"{split} text": (found["hash"], len(found["unit_bits"])) for split, found in scored.items() if found is not None}
     texts |= {

@@ -17,7 +17,7 @@ from rltok.estimator import policy_loss
 from rltok.ladder import advantages
 from rltok.losses import Losses, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
-from rltok.optim import gradient_norm, learning_rate
+from rltok.optim import gradient_norm, learning_rate, set_learning_rate
 from rltok.rules import Rule
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
@@ -78,8 +78,8 @@ def train_step(
     metrics.grad_norm_rule = gradient_norm(list(model.rule.parameters()))
     metrics.grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
     metrics.check_finite()  # waits for the device
-    for group in optimizer.param_groups:
-        group["lr"] = metrics.learning_rate = learning_rate(step - 1, config.num_updates, config.train)
+    metrics.learning_rate = learning_rate(step - 1, config.num_updates, config.train)
+    set_learning_rate(optimizer, metrics.learning_rate)
     optimizer.step()
     return metrics
 

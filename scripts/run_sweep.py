@@ -32,8 +32,9 @@ from rltok.step import resolve_device
 from rltok.task_items import TASKS, TaskItems, hub_items, read_items
 from rltok.training import train
 
-PLAN_KEYS = {"preset", "full", "seeds", "settings", "run", "max_items"}
+PLAN_KEYS = {"preset", "full", "seeds", "settings", "run", "schedule", "max_items"}
 RUN_KEYS = {"name", "variant", "settings", "seeds", "rate_of", "same_pull_as"}
+SCHEDULE_KEYS = {"name", "settings"}
 
 
 class MissingRun(RltokError):
@@ -119,12 +120,15 @@ def pull(record: Record) -> float:
 
 def _check_types(found: dict[str, Any]) -> None:
     """Raise TypeError or KeyError for a plan whose entries are of another kind."""
-    kinds = {"preset": str, "full": bool, "seeds": list, "settings": dict, "run": list, "max_items": int}
+    kinds = {"preset": str, "full": bool, "seeds": list, "settings": dict, "run": list, "schedule": list, "max_items": int}
     wrong = [key for key, kind in kinds.items() if key in found and type(found[key]) is not kind]
     for run in found.get("run", []):
         kinds = {"name": str, "variant": str, "settings": dict, "seeds": list, "rate_of": str, "same_pull_as": str}
         wrong += [f"run.{key}" for key, kind in kinds.items() if key in run and type(run[key]) is not kind]
         wrong += [] if "name" in run else ["run.name"]
+    for schedule in found.get("schedule", []):
+        kinds = {"name": str, "settings": dict}
+        wrong += [f"schedule.{key}" for key, kind in kinds.items() if type(schedule.get(key)) is not kind]
     seeds = [*found.get("seeds", []), *(seed for run in found.get("run", []) for seed in run.get("seeds", []))]
     wrong += [f"seed {seed!r}" for seed in seeds if type(seed) is not int or seed < 0]
     if wrong:
@@ -132,7 +136,10 @@ def _check_types(found: dict[str, Any]) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan from its file; unknown keys and double names are errors."""
+    """A plan from its file; unknown keys and double names are errors.
+
+    With schedules, each run is made under each of them: run `even` and schedule `late` give `even_late`.
+    """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -143,12 +150,14 @@ def read_plan(path: Path) -> Plan:
         raise RltokError(f"{path}: a value is missing or of another kind ({error}).") from error
     unknown = [key for key in found if key not in PLAN_KEYS]
     unknown += [f"run.{key}" for run in found.get("run", []) for key in run if key not in RUN_KEYS]
+    unknown += [f"schedule.{key}" for schedule in found.get("schedule", []) for key in schedule if key not in SCHEDULE_KEYS]
     if unknown or not found.get("run") or not found.get("seeds") or "preset" not in found or "full" not in found:
         raise RltokError(f"{path} needs preset, full, seeds and runs; it has unknown keys: {', '.join(unknown) or 'none'}.")
     runs = [
-        Planned(run["name"], seed, *(run.get(key, default) for key, default in
-                                     (("variant", None), ("settings", {}), ("rate_of", None), ("same_pull_as", None))))
-        for run in found["run"] for seed in run.get("seeds", found["seeds"])
+        Planned(f"{run['name']}{schedule['name'] and '_' + schedule['name']}", seed, run.get("variant"),
+                schedule["settings"] | run.get("settings", {}), run.get("rate_of"), run.get("same_pull_as"))
+        for run in found["run"] for schedule in found.get("schedule") or [{"name": "", "settings": {}}]
+        for seed in run.get("seeds", found["seeds"])
     ]  # fmt: skip
     if len({run.stem for run in runs}) < len(runs):
         raise RltokError(f"{path} names a run twice. Each needs a name of its own.")

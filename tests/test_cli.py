@@ -101,6 +101,19 @@ def test_a_config_file_of_another_run_repeats_it(ok, finished, tmp_path):
     assert json_lines(tmp_path / "r/metrics.jsonl") == json_lines(finished / "metrics.jsonl")
 
 
+def test_a_run_too_short_for_its_policy_says_so_in_a_line_before_it_trains(ok, tmp_path):
+    text = write_text(tmp_path, TEXT * 20)
+    sizes = ("data.sequence_length=64", "train.sequences_per_update=4", "train.micro_batch=4", "train.training_bytes=1024")
+    command = ["train", "--preset", "tiny", "--data", text, *SMALL, "--device", "cpu", "--set", *sizes]
+    err = ok(*command, "--out", tmp_path / "short").err
+    multiplier = re.match(r"a short run for a policy: .* --set (train\.policy_lr_multiplier=\S+)\n", err)[1]
+    err = ok(*command, "--out", tmp_path / "enough", "--set", multiplier).err
+    assert "short run" not in err
+    record = json.loads((tmp_path / "enough/record.json").read_text())
+    assert f"train.policy_lr_multiplier={record['config']['train']['policy_lr_multiplier']:g}" == multiplier
+    assert "short run" not in ok(*command, "--out", tmp_path / "even", "--set", "model.rule.name=even").err
+
+
 def told_to_set(message):
     """The settings that a message suggests."""
     return [pair.rstrip(".") for pair in re.findall(r"\b(?:data|train)\.\w+=[^\s,]+", message)]

@@ -1,6 +1,7 @@
 """rltok.config and rltok.validation: every limit is named when it is crossed, and the digest knows every setting."""
 
 import dataclasses
+import hashlib
 import json
 import typing
 
@@ -18,6 +19,7 @@ OTHER = {
     "model.embedding_dim": {"model.embedding_dim": 96},
     "train.final_fraction": {"train.final_fraction": 0.1},
     "train.seed": {"train.seed": 1},
+    "train.policy_lr_multiplier": {"train.policy_lr_multiplier": 20.0},
     "model.byte_mlp_ratio": {"model.byte_mlp_ratio": 2},
     "model.rule.temperature": {"model.rule.temperature": 1.0},
 }
@@ -280,3 +282,26 @@ def test_a_wrong_type_or_name_is_named_with_what_is_allowed(settings, words):
 def test_nested_values_that_are_no_settings_are_refused(values, words):
     with pytest.raises(RltokError, match=words):
         from_dict(values)
+
+
+def test_a_setting_younger_than_stored_runs_moves_the_digest_only_away_from_its_old_value():
+    config = Config()
+    plain = {key: value for key, value in config.to_dict().items() if key != "name"}
+    del plain["train"]["policy_lr_multiplier"]
+    rule = plain["model"]["rule"]
+    plain["model"]["rule"] = {key: rule[key] for key in ("name", "target_rate", "lags", "scale", "softcap")}
+    before = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+    assert config.digest() == before
+    assert with_settings(config, {"train.policy_lr_multiplier": 2.0}).digest() != before
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.0, 1e5, float("nan"), True])
+def test_a_multiplier_that_is_none_is_refused(value):
+    with pytest.raises(RltokError, match=r"train\.policy_lr_multiplier must be"):
+        with_settings(Config(), {"train.policy_lr_multiplier": value})
+
+
+@pytest.mark.parametrize("rule", [name for name in typing.get_args(RuleName) if name != "learned"])
+def test_a_multiplier_on_a_rule_without_a_policy_is_refused(rule):
+    with pytest.raises(RltokError, match=rf"policy_lr_multiplier=20 .* the rule '{rule}' has none\. Set it to 1"):
+        with_settings(Config(), {"model.rule.name": rule, "train.policy_lr_multiplier": 20})

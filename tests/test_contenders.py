@@ -7,6 +7,7 @@ import torch
 from runs import SETTINGS
 
 from rltok.contenders import RULES, SMOKE_UPDATES, TWIN, TWINS, base_config, contender, contenders, twin
+from rltok.errors import RltokError
 from rltok.step import new_model
 
 
@@ -35,6 +36,15 @@ def test_a_setting_of_a_rule_reaches_the_rules_that_read_it():
     for name in RULES:
         rule = contender(base, "tiny", name, settings).model.rule
         assert (rule.target_rate, rule.vocabulary) == (0.25, 999)
+
+
+def test_a_multiplier_of_the_policys_learning_rate_reaches_the_policy_alone():
+    base = base_config("tiny", {"train.policy_lr_multiplier": 5.0}, budget="full", seed=0)
+    multipliers = {name: contender(base, "tiny", name, {}).train.policy_lr_multiplier for name in RULES}
+    assert multipliers == {name: 5.0 if name == "learned" else 1.0 for name in RULES}
+    assert twin(base, "tiny", "random_k_as_bpe", 0.3).train.policy_lr_multiplier == 1.0
+    with pytest.raises(RltokError, match="has none"):
+        base_config("tiny", {"train.policy_lr_multiplier": 5.0}, budget="full", seed=0, names=["even"])
 
 
 def test_a_smoke_run_has_few_updates_and_a_full_one_the_presets_budget():

@@ -6,8 +6,8 @@ import pytest
 import torch
 from helpers import tiny_model
 
-from rltok.config import TrainConfig
-from rltok.optim import gradient_norm, learning_rate, make_optimizer
+from rltok.config import Config, ModelConfig, RuleConfig, TrainConfig
+from rltok.optim import gradient_norm, learning_rate, make_optimizer, policy_travel, set_learning_rate
 
 TRAIN = TrainConfig(learning_rate=2.0, warmup_fraction=0.1, warmup_start=0.1, final_fraction=0.05)
 
@@ -56,3 +56,56 @@ def test_the_gradient_norm_is_that_of_all_gradients_in_one_vector():
     first.grad, second.grad = torch.tensor([[1.0, 2.0], [4.0, 2.0]]), torch.tensor([12.0])
     assert gradient_norm([first, second, unused]).item() == pytest.approx(13.0)
     assert gradient_norm([unused]).item() == 0.0
+
+
+@pytest.mark.parametrize("multiplier", [0.5, 20.0])
+def test_a_multiplier_makes_the_learned_rules_parameters_a_group_whose_rate_is_so_many_times_the_others(multiplier):
+    model = tiny_model()
+    optimizer = make_optimizer(model, TrainConfig(policy_lr_multiplier=multiplier))
+    set_learning_rate(optimizer, 0.125)
+    names = {id(p): name for name, p in model.named_parameters()}
+    rates = {names[id(p)]: group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert set(rates) == set(names.values())
+    assert {name for name, rate in rates.items() if rate == 0.125 * multiplier} == {"rule.project.weight", "rule.norm.weight"}
+    assert set(rates.values()) == {0.125, 0.125 * multiplier}
+    assert [group["weight_decay"] for group in optimizer.param_groups if group["lr"] != 0.125] == [0.0]
+
+
+def test_one_update_moves_the_policy_so_many_times_as_far_and_the_rest_as_before():
+    moved = {}
+    for multiplier in (1.0, 20.0):
+        model = tiny_model()
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        optimizer = make_optimizer(model, TrainConfig(policy_lr_multiplier=multiplier, weight_decay=0.0))
+        set_learning_rate(optimizer, 1e-3)
+        for number, p in enumerate(model.parameters()):
+            p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(number), dtype=p.dtype)
+        optimizer.step()
+        moved[multiplier] = {name: p.detach() - before[name] for name, p in model.named_parameters()}
+    for name, step in moved[1.0].items():
+        times = 20.0 if name.startswith("rule.") else 1.0
+        torch.testing.assert_close(moved[20.0][name], times * step, rtol=1e-3, atol=1e-8)
+
+
+def test_without_a_multiplier_the_groups_are_those_that_old_checkpoints_number_their_parameters_by():
+    model = tiny_model()
+    names = {id(p): name for name, p in model.named_parameters()}
+    groups = [[names[id(p)] for p in group["params"]] for group in make_optimizer(model, TrainConfig()).param_groups]
+    decayed = [name for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith(("embedding.", "rule."))]
+    assert groups == [decayed, [name for name in names.values() if name not in decayed]]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.003, 0.075, 0.45, 1.0])
+@pytest.mark.parametrize("updates", [1, 2, 3, 29, 381])
+def test_the_policys_travel_is_the_sum_of_its_learning_rates_over_the_scale(updates, fraction):
+    train = TrainConfig(
+        learning_rate=2e-3, warmup_fraction=fraction, warmup_start=0.1, final_fraction=0.05, policy_lr_multiplier=7.0,
+        sequences_per_update=2, micro_batch=2, training_bytes=updates * 2 * 4096,
+    )  # fmt: skip
+    config = Config(train=train, model=ModelConfig(rule=RuleConfig(scale=8.0)))
+    summed = sum(7.0 * learning_rate(step, updates, train) / 8.0 for step in range(updates))
+    assert policy_travel(config) == pytest.approx(summed, rel=1e-12)
+
+
+def test_the_travel_of_a_budget_of_any_length_is_found_at_once():
+    assert policy_travel(Config(train=TrainConfig(training_bytes=2**62))) > 1e3

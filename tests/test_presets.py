@@ -1,6 +1,7 @@
 """rltok.presets: Table 2 as it stands in the paper, variants that change what they say, and fits that hold."""
 
 import math
+import re
 
 import pytest
 from hypothesis import example, given
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 from rltok.config import with_settings
 from rltok.data.corpus import num_held_out
 from rltok.errors import RltokError
+from rltok.optim import policy_travel
 from rltok.paper_numbers import WARMUP_BYTES
-from rltok.presets import check_batch_fits, fit_to_corpus, preset, presets, size_of
+from rltok.presets import check_batch_fits, fit_to_corpus, preset, presets, size_of, travel_advice
 
 TABLE_2 = {  # d, heads, down / mid / up, learning rate, sequences, warm-up bytes, training bytes, 1 / target rate
     "147m": (768, 12, (4, 12, 4), 1.5e-3, 128, 4.5e8, 6e9, 5),
@@ -86,6 +88,39 @@ def test_a_rules_variant_changes_that_rule_and_at_most_the_rows_a_forward_pass(s
         crowded = settings["name"] in ("dynamic_pooling", "hnet") and size not in ("tiny", "small")
         assert config.train.micro_batch == base.train.micro_batch // (4 if crowded else 1)
         assert set(differences(config.to_dict(), base.to_dict())) == allowed | ({"train.micro_batch"} if crowded else set())
+
+
+@pytest.mark.parametrize("size", [name for name in presets() if "_" not in name])
+def test_the_variant_for_short_runs_gives_the_policy_a_learning_rate_of_its_own(size):
+    config, base = preset(f"{size}_fast_policy"), preset(size)
+    assert set(differences(config.to_dict(), base.to_dict())) == {"name", "objective.gamma", "train.policy_lr_multiplier"}
+    assert config.train.policy_lr_multiplier == 20
+
+
+# The policy's travel
+
+
+def test_the_papers_runs_move_the_policy_equally_far_at_every_size():
+    travels = [policy_travel(preset(name)) for name in ("147m", "90m", "24m", "32m", "40m")]
+    assert all(travel == pytest.approx(travels[0], rel=0.25) for travel in travels)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_no_preset_is_short_at_its_own_budget(name):
+    assert travel_advice(preset(name)) is None
+
+
+def test_a_short_run_is_told_the_multiplier_with_which_its_policy_moves_as_far_as_the_papers():
+    short = preset("32m", {"train.training_bytes": 100_000_000})
+    told = travel_advice(short)
+    multiplier = float(re.search(r"train\.policy_lr_multiplier=(\S+)$", told)[1])
+    enough = with_settings(short, {"train.policy_lr_multiplier": multiplier})
+    assert policy_travel(enough) == pytest.approx(policy_travel(preset("147m")), rel=0.05)
+    assert travel_advice(enough) is None
+    slow = with_settings(short, {"train.policy_lr_multiplier": 2.0})  # what is set already is counted
+    assert f"={multiplier:g}" in travel_advice(slow)
+    for settings in ({"model.rule.name": "even"}, {"objective.lambda_policy": 0.0}):
+        assert travel_advice(with_settings(short, settings)) is None
 
 
 def test_the_faithful_variants_carry_the_numbers_of_their_papers():

@@ -197,6 +197,8 @@ def test_a_package_that_a_rule_lacks_is_missed_before_anything_is_trained(plan, 
      ('preset="tiny"\nfull=true\nseeds=3\n[[run]]\nname="a"', "of another kind"),
      ('preset="tiny"\nfull=true\nseeds=[-1]\n[[run]]\nname="a"', "seed -1"),
      ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nvariant="even"', r"run\.name"),
+     ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\n[[schedule]]\nname="b"', r"schedule\.settings"),
+     ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\n[[schedule]]\nname="b"\nsettings={}\nx=1', r"schedule\.x"),
      ('preset="tiny"\nfull=true\nseeds=[0,0]\n[[run]]\nname="a"', "names a run twice")],
 )  # fmt: skip
 def test_a_plan_that_is_none_is_refused(tmp_path, text, told):
@@ -213,13 +215,43 @@ def test_stored_plans_can_be_read_and_their_runs_differ(path):
     assert len({config.digest() for config in configs.values()}) == len(free)
     for config in configs.values():  # one network, one budget, one order
         first = configs[plan.runs[0].stem]
-        if path.stem not in ("schedule", "tiny_late"):  # which are about nothing else
-            assert replace(config.train, seed=0, micro_batch=1) == replace(first.train, seed=0, micro_batch=1)
+        if path.stem not in ("schedule", "tiny_late", "32m_search"):  # which are about nothing else
+            own = {"seed": 0, "micro_batch": 1, "policy_lr_multiplier": 1.0}
+            assert replace(config.train, **own) == replace(first.train, **own)
         assert config.train.training_bytes == first.train.training_bytes
         if config.model.rule.name == "learned":  # whose estimator compares rows of a micro-batch
             assert config.train.micro_batch == first.train.micro_batch
         assert replace(config.model, rule=first.model.rule) == first.model
         assert config.data == first.data
+
+
+def test_a_plan_with_schedules_makes_every_run_under_each_of_them(tmp_path):
+    text = """preset = "tiny"\nfull = false\nseeds = [0]\n[settings]\n"train.learning_rate" = 1.0e-3
+[[schedule]]\nname = "a"\nsettings = { "train.learning_rate" = 2e-3, "objective.gamma" = 0.5 }
+[[schedule]]\nname = "b"\nsettings = {}
+[[run]]\nname = "policy"\nsettings = { "objective.gamma" = 0.9 }
+[[run]]\nname = "even"\nvariant = "even"\nseeds = [3, 4]\n"""
+    (tmp_path / "plan.toml").write_text(text)
+    plan = run_sweep.read_plan(tmp_path / "plan.toml")
+    made = {run.stem: plan.config(run, {}) for run in plan.runs}
+    assert list(made) == ["policy_a-seed0", "policy_b-seed0", "even_a-seed3", "even_a-seed4", "even_b-seed3", "even_b-seed4"]
+    assert [config.train.learning_rate for config in made.values()] == [2e-3, 1e-3, 2e-3, 2e-3, 1e-3, 1e-3]
+    assert made["policy_a-seed0"].objective.gamma == 0.9  # what a run says of itself goes before its schedule
+    assert made["even_b-seed4"].model.rule.name == "even" and made["even_b-seed4"].train.seed == 4
+
+
+def test_the_search_tries_three_peaks_and_two_warm_ups_for_every_method():
+    plan = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "32m_search.toml")
+    tried = {}
+    for run in plan.runs:
+        train, (name, schedule) = plan.config(run, {}).train, run.name.split("_warmup")
+        assert schedule == f"{train.warmup_fraction * 100:g}_peak" + f"{train.learning_rate * 1000:g}e-3"
+        tried.setdefault(name, set()).add((train.warmup_fraction, train.learning_rate))
+    assert all(found == {(w, p) for w in (0.15, 0.45) for p in (1e-3, 1.5e-3, 3e-3)} for found in tried.values())
+    assert tried.keys() == {
+        "policy", "policy_x20", "even", "random_k", "whitespace", "entropy", "bpe", "bpe_causal", "hnet_port", "hnet",
+        "dynamic_pooling",
+    }  # fmt: skip
 
 
 def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
