@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "rltok").rglob("*.py"))
 MODULE_NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
 EQUATION_FILES = ["layers", "attention", "policy", "resample", "estimator", "losses"]
-MAX_FILE_LINES = 300
+MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 each_module = pytest.mark.parametrize("path", MODULES, ids=MODULE_NAMES)
@@ -91,7 +91,7 @@ def test_there_is_a_package_to_check():
 
 
 @each_module
-def test_no_file_is_over_300_lines(path):
+def test_no_file_is_over_400_lines(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= MAX_FILE_LINES, f"{lines} lines, at most {MAX_FILE_LINES}: split the file"
 
