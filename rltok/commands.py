@@ -88,7 +88,8 @@ def train(options: argparse.Namespace) -> None:
         progress=not options.json,
     )  # fmt: skip
     if options.json:
-        print_json({"out": out, "updates": record.updates, "bytes": record.bytes, "evaluation": record.evaluation})
+        result = {"out": out, "text": corpus.told, "updates": record.updates, "bytes": record.bytes}
+        print_json(result | {"evaluation": record.evaluation})
         return
     found = record.evaluation
     print(

@@ -12,7 +12,7 @@ from rltok.config import Config
 from rltok.data import load_corpus, load_test
 from rltok.data.prepared import is_prepared, open_prepared
 from rltok.data.rows import Rows, cut_documents, require_a_row
-from rltok.data.sources import documents, is_hub, spec_name
+from rltok.data.sources import documents, is_hub, spec_name, told
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.evaluation import evaluate as evaluate_rows
@@ -73,7 +73,8 @@ def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
         raise RltokError(f"{options.data!r} streams without a known end. Say how much to read: --max-bytes N.")
     else:
         spec = options.data
-    stream = documents(spec, allow_binary=options.allow_binary, force=options.force)
+    say(options, f"text: {told(spec)}")
+    stream = documents(spec, allow_binary=options.allow_binary, force=options.force, max_bytes=options.max_bytes)
     return cut_documents(stream, config.data.sequence_length, "windows", name=spec_name(spec), max_bytes=options.max_bytes)
 
 

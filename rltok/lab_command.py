@@ -85,7 +85,9 @@ def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, 
 
 def _corpus(options: argparse.Namespace, config: Config) -> Corpus:
     reading = {"max_bytes": options.max_bytes, "allow_binary": options.allow_binary, "force": options.force}
-    return load_corpus(options.data, config.data, **reading)
+    corpus = load_corpus(options.data, config.data, **reading)
+    say(options, corpus.told)
+    return corpus
 
 
 def _check_rule(config: Config) -> None:

@@ -11,6 +11,7 @@ from rltok.data.prepare import Tell, prepare_folder
 from rltok.data.prepared import RECORD, open_prepared
 from rltok.data.request import Request
 from rltok.data.shards import SPLITS
+from rltok.data.sources import told
 from rltok.data.tally import SKIPPED
 from rltok.data.unit_writer import Rules
 from rltok.errors import RltokError
@@ -51,6 +52,9 @@ def prepare(options: argparse.Namespace) -> None:
     if jobs < 1:
         raise RltokError(f"--jobs must be at least 1; got {jobs}.")
     finished = (folder / RECORD).exists()
+    texts = [*((name, "source") for name in request.sources), (request.validation, "validation"), (request.test, "test")]
+    for line in [f"{role}: {told(name)}" for name, role in texts if name is not None and not finished]:
+        say(options, line)
     bars: list[Progress] = []
 
     def bar(total: int | None, done: int) -> Tell:

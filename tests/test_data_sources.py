@@ -95,7 +95,7 @@ def test_a_folder_of_parquet_is_its_tables_not_the_readme_beside_them(tmp_path):
     write(tmp_path / "README.md", "about")
     assert texts(tmp_path) == [b"a", b"b"]
     write(tmp_path / "c.jsonl", jsonl({"text": "c"}))
-    assert "both Parquet and JSON Lines" in error_of(tmp_path)
+    assert "has 2 Parquet files (a.parquet, b.parquet) and 1 JSON Lines file (c.jsonl). Say which: " in error_of(tmp_path)
     assert texts(f"{tmp_path}/*.jsonl") == [b"c"]
 
 

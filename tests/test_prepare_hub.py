@@ -62,8 +62,9 @@ def put_local_files(monkeypatch, tmp_path, row, format="parquet"):
         paths.append(str(path))
     kind = "parquet" if format == "parquet" else "json"
 
-    def load_dataset(name, config, *, split):
-        return datasets.load_dataset(kind, data_files=paths, split="train", streaming=True, cache_dir=str(tmp_path / "cache"))
+    def load_dataset(name, config, *, split, **options):
+        where = {"data_files": paths, "cache_dir": str(tmp_path / "cache"), **options}
+        return datasets.load_dataset(kind, split="train", streaming=True, **where)
 
     monkeypatch.setattr(hub, "load_dataset", load_dataset)
     return [row(number) for part in range(3) for number in range(part, ROWS, 3)]
@@ -144,7 +145,7 @@ def test_null_texts_of_a_dataset_are_counted_and_a_missing_column_stops(monkeypa
     put_local_files(monkeypatch, tmp_path, lambda n: fineweb(n) | {"text": None if n == 4 else fineweb(n)["text"]})
     record = prepare_folder(request(["fineweb"], cut="windows", sequence_length=16), tmp_path / "out")
     assert (record["read"]["null"], record["read"]["stored"]) == (1, ROWS - 1)
-    assert record["read"]["named"]["null"][0].endswith("file 2 of 3: <urn:uuid:4>")
+    assert record["read"]["named"]["null"][0].endswith("file 2 of 3: 1")
     units.opened.cache_clear()
     put_local_files(monkeypatch, tmp_path, codeparrot)
     with pytest.raises(RltokError, match="no strings in column 'text'; its columns are repo_name"):

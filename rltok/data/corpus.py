@@ -7,18 +7,29 @@ from typing import Any
 from rltok.config import DataConfig
 from rltok.data.prepared import Prepared, is_prepared, open_prepared
 from rltok.data.rows import Rows, cut_documents
-from rltok.data.sources import Spec, documents, is_hub, spec_name
+from rltok.data.sources import Spec, documents, is_hub, spec_name, told
 from rltok.errors import RltokError
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Rows of each split; `description` holds plain values only and no folder of this machine."""
+    """Rows of each split; `description` holds plain values only and no folder of this machine.
+
+    `files` says in words what was read.
+    """
 
     train: Rows
     validation: Rows
     test: Rows | None
     description: dict[str, Any]
+    files: str = ""
+
+    @property
+    def told(self) -> str:
+        """What is trained on, in a line."""
+        has, held_out = self.description["train"], self.description.get("held_out", "documents of their own")
+        counts = f"{has['bytes']} bytes of {has['documents']} documents in {has['rows']} rows"
+        return f"training text: {self.files or self.description['name']}: {counts}; held out: {held_out}"
 
 
 def num_held_out(num_rows: int, fraction: float) -> int:
@@ -49,7 +60,7 @@ def _cut(spec: Spec, config: DataConfig, max_bytes: int | None, allow_binary: bo
     """Rows of one spec, named without folders. Raises `RltokError` for an endless stream."""
     if max_bytes is None and is_hub(spec):
         raise RltokError(f"{spec!r} streams without a known end. Say how much to read: --max-bytes, or max_bytes= in Python.")
-    stream = documents(spec, allow_binary=allow_binary, force=force)
+    stream = documents(spec, allow_binary=allow_binary, force=force, max_bytes=max_bytes)
     return cut_documents(stream, config.sequence_length, config.cut, name=spec_name(spec), max_bytes=max_bytes)
 
 
@@ -127,7 +138,7 @@ def load_corpus(
         "validation": describe(validation),
         "test": describe(test) if prepared is None else prepared.describe("test"),
     }
-    return Corpus(train, validation, test, description)
+    return Corpus(train, validation, test, description, told(spec))
 
 
 def load_test(spec: Spec, config: DataConfig, *, allow_binary: bool = False, force: bool = False) -> Rows:

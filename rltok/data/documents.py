@@ -1,7 +1,7 @@
 """What a document is, and whether bytes look like text at all."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rltok.errors import RltokError
 
@@ -26,6 +26,19 @@ class _NullText(bytes):
 
 
 NULL_TEXT = _NullText()  # the text of a row whose text is null
+
+
+def label_of(value: Any, otherwise: str) -> str:
+    """A source or id that a table states, as text that has a UTF-8 form; the other one where the row states none."""
+    if value is None or value != value:  # null, or the NaN that pandas puts in its place
+        return otherwise
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    return text.encode(errors="backslashreplace").decode()
+
+
+def printable(name: str) -> str:
+    """A file's name on one line: what cannot be printed is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def junk_reason(data: bytes) -> str | None:

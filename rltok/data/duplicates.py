@@ -14,7 +14,7 @@ DUPLICATE, KEPT, BEYOND = 0, 1, 2  # values in the file of kept documents; BEYON
 ZEROS = 1 << 20  # bytes written at a time
 CHUNK = 1 << 16  # entries of an index looked at together
 BUCKET = 1 << 19  # entries of a bucket, about
-MAX_BUCKETS = 1024  # files open at a time; past 2**29 documents buckets grow
+MAX_BUCKETS = 128  # files open at a time, of the 256 that some systems allow; past 2**26 documents buckets grow
 FOUND = np.dtype([("high", "<u8"), ("low", "<u8"), ("order", "<u8")])
 PLACE_BITS = 56  # of `order`: a document's number; above them the rank of its split
 RANK = np.array([2, 1, 0], dtype=np.uint64)  # of train, validation, test: a text that is in two splits stays in the first

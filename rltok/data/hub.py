@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rltok import vocab
-from rltok.data.documents import NULL_TEXT, Document, one_line
+from rltok.data.documents import NULL_TEXT, Document, label_of, one_line
 from rltok.errors import RltokError
 
 ALIASES = {
@@ -58,7 +58,7 @@ def parse(spec: str) -> tuple[str, str | None]:
     return name, config or None
 
 
-def load_dataset(name: str, config: str | None, **where: str) -> Any:
+def load_dataset(name: str, config: str | None, **where: Any) -> Any:
     """A dataset as the package `datasets` streams it. Tests put local files in its place."""
     import datasets
 
@@ -91,6 +91,28 @@ def open_dataset(spec: str, force: bool, *, instead: str = TEXT_INSTEAD, **where
         raise RltokError(f"cannot read {spec!r} from the hub: {one_line(error)}. Check the name and the network.") from error
 
 
+def open_texts(spec: str, force: bool) -> Any:
+    """The training split of a dataset; of Parquet files no column but that of the text, so that the others may differ.
+
+    Raises:
+        RltokError: as `open_dataset`.
+    """
+    name, config = parse(spec)
+    dataset, column = open_dataset(spec, force, split="train"), text_column(name)
+    columns = getattr(dataset, "column_names", None) or []
+    if column not in columns or len(columns) == 1:
+        return dataset
+    try:
+        return load_dataset(name, config, split="train", columns=[column])
+    except (ValueError, TypeError):  # files of another kind, of which all columns are read
+        return dataset
+
+
+def text_column(name: str) -> str:
+    """Which column of a dataset holds the text."""
+    return TEXT_COLUMNS.get(name, "text")
+
+
 def retried(
     spec: str, open_at: Callable[[int], Iterator[Any]], start: int, sleep: Callable[[float], None]
 ) -> Iterator[tuple[int, Any]]:
@@ -118,6 +140,11 @@ def retried(
         except UnicodeDecodeError as error:
             raise RltokError(f"{spec!r}, row {number} is no valid UTF-8: {one_line(error)}. Choose another dataset.") from error
         except Exception as error:  # see open_dataset
+            if isinstance(error, ValueError | TypeError | LookupError | NotImplementedError) and not isinstance(error, OSError):
+                raise RltokError(
+                    f"cannot read {spec!r} at row {number}: {one_line(error)}. Its files are damaged or differ from each other:"
+                    " choose another dataset."
+                ) from error  # no network's fault: another try would end the same way
             failures += 1
             if failures >= TRIES:
                 raise RltokError(
@@ -146,17 +173,17 @@ def shard_documents(
         allow_null: a null text is the document `NULL_TEXT` instead of an error.
     """
     name, _ = parse(spec)
-    column = TEXT_COLUMNS.get(name, "text")
+    column = text_column(name)
     chosen = dataset if part is None else dataset.shard(num_shards=part[1], index=part[0])
     for number, row in dataset_rows(spec, chosen, start, sleep):
         is_null = allow_null and row.get(column, "") is None
-        if not (is_null or isinstance(row.get(column), str)):
+        if not (is_null or isinstance(row.get(column), str | bytes)):
             has = ", ".join(row)[:200]
             raise RltokError(f"{spec!r} has no strings in column {column!r}; its columns are {has}. Choose another dataset.")
         text = NULL_TEXT if is_null else vocab.to_utf8(row[column])
-        yield Document(text, name, str(row.get("id", number)))
+        yield Document(text, name, label_of(row.get("id"), str(number)))
 
 
 def hub_documents(spec: str, force: bool) -> Iterator[Document]:
     """Documents of `hf:OWNER/NAME[:CONFIG]`; `force` skips the test that the hub answers (it cannot see proxies)."""
-    yield from shard_documents(spec, open_dataset(spec, force, split="train"))
+    yield from shard_documents(spec, open_texts(spec, force))

@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 
+MOST_MAPS = 64  # open at a time: each holds a file descriptor, of which a process may have 1,024 or fewer
+
 
 class MappedBytes:
     """uint8 [R, N] like an array that cannot be written to: rows are copied out of mapped files when indexed, zero-padded.
 
-    Files are mapped when first read. A copy sent to another process carries their names, not their bytes.
+    Files are mapped when first read, at most MOST_MAPS at a time. A copy sent to another process carries their names, not their
+    bytes.
 
     Args:
         paths: the files.
@@ -55,5 +58,7 @@ class MappedBytes:
 
     def _map(self, file: int) -> np.ndarray:
         if file not in self._maps:
+            if len(self._maps) >= MOST_MAPS:
+                del self._maps[next(iter(self._maps))]  # the oldest
             self._maps[file] = np.memmap(self._paths[file], dtype=np.uint8, mode="r")
         return self._maps[file]

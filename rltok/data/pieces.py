@@ -4,7 +4,8 @@ import hashlib
 import re
 from typing import Any
 
-from rltok.data.documents import HEAD_BYTES, one_line
+from rltok.data.documents import one_line
+from rltok.data.shards import sha256_of
 from rltok.data.units import Unit
 from rltok.errors import RltokError
 
@@ -14,14 +15,12 @@ REMEDY = "Put back the old text, or choose a new --out."
 
 
 def fingerprint(unit: Unit) -> str | None:
-    """A short digest of name, size and first 64 KiB of each of a unit's files; None for what is no file."""
+    """A short digest of name and content of each of a unit's files; None for what is no file."""
     digest = hashlib.blake2b(digest_size=8)
     for path in unit.paths:
         name = path.relative_to(unit.folder).as_posix() if unit.folder is not None else path.name
         try:
-            with path.open("rb") as file:
-                head = file.read(HEAD_BYTES)
-            digest.update(f"{name}\0{path.stat().st_size}\0".encode(errors="surrogateescape") + head)
+            digest.update(f"{name}\0{sha256_of(path)}\0".encode(errors="surrogateescape"))
         except OSError as error:
             raise RltokError(f"cannot read {str(path)!r}: {one_line(error)}. Check its permissions, or leave it out.") from error
     return digest.hexdigest() if unit.paths else None

@@ -16,7 +16,7 @@ from rltok.data.prepared import KEPT_FILE, RECORD, REQUEST, SCHEMA, UNSEALED, WH
 from rltok.data.request import AGAIN, Request, check_finished, claimed, read_request, write_request
 from rltok.data.shards import seals_of, sha256_of, sound_seals
 from rltok.data.tally import SKIPPED, largest_sources, merged
-from rltok.data.unit_writer import write_unit
+from rltok.data.unit_writer import Rules, write_unit
 from rltok.errors import RltokError
 from rltok.files import room, write_json
 from rltok.pools import end_with_parent, stopping
@@ -158,8 +158,7 @@ def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
             f"nothing is stored: the first document is longer than --max-bytes {rules.max_bytes}. Raise it, into a new --out."
         )
     if not read["stored"]:
-        why = ", ".join(f"{read[reason]} {reason.replace('_', ' ')}" for reason in SKIPPED)
-        raise RltokError(f"no document of {read['read']} is left: {why}. Give other text, or --cut windows, into a new --out.")
+        raise RltokError(f"no document of {read['read']} is left: {_why_none(read, rules)}, into a new --out.")
     within = mark_kept(run.folder, seals, [run.groups[number] for number, _ in shards], rules.max_bytes, path)
     counts = count_kept(run.folder, seals, path, lambda sizes: piece_counts(sizes, rules.sequence_length, rules.cut))
     first, documents = {}, 0
@@ -181,6 +180,18 @@ def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
         ],
         "timing": {"seconds": seconds, "bytes": session_bytes, "bytes_per_second": session_bytes / max(1e-9, seconds)},
     }, UNSEALED)  # fmt: skip
+
+
+def _why_none(read: dict[str, Any], rules: Rules) -> str:
+    """How many documents were left out for which reason, the first of them by name, and a remedy for the most frequent."""
+    counts = {reason: read[reason] for reason in SKIPPED if read[reason]}
+    named = {reason: f" (first: {names[0]})" for reason, names in read["named"].items() if names}
+    why = ", ".join(f"{count} {reason.replace('_', ' ')}{named.get(reason, '')}" for reason, count in counts.items())
+    reason = max(counts, key=lambda reason: counts[reason], default="")
+    shorter = "--cut windows" if rules.cut == "documents" else "a smaller --sequence-length"
+    remedies = {"too_short": f"Give longer texts, or {shorter}"}
+    remedies |= dict.fromkeys(("invalid_utf8", "no_text"), "Convert the text to UTF-8, or let any bytes through with --any-bytes")
+    return f"{why or 'there was none'}. {remedies.get(reason, 'Give other text')}"
 
 
 def _limits(run: Run, within: dict[int, int], full: set[int]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rltok.data.pieces import Piece, check_pieces, piece_of
-from rltok.data.prepared import REQUEST, SCHEMA, WHAT
+from rltok.data.prepared import REQUEST, WHAT
 from rltok.data.shards import SPLITS
 from rltok.data.sources import is_hub, spec_name
 from rltok.data.unit_writer import Rules
@@ -24,6 +24,7 @@ except ImportError:  # not a Unix
     fcntl = None
 
 AGAIN = "the same command"
+SCHEMA = 3  # 3: fingerprints of whole files
 
 
 @dataclass(frozen=True)

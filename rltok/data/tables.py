@@ -2,30 +2,33 @@
 
 import contextlib
 import io
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rltok import vocab
-from rltok.data.documents import NULL_TEXT, Document, one_line
+from rltok.data.documents import NULL_TEXT, Document, label_of, one_line
 from rltok.data.files import require_file
 from rltok.errors import RltokError
 
-JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_PACKED = ("", ".gz", ".zst")
+JSONL_SUFFIXES = tuple(name + packed for name in (".jsonl", ".ndjson") for packed in _PACKED)
+JSON_SUFFIXES = tuple(".json" + packed for packed in _PACKED)  # read as JSON Lines where named; in a folder they hold settings
 PARQUET_SUFFIXES = (".parquet",)
 BATCH_ROWS = 256  # Parquet rows held as Python objects at a time
+MAX_LINE = 1 << 26  # bytes of a line of JSON: a small packed file may hold one of any length
 
 
-def _label(value: Any, otherwise: str) -> str:
-    """A source or id as text, or the other when a row has none."""
-    return otherwise if value is None else str(value)
+def _document(text: bytes, source: Any, label: Any, file: str, place: str) -> Document:
+    """A row with the source and id that it states, or else those of its file and its place there.
 
-
-def _whole(label: Any) -> str:
-    """Of an id that a table states, such as `book#3`, the name of the whole document, `book`; empty for any other id."""
-    name, mark, number = str(label).rpartition("#")
-    return name if mark and number.isdecimal() else ""
+    An id such as `book#3` names a part of the document `book`; that of a web address has a fragment and names no part.
+    """
+    name, mark, number = (stated := label_of(label, place)).rpartition("#")
+    is_part = stated != place and mark and number.isdecimal() and "://" not in name
+    return Document(text, label_of(source, file), stated, name if is_part else "")
 
 
 def _json_document(line: bytes, name: str, number: int, allow_null: bool) -> Document:
@@ -36,7 +39,10 @@ def _json_document(line: bytes, name: str, number: int, allow_null: bool) -> Doc
     except (ValueError, RecursionError) as error:
         raise RltokError(f"{place} is not valid JSON: {one_line(error)}. Write one JSON object per line.") from error
     if not isinstance(row, dict):
-        raise RltokError(f"{place} is {type(row).__name__}, not an object. Write one JSON object with a 'text' field per line.")
+        how = ", as `jq -c '.[]'` does" if isinstance(row, list) else ""
+        raise RltokError(
+            f"{place} is {type(row).__name__}, not an object. Write one JSON object with a 'text' field per line{how}."
+        )
     is_null = allow_null and row.get("text", "") is None
     if not (is_null or isinstance(row.get("text"), str)):
         names = ", ".join(map(repr, row))[:200] or "nothing"
@@ -46,7 +52,7 @@ def _json_document(line: bytes, name: str, number: int, allow_null: bool) -> Doc
         text = NULL_TEXT if is_null else vocab.to_utf8(row["text"])
     except RltokError as error:
         raise RltokError(f"{place}: {error}") from error
-    return Document(text, _label(row.get("source"), name), _label(row.get("id"), str(number)), _whole(row.get("id")))
+    return _document(text, row.get("source"), row.get("id"), name, str(number))
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -56,7 +62,16 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     require_file(path)
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
-            for number, line in enumerate(io.BufferedReader(stream), start=1):
+            lines = io.BufferedReader(stream)
+            for number in itertools.count(start=1):
+                line = lines.readline(MAX_LINE + 1)
+                if len(line) > MAX_LINE:
+                    raise RltokError(
+                        f"{path.name!r}, line {number} is longer than {MAX_LINE} bytes. Split its document in several, or write"
+                        " the texts as Parquet."
+                    )
+                if not line:
+                    return
                 if line.strip():
                     yield number, line
     except (OSError, pa.ArrowException) as error:
@@ -72,15 +87,46 @@ def jsonl_documents(path: Path, allow_null: bool = False) -> Iterator[Document]:
         yield _json_document(line, path.name, number, allow_null)
 
 
-def _check_text_column(schema: Any, name: str) -> None:
-    """Raise `RltokError` unless an Arrow schema has a column `text` of strings or bytes."""
+def _is_text(kind: Any) -> bool:
+    """Whether an Arrow type is one of strings or bytes, however its writer lays them out."""
+    import pyarrow as pa
     import pyarrow.types as kinds
 
+    if isinstance(kind, pa.DictionaryType):
+        return _is_text(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_text(kind.storage_type)
+    views = (getattr(kinds, name, None) for name in ("is_string_view", "is_binary_view"))  # from pyarrow 16 on
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, *views)
+    return any(test is not None and test(kind) for test in tests)
+
+
+def _texts(column: Any) -> list[bytes | None]:
+    """Bytes of an Arrow column of strings, straight from there: to decode 667 MB and encode it again would double the time."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    return column.cast(pa.large_binary()).to_pylist()
+
+
+def _labels(column: Any) -> list[Any]:
+    """Values of a column of sources or ids; where strings are no valid UTF-8, their bytes."""
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        return _texts(column)
+
+
+def _check_text_column(schema: Any, name: str) -> None:
+    """Raise `RltokError` unless an Arrow schema has a column `text` of strings or bytes."""
     if "text" not in schema.names:
         has = ", ".join(map(repr, schema.names))[:200]
         raise RltokError(f"{name!r} has no column 'text', only {has}. Rename the one that holds the text.")
     kind = schema.field("text").type
-    if not any(test(kind) for test in (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)):
+    if not _is_text(kind):
         raise RltokError(f"column 'text' of {name!r} holds {kind}, not strings or bytes. Convert it to strings.")
 
 
@@ -96,13 +142,11 @@ def parquet_documents(path: Path) -> Iterator[Document]:
             columns = [name for name in ("text", "source", "id") if name in file.schema_arrow.names]
             number = 0
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
-                # bytes straight from Arrow: decoding 667 MB to str and encoding it again would double the time
-                texts = batch.column("text").cast(pa.large_binary()).to_pylist()
-                none = [None] * len(texts)
-                sources, ids = (batch.column(name).to_pylist() if name in columns else none for name in ("source", "id"))
+                texts, none = _texts(batch.column("text")), [None] * len(batch)
+                sources, ids = (_labels(batch.column(name)) if name in columns else none for name in ("source", "id"))
                 for text, source, label in zip(texts, sources, ids, strict=True):
-                    label_or_number = _label(label, f"{path.name}#{number}")
-                    yield Document(NULL_TEXT if text is None else text, _label(source, path.name), label_or_number, _whole(label))
+                    filled = NULL_TEXT if text is None else text
+                    yield _document(filled, source, label, path.name, f"{path.name}#{number}")
                     number += 1
     except RltokError:
         raise

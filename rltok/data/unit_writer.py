@@ -1,5 +1,6 @@
 """One unit of `rltok prepare`: its documents filtered, cut, dealt to splits and stored, from where the last process stopped."""
 
+import codecs
 import hashlib
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rltok.data.documents import NULL_TEXT, Document, junk_reason
+from rltok.data.documents import HEAD_BYTES, NULL_TEXT, Document, junk_reason
 from rltok.data.rows import PIECES, Cut
 from rltok.data.shards import MAX_SHARD_DOCUMENTS, SPLITS, ShardWriter, digest_of, seals_of
 from rltok.data.tally import count_skipped, count_stored, new_tally
@@ -58,8 +59,11 @@ class Rules:
 
 def is_utf8(text: bytes) -> bool:
     """Whether bytes are valid UTF-8 from end to end."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        text.decode("utf-8")
+        for start in range(0, len(text), HEAD_BYTES):  # as a string at once it would take up to five times as much memory
+            decoder.decode(memoryview(text)[start : start + HEAD_BYTES])
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
     return True
@@ -108,7 +112,7 @@ class _Progress:
 def _documents(unit: Unit, progress: _Progress, rules: Rules, force: bool, sleep: Callable[[float], None]) -> Iterator[Document]:
     """The documents that come next. Raises `RltokError` when the last one read before is no longer what it was."""
     start = progress.number
-    found = unit_documents(unit, max(0, start - 1), force, sleep)
+    found = unit_documents(unit, max(0, start - 1), force, sleep, rules.max_bytes)
     if start:
         before = next(found, None)
         if before is None or _fingerprint(before) != progress.fingerprint:

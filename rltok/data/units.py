@@ -1,6 +1,5 @@
 """Units of work of `rltok prepare`: pieces of a source that processes read apart from each other, always the same pieces."""
 
-import glob
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -11,8 +10,9 @@ from typing import Any
 
 from rltok.data import files, hub, tables
 from rltok.data.documents import Document
+from rltok.data.found import found_files
 from rltok.data.sample import SPLITS, sample_documents
-from rltok.data.sources import file_documents, folder_tables_or_texts, is_hub, matching_files, python_files
+from rltok.data.sources import file_documents, is_hub
 
 GROUP_BYTES, GROUP_FILES = 1 << 26, 4096  # text files read as one unit: a folder may hold many small ones
 UNPACKED = 3  # times larger than its file is compressed text, about
@@ -76,7 +76,7 @@ def _grouped(folder: Path, paths: list[Path], split: str | None) -> list[Unit]:
 @lru_cache(maxsize=2)
 def opened(spec: str, force: bool) -> Any:
     """A dataset on the hub, resolved once in a process: that takes seconds where it has thousands of files."""
-    return hub.open_dataset(spec, force, split="train")
+    return hub.open_texts(spec, force)
 
 
 def units_of(spec: str, split: str | None, force: bool) -> list[Unit]:
@@ -94,33 +94,26 @@ def units_of(spec: str, split: str | None, force: bool) -> list[Unit]:
         spec = hub.ALIASES.get(spec, spec)
         count = opened(spec, force).num_shards
         return [Unit(f"{spec}, file {i + 1} of {count}", split, spec=spec, part=(i, count)) for i in range(count)]
-    if spec.startswith("python:"):
-        return _grouped(*python_files(spec.removeprefix("python:")), split)
-    if not os.path.isdir(spec):
-        # a pattern's matches go by their names below the part without wild cards
-        base = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), Path(spec).parts[:-1]))
-        found = matching_files(spec)
-    else:
-        base = Path(spec)
-        found, texts = folder_tables_or_texts(base)
-        if texts:
-            return _grouped(base, texts, split)
-    for path in found:
+    found = found_files(spec)
+    if found.whole:
+        return _grouped(found.base, found.paths, split)
+    for path in found.paths:
         files.require_file(path)
-    names = [path.relative_to(base).as_posix() if path.is_relative_to(base) else path.name for path in found]
-    return [Unit(name, split, (path,), expected_bytes=_text_bytes(path)) for name, path in zip(names, found, strict=True)]
+    return [Unit(found.name(path), split, (path,), expected_bytes=_text_bytes(path)) for path in found.paths]
 
 
-def unit_documents(unit: Unit, start: int, force: bool, sleep: Callable[[float], None]) -> Iterator[Document]:
-    """Documents of a unit from number `start` on; nulls come as `NULL_TEXT`."""
+def unit_documents(
+    unit: Unit, start: int, force: bool, sleep: Callable[[float], None], max_bytes: int | None = None
+) -> Iterator[Document]:  # fmt: skip
+    """Documents of a unit from number `start` on; nulls come as `NULL_TEXT`, and of longer texts a beginning past `max_bytes`."""
     if unit.spec.startswith("sample:"):
         found = sample_documents(unit.spec.removeprefix("sample:"))
     elif unit.spec:
         yield from hub.shard_documents(unit.spec, opened(unit.spec, force), unit.part, start, allow_null=True, sleep=sleep)
         return
     elif unit.folder is not None:
-        yield from files.folder_documents(unit.folder, list(unit.paths[start:]), allow_binary=True)
+        yield from files.folder_documents(unit.folder, list(unit.paths[start:]), True, max_bytes)
         return
     else:
-        found = file_documents(unit.paths[0], allow_binary=True, allow_null=True)
+        found = file_documents(unit.paths[0], allow_binary=True, allow_null=True, max_bytes=max_bytes)
     yield from itertools.islice(found, start, None)
