@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -129,6 +130,11 @@ def show(options: argparse.Namespace) -> None:
     data = _text_to_show(options)
     model = load(options.run).to(scoring_device(options))
     view = boundary_view(model, data, options.seed)
+    if not all(map(math.isfinite, view["probabilities"] or ())):
+        raise RltokError(
+            "probabilities of a boundary come out as nan: the weights have grown too large. Take an earlier checkpoint, or train"
+            " again with a lower train.learning_rate."
+        )
     if options.json:
         print_json({"bytes": list(data), "seed": options.seed, **view})
         return

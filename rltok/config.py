@@ -37,6 +37,9 @@ RULE_SETTINGS: dict[str, tuple[str, ...]] = {
 ADDED_SETTINGS: dict[str, dict[str, Any]] = {"train": {"policy_lr_multiplier": 1.0}}
 
 LEAST_RATE = 1e-6  # of dynamic_pooling and hnet, as far from 1
+MOST_WEIGHT = 1_000_000  # of a part of the loss, and of what logits are divided by
+LONGEST_ROW = 1 << 24  # bytes
+MOST_BYTES = 10**15  # of training; no run has more updates
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,18 @@ class RuleConfig(Section):
             )
         if self.name in ("dynamic_pooling", "hnet") and not LEAST_RATE <= rate <= 1 - LEAST_RATE:  # fp32 logarithms and ratios
             require(False, self.section, "target_rate", rate, f"between {LEAST_RATE:g} and {1 - LEAST_RATE:g} for {self.name}")
-        require(0 <= self.lags <= 64, self.section, "lags", self.lags, "between 0 and 64")
-        self._positive("scale", "fit_bytes", "entropy_window")
-        require(0.01 <= self.temperature <= 100, self.section, "temperature", self.temperature, "between 0.01 and 100")
-        self._check_byte_model()
-        require(256 <= self.vocabulary <= 1_000_000, self.section, "vocabulary", self.vocabulary, "between 256 and 1000000")
-        for name in ("prior_weight", "ratio_weight"):
-            value = getattr(self, name)
-            require(0 <= value <= 1e6, self.section, name, value, "at least 0 and at most 1000000")
-        if self.softcap is not None:
-            self._positive("softcap")
+        self._between(0, 64, "lags")
+        self._between(0.001, MOST_WEIGHT, "scale")
+        self._between(0.01, MOST_WEIGHT, "softcap")
+        self._between(0.01, 100, "temperature")
+        self._between(0, MOST_WEIGHT, "prior_weight", "ratio_weight")
+        self._between(256, 1_000_000, "vocabulary")
+        self._between(1, MOST_BYTES, "fit_bytes")
+        self._between(1, LONGEST_ROW, "entropy_window")
+        self._between(1, 64, "entropy_layers")
+        self._between(1e-12, 1, "entropy_learning_rate")
+        dim, allowed = self.entropy_dim, "a multiple of 32, the width of a head, and at most 8192"
+        require(0 < dim <= 8192 and dim % 32 == 0, self.section, "entropy_dim", dim, allowed)
         if self.softcap is not None and self.name == "learned":
             start = math.log(rate / (1 - rate))
             if abs(start) >= self.softcap:
@@ -90,13 +95,6 @@ class RuleConfig(Section):
                     f"model.rule.softcap={self.softcap:g} cannot reach target_rate={rate:g}: its logit is {start:.2f}, and"
                     f" eq. (23) keeps logits inside ±{self.softcap:g}. Raise softcap above {wanted:g} or set it to null."
                 )
-
-    def _check_byte_model(self) -> None:
-        dim, layers, peak = self.entropy_dim, self.entropy_layers, self.entropy_learning_rate
-        allowed = "a multiple of 32, the width of a head, and at most 8192"
-        require(0 < dim <= 8192 and dim % 32 == 0, self.section, "entropy_dim", dim, allowed)
-        require(1 <= layers <= 64, self.section, "entropy_layers", layers, "between 1 and 64")
-        require(0 < peak <= 1, self.section, "entropy_learning_rate", peak, "greater than 0 and at most 1")
 
 
 @dataclass(frozen=True)
@@ -126,16 +124,18 @@ class ModelConfig(Section):
         return self.embedding_dim // self.num_heads
 
     def _check(self) -> None:
-        self._positive("embedding_dim", "num_heads", "window", "byte_mlp_ratio", "token_mlp_ratio", "rope_theta", "norm_eps")
-        for name in ("down_layers", "mid_layers", "up_layers"):
-            require(getattr(self, name) >= 1, self.section, name, getattr(self, name), "at least 1")
+        self._between(1, 65_536, "embedding_dim", "num_heads")
+        self._between(1, 1024, "down_layers", "mid_layers", "up_layers")
+        self._between(1, LONGEST_ROW, "window")
+        self._between(1, 64, "byte_mlp_ratio", "token_mlp_ratio")
+        self._between(0.01, MOST_WEIGHT, "attention_softcap")
+        self._between(1, 1e12, "rope_theta")
+        self._between(1e-12, 1, "norm_eps")
         if self.embedding_dim % (2 * self.num_heads):
             raise RltokError(
                 f"model.embedding_dim={self.embedding_dim} must be a multiple of 2 * num_heads={2 * self.num_heads}:"
                 " each head needs an even width for rotary positions. Change either."
             )
-        if self.attention_softcap is not None:
-            self._positive("attention_softcap")
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,8 @@ class ObjectiveConfig(Section):
     lambda_early: float = 0.1
 
     def _check(self) -> None:
-        self._unit("gamma")
-        for name in ("lambda_auto", "lambda_policy", "lambda_target", "lambda_early"):
-            require(getattr(self, name) >= 0, self.section, name, getattr(self, name), "at least 0")
+        self._between(0, 1, "gamma")
+        self._between(0, MOST_WEIGHT, "lambda_auto", "lambda_policy", "lambda_target", "lambda_early")
         if self.credit == "total" and self.gamma != 1:
             raise RltokError(
                 f"objective.credit='total' pays every decision the whole row's reward, so a discount has no meaning;"
@@ -174,7 +173,7 @@ class DataConfig(Section):
     held_out_fraction: float = 0.01  # share of rows kept for validation when the corpus has no split of its own
 
     def _check(self) -> None:
-        require(self.sequence_length >= 8, self.section, "sequence_length", self.sequence_length, "at least 8 bytes")
+        self._between(8, LONGEST_ROW, "sequence_length")
         value = self.held_out_fraction
         require(0 < value < 1, self.section, "held_out_fraction", value, "strictly between 0 and 1")
 
@@ -206,18 +205,19 @@ class TrainConfig(Section):
     keep_checkpoints: int = 2
 
     def _check(self) -> None:
-        self._positive(
-            "training_bytes", "sequences_per_update", "micro_batch", "learning_rate", "adam_eps", "clip_norm",
-            "log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints",
-        )  # fmt: skip
-        self._unit("warmup_fraction", "warmup_start", "final_fraction")
-        multiplier = self.policy_lr_multiplier
-        require(0 < multiplier <= 1e4, self.section, "policy_lr_multiplier", multiplier, "greater than 0 and at most 10000")
+        self._between(1, MOST_BYTES, "training_bytes", "log_every", "evaluate_every", "evaluate_rows")
+        self._between(1, MOST_BYTES, "checkpoint_every", "keep_checkpoints")
+        self._between(1, 1 << 20, "sequences_per_update", "micro_batch")
+        self._between(1e-12, 10, "learning_rate")
+        self._between(1e-6, 10_000, "policy_lr_multiplier")
+        self._between(1e-16, 1, "adam_eps")
+        self._between(1e-6, 1e9, "clip_norm")
+        self._between(0, 1, "warmup_fraction", "warmup_start", "final_fraction")
+        self._between(0, 10, "weight_decay")
+        self._between(0, 2**63 - 1, "seed")
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
             require(0 <= value < 1, self.section, name, value, "at least 0 and below 1")
-        require(self.weight_decay >= 0, self.section, "weight_decay", self.weight_decay, "at least 0")
-        require(0 <= self.seed < 2**63, self.section, "seed", self.seed, "between 0 and 2**63 - 1")
         if self.sequences_per_update % self.micro_batch:
             raise RltokError(
                 f"train.sequences_per_update={self.sequences_per_update} must be a multiple of micro_batch={self.micro_batch},"

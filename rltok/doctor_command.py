@@ -16,7 +16,7 @@ from rltok.data.sources import documents
 from rltok.errors import RltokError
 from rltok.results import device_name, versions
 from rltok.speeds import LEGEND, RULE, SHOWN, Outlook, measured_speeds, outlooks, table
-from rltok.step import resolve_device
+from rltok.step import memory_bytes, resolve_device
 
 EXTRAS = {
     "data": "datasets", "bpe": "tokenizers", "board": "tensorboard", "lab": "jupyterlab", "notebook": "nbval", "test": "pytest",
@@ -46,7 +46,7 @@ def examine(device: torch.device) -> dict[str, Any]:
     return {
         "versions": found,
         "device": device_name(device),
-        "memory_bytes": _memory(device),
+        "memory_bytes": memory_bytes(device),
         "bf16": bf16,
         "backend": backend,
         "why_backend": why,
@@ -62,12 +62,6 @@ def examine(device: torch.device) -> dict[str, Any]:
         "rule": RULE,
         "never_tried": NEVER_TRIED,
     }
-
-
-def _memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _can_compile(device: torch.device) -> bool:

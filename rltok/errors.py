@@ -7,3 +7,12 @@ class RltokError(ValueError):
 
 class TrainingFailed(RltokError):
     """Training itself went wrong (a loss that is not finite, too little memory): a result about these settings."""
+
+
+def not_finite(step: int, what: str, done: int) -> TrainingFailed:
+    """The error that stops a run at update `step`, when the weights have seen `done` updates."""
+    if done == 0:  # so no learning rate is to blame
+        remedy = "Nothing was learned yet: bring settings of model and objective back to those of a preset"
+    else:
+        remedy = "The last checkpoint, if there is one, is from before that. Lower train.learning_rate"
+    return TrainingFailed(f"update {step}: {what}, not finite. {remedy}, then train in a new folder.")

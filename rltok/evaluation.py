@@ -13,7 +13,7 @@ from torch import Tensor
 from rltok.byte_classes import CLASSES, byte_classes
 from rltok.data.rows import Rows
 from rltok.draws import evaluation_uniforms, name_draws
-from rltok.errors import RltokError
+from rltok.errors import RltokError, TrainingFailed
 from rltok.policy import entropy
 from rltok.unet import AutoregressiveUNet, UNetOutput
 
@@ -120,6 +120,15 @@ def checked_draws(model: AutoregressiveUNet, draws: str, num_draws: int) -> str:
     return name_draws(draws, num_draws)
 
 
+def require_finite(*bits: float) -> None:
+    """Raise `TrainingFailed` for bits per byte that are none: the model's weights are finite, what it computes is not."""
+    if not all(map(math.isfinite, bits)):
+        raise TrainingFailed(
+            f"bits per byte come out as {', '.join(f'{value:g}' for value in bits)}: the weights have grown too large. Take an"
+            " earlier checkpoint, or train again with a lower train.learning_rate."
+        )
+
+
 class _Tally:
     """Sums of an evaluation, over batches; of draws, too, until `summary` divides by their number."""
 
@@ -211,4 +220,6 @@ def evaluate(
             ids = rows.ids(list(numbers)).to(device)
             uniforms = (evaluation_uniforms(draws, seed, draw, numbers, ids.shape[1] - 1) for draw in range(num_draws))
             tally.add(ids, (model(ids, uniforms=each.to(device)) for each in uniforms))
-    return Evaluation(**tally.summary(rows.document[:count], num_draws), seed=seed, draws=told)
+    found = tally.summary(rows.document[:count], num_draws)
+    require_finite(found["bits_per_byte"], found["early_bits_per_byte"])
+    return Evaluation(**found, seed=seed, draws=told)

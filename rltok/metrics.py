@@ -7,21 +7,13 @@ import torch
 from torch import Tensor
 
 from rltok.byte_classes import CLASSES
-from rltok.errors import TrainingFailed
+from rltok.errors import not_finite
 from rltok.evaluation import boundary_counts
 from rltok.losses import Losses
 from rltok.policy import entropy
 from rltok.unet import UNetOutput
 
 SPACE = CLASSES.index("space")
-
-
-def not_finite(step: int, what: str) -> TrainingFailed:
-    """The error that stops a run at update `step`."""
-    return TrainingFailed(
-        f"update {step}: {what}, not finite. The last checkpoint is from before that."
-        " Lower train.learning_rate, then train in a new folder."
-    )
 
 
 class StepMetrics:
@@ -53,7 +45,8 @@ class StepMetrics:
     def check_finite(self) -> None:
         """Raise `RltokError` that names the step when a loss or the gradient is not finite."""
         if not math.isfinite(float(self._loss)) or not math.isfinite(float(self.grad_norm)):
-            raise not_finite(self.step, f"loss {float(self._loss):g}, gradient norm {float(self.grad_norm):g}")
+            what = f"loss {float(self._loss):g}, gradient norm {float(self.grad_norm):g}"
+            raise not_finite(self.step, what, done=self.step - 1)
 
     @property
     def scored_bytes(self) -> int:

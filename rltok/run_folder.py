@@ -19,7 +19,7 @@ except ImportError:  # Windows has no such locks: there, two trainings in one fo
 
 from rltok.checkpoint import checkpoints, differences
 from rltok.config import Config, from_dict
-from rltok.errors import RltokError, TrainingFailed
+from rltok.errors import RltokError, not_finite
 from rltok.files import MISSING, read_file, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
@@ -196,10 +196,7 @@ class RunFolder:
         try:
             line = json.dumps(values, allow_nan=False)
         except ValueError as error:
-            raise TrainingFailed(
-                f"update {values['step']}: a number for {name} is not finite. The last checkpoint is from before that."
-                " Lower train.learning_rate, then train in a new folder."
-            ) from error
+            raise not_finite(values["step"], f"a number for {name}", done=values["step"]) from error
         with room(self.path):
             self._logs[name].write(line + "\n")
             self._logs[name].flush()

@@ -1,6 +1,7 @@
 """One update, which spells the paper: forward, rewards, returns, advantages, losses, clip, step."""
 
 import contextlib
+import os
 from collections.abc import Callable
 from functools import partial
 
@@ -14,6 +15,7 @@ from rltok.data.order import row_indices
 from rltok.draws import row_uniforms
 from rltok.errors import RltokError
 from rltok.estimator import policy_loss
+from rltok.flops import parameter_counts
 from rltok.ladder import advantages
 from rltok.losses import Losses, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
@@ -23,6 +25,7 @@ from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
 MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, N]
+TRAINING_BYTES = 16  # of a parameter in fp32: itself, its gradient, and AdamW's two
 RateLoss = Callable[[Tensor, float, Tensor], Tensor]  # of logits, target rate and mask, as `target_rate_loss`
 
 
@@ -160,22 +163,36 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
+def memory_bytes(device: torch.device) -> int:
+    """Memory of a card, or of the machine; 0 where the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+
+
+def _too_large(config: Config) -> RltokError:
+    model, rule, beside, remedy = config.model, config.model.rule, "", ""
+    if rule.name == "entropy":
+        beside = f", and a byte model with entropy_dim={rule.entropy_dim} and {rule.entropy_layers} layers,"
+        remedy = ", or a smaller model.rule.entropy_dim"
+    return RltokError(
+        f"a model with embedding_dim={model.embedding_dim}, {model.down_layers} + {model.mid_layers} + {model.up_layers} layers"
+        f" and MLP ratios of {model.byte_mlp_ratio} and {model.token_mlp_ratio}{beside} does not fit into memory. Choose a"
+        f" smaller model.embedding_dim, fewer layers or smaller ratios{remedy}."
+    )
+
+
 def new_model(config: Config, device: torch.device, rule: Rule | None = None) -> AutoregressiveUNet:
     """A freshly initialised model; the weights depend on the seed alone, and the global random state is left as it was.
 
     A rule that is given stands in for the one that the configuration names.
     """
+    # Counted first: a system that promises more memory than it has ends the process without a word.
+    if 0 < memory_bytes(device) < TRAINING_BYTES * sum(parameter_counts(config.model).values()):
+        raise _too_large(config)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.train.seed)
         try:
             return AutoregressiveUNet(config.model, rule).to(device)
         except (RuntimeError, MemoryError) as error:  # from torch's allocator, which has no exception of its own on the CPU
-            model, rule, beside, remedy = config.model, config.model.rule, "", ""
-            if rule.name == "entropy":
-                beside = f", and a byte model with entropy_dim={rule.entropy_dim} and {rule.entropy_layers} layers,"
-                remedy = " or model.rule.entropy_dim"
-            raise RltokError(
-                f"a model with embedding_dim={model.embedding_dim} and"
-                f" {model.down_layers} + {model.mid_layers} + {model.up_layers} layers{beside}"
-                f" does not fit into memory. Choose a smaller model.embedding_dim{remedy}."
-            ) from error
+            raise _too_large(config) from error

@@ -14,7 +14,7 @@ import torch
 
 from rltok.draws import evaluation_uniforms
 from rltok.errors import RltokError
-from rltok.evaluation import checked_draws, error_over, evaluation_mode
+from rltok.evaluation import checked_draws, error_over, evaluation_mode, require_finite
 from rltok.task_items import Item, TaskItems
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, PAD, encode, to_utf8
@@ -128,6 +128,7 @@ def score_items(
                 bits[row.item][row.choice] = nats / row.size / math.log(2)
     gold = [found[item.gold] for found, item in zip(bits, chosen, strict=True)]
     each = torch.tensor(gold, dtype=torch.float64)
+    require_finite(float(each.mean()))
     return TaskScore(
         task=items.task, items=len(chosen), bits_per_byte=float(each.mean()), standard_error=error_over(each),
         **_accuracy(chosen, bits), scored_bytes=sum(len(to_utf8(item.choices[item.gold])) for item in chosen), draws=told,

@@ -1,6 +1,5 @@
 """The loop around the step: log, evaluate, snapshot, save, resume."""
 
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -15,12 +14,11 @@ import torch
 from rltok.checkpoint import restore, save_checkpoint
 from rltok.config import Config
 from rltok.data import Corpus, load_corpus
-from rltok.errors import RltokError
+from rltok.errors import RltokError, TrainingFailed, not_finite
 from rltok.evaluation import evaluate
 from rltok.files import room
 from rltok.flops import parameter_counts, training_flops
 from rltok.memory import guarded
-from rltok.metrics import not_finite
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
 from rltok.progress import Progress
@@ -96,18 +94,19 @@ class Run:
     def validate(self) -> dict[str, Any]:
         """Score held-out rows; its line for metrics.jsonl. The boundary draws are the same at every evaluation of a run."""
         train = self.config.train
-        with autocast(self.config, self.device):
-            found = evaluate(
-                self.model, self.corpus.validation, seed=train.seed, batch=train.micro_batch, max_rows=train.evaluate_rows
-            )
-        if not math.isfinite(found.bits_per_byte + found.early_bits_per_byte):
-            raise not_finite(self.step, f"held-out bits per byte {found.bits_per_byte:g}")
+        try:
+            with autocast(self.config, self.device):
+                found = evaluate(
+                    self.model, self.corpus.validation, seed=train.seed, batch=train.micro_batch, max_rows=train.evaluate_rows
+                )
+        except TrainingFailed as error:
+            raise not_finite(self.step, "held-out bits per byte", done=self.step) from error
         return {"step": self.step, "split": "validation", "bytes": self.bytes, "tokens": self.tokens, **found.to_dict()}
 
     def save(self) -> None:
         """Checkpoint; the logs go to the disk first, so that no checkpoint is ahead of them."""
         if not all(bool(weights.isfinite().all()) for weights in self.model.parameters()):
-            raise not_finite(self.step, "weights after it")
+            raise not_finite(self.step, "weights after it", done=self.step)
         self.folder.sync()
         progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds}
         save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)

@@ -58,14 +58,12 @@ class Section:
     def _check(self) -> None:
         """Limits of values and of their combinations."""
 
-    def _positive(self, *names: str) -> None:
-        for name in names:
-            require(getattr(self, name) > 0, self.section, name, getattr(self, name), "greater than 0")
-
-    def _unit(self, *names: str) -> None:
+    def _between(self, low: float, high: float, *names: str) -> None:
+        """Hold numeric settings to two limits, which are allowed; None passes. Far beyond them numbers overflow."""
+        allowed = " and ".join(f"{limit:g}" if isinstance(limit, float) else str(limit) for limit in (low, high))
         for name in names:
             value = getattr(self, name)
-            require(0 <= value <= 1, self.section, name, value, "between 0 and 1")
+            require(value is None or low <= value <= high, self.section, name, value, f"between {allowed}")
 
 
 def build(cls: type, values: Any, path: str) -> Any:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ from runs import digests, small_config, write_text
 
 import rltok
 from rltok.checkpoint import checkpoints, find_checkpoint, read_state, restore, save_checkpoint
+from rltok.cli import main
 from rltok.errors import RltokError
 from rltok.optim import make_optimizer
 from rltok.results import RunRecord
 from rltok.run_folder import RunFolder
 from rltok.seal import sealed
 from rltok.step import new_model
+from rltok.task_items import TASKS
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 CONFIG = small_config()
@@ -133,6 +136,31 @@ def poison(tensors):
     tensors["output_head.weight"][0, 0] = math.nan
 
 
+def overflow(tensors):
+    for name in ("output_head.weight", "early_head.weight", "rule.project.weight"):
+        tensors[name].fill_(3e38)
+    tensors["rule.norm.weight"].fill_(1e3)
+    tensors["rule.project.weight"][1:] *= -1  # the sum of what overflows upwards and downwards is nan
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["evaluate", "--json"], ["show"], ["show", "--json"]], ids=" ".join)
+def test_finite_weights_that_overflow_are_an_error_and_no_nan(newest, command, capsys):
+    edit_tensors(newest, "model", overflow)
+    more = ["--max-bytes", "500"] if command[0] == "evaluate" else []
+    assert main([command[0], str(newest), *command[1:], *more]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and "come out as" in told.err and "Take an earlier checkpoint, or train again" in told.err
+
+
+def test_benchmark_sets_are_not_scored_as_nan_either(newest, capsys, monkeypatch):
+    edit_tensors(newest, "model", overflow)
+    monkeypatch.setitem(TASKS, "piqa", replace(TASKS["piqa"], count=20))
+    data = str(Path(__file__).parent / "data")
+    assert main(["evaluate", str(newest), "--tasks", data, "--task", "piqa", "--max-items", "2"]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and "bits per byte come out as nan: the weights have grown too large" in told.err
+
+
 def halve(tensors):
     tensors["output_head.weight"] = tensors["output_head.weight"].half()
 
@@ -230,7 +258,7 @@ def test_a_line_that_does_not_fit_on_the_disk_says_make_room_and_the_folder_stil
 def test_a_number_that_is_not_finite_is_not_logged(tmp_path):
     folder = RunFolder(tmp_path / "run", CONFIG, {}, False)
     folder.rewind(None, {})
-    with pytest.raises(RltokError, match="update 4: a number for metrics.jsonl is not finite"):
+    with pytest.raises(RltokError, match="update 4: a number for metrics.jsonl, not finite"):
         folder.log("metrics.jsonl", {"step": 4, "nll": math.nan})
     folder.close()
     assert (tmp_path / "run/metrics.jsonl").read_text() == ""

@@ -187,4 +187,4 @@ def test_memory_of_a_card_is_asked_of_the_card(monkeypatch):
         total_memory = 79
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Properties)
-    assert doctor_command._memory(torch.device("cuda", 0)) == 79
+    assert doctor_command.memory_bytes(torch.device("cuda", 0)) == 79

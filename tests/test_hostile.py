@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from rltok import step
 from rltok.config import with_settings
 from rltok.data import documents
 from rltok.data.hub import hub_reachable
@@ -48,9 +49,12 @@ def test_a_dumb_terminal_gets_no_colour(monkeypatch):
     assert not use_colour("auto")
 
 
-def test_a_model_beyond_memory_is_an_error_that_says_so():
-    config = with_settings(preset("tiny"), {"model.embedding_dim": 2**40, "model.num_heads": 1})
-    with pytest.raises(RltokError, match="does not fit into memory. Choose a smaller model.embedding_dim"):
+@pytest.mark.parametrize("settings", [{"embedding_dim": 65536}, {"mid_layers": 1024, "embedding_dim": 16384}], ids=str)
+def test_a_model_beyond_memory_is_refused_before_the_system_has_to_end_the_process(settings, monkeypatch):
+    monkeypatch.setattr(step, "AutoregressiveUNet", lambda *_: pytest.fail("allocated"))
+    monkeypatch.setattr(step, "memory_bytes", lambda device: 10**12)  # of a large machine
+    config = with_settings(preset("147m"), {"model.num_heads": 64} | {f"model.{key}": value for key, value in settings.items()})
+    with pytest.raises(RltokError, match="does not fit into memory. Choose a smaller model.embedding_dim, fewer layers or"):
         new_model(config, torch.device("cpu"))
 
 

@@ -79,3 +79,12 @@ def test_a_gradient_that_is_not_finite_stops_the_run_and_finite_numbers_do_not()
     metrics.grad_norm = torch.tensor(math.inf)
     with pytest.raises(RltokError, match="update 3: loss 1, gradient norm inf"):
         metrics.check_finite()
+
+
+def test_before_anything_was_learned_no_learning_rate_is_to_blame():
+    metrics = StepMetrics(1)
+    metrics.add(*one_row(b"abc", [1, 0, 1], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]))
+    metrics.grad_norm = torch.tensor(math.inf)
+    with pytest.raises(RltokError, match="update 1: .*Nothing was learned yet: bring settings of model and objective") as found:
+        metrics.check_finite()
+    assert "learning_rate" not in str(found.value) and "checkpoint" not in str(found.value)

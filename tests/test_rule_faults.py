@@ -272,10 +272,10 @@ def test_a_model_that_does_not_fit_names_the_byte_model_where_there_is_one(monke
     monkeypatch.setattr("rltok.step.AutoregressiveUNet", no_room)
     settings = {"model.rule.name": "entropy", "model.rule.entropy_dim": 8192}
     with pytest.raises(
-        RltokError, match=r"entropy_dim=8192 and 2 layers, does .* model\.embedding_dim or model\.rule\.entropy_dim\."
+        RltokError, match=r"entropy_dim=8192 and 2 layers, does .* smaller ratios, or a smaller model\.rule\.entropy_dim\."
     ):
         new_model(with_settings(preset("tiny"), settings), torch.device("cpu"))
     with pytest.raises(
-        RltokError, match=r"1 \+ 2 \+ 1 layers does not fit into memory. Choose a smaller model\.embedding_dim\.$"
+        RltokError, match=r"1 \+ 2 \+ 1 layers and MLP ratios of 1 and 4 does not .* fewer layers or smaller ratios\.$"
     ):
         new_model(preset("tiny"), torch.device("cpu"))

@@ -143,7 +143,9 @@ def test_a_nan_loss_stops_the_run_names_the_step_and_keeps_the_last_good_checkpo
     assert not (out / "record.json").exists()
 
 
-@pytest.mark.parametrize(("update", "said"), [(5, "update 5: held-out bits per byte nan"), (6, "update 6: weights after it")])
+@pytest.mark.parametrize(
+    ("update", "said"), [(5, "update 5: held-out bits per byte, not finite"), (6, "update 6: weights after it")]
+)
 def test_weights_that_an_update_made_nan_reach_neither_the_metrics_nor_a_checkpoint(update, said, text, tmp_path, monkeypatch):
     original = training.train_step
 
