@@ -68,7 +68,8 @@ def rate_slider(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[flo
         words = f"{html.escape(marked(text, row))}<br>{int(row[1:].sum())} boundaries in {len(text)} bytes"
         return rates_figure(text, row[None], [rate]), words
 
-    return slider(rates, rates[0], "target rate", draw)
+    alt = "A row of cells, one for each byte, dark where a token ends at the chosen target rate; the line below spells it."
+    return slider(rates, rates[0], "target rate", draw, alt=alt)
 
 
 RATE_LOSS_HEAD = ("rate loss", "start", "rate at the end", "policy entropy (nats)", "after white space", "bits per byte")

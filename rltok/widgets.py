@@ -1,5 +1,7 @@
 """A slider for notebooks that draws a figure and says some words again at every move; pages of the book show its first state."""
 
+import base64
+import html
 import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,8 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def slider(options: Sequence[float], value: float, description: str, draw: Callable[[float], tuple["Figure", str]]) -> Any:
+def slider(
+    options: Sequence[float], value: float, description: str, draw: Callable[[float], tuple["Figure", str]], *, alt: str
+) -> Any:
     """A box of a slider over the options, the figure that `draw` makes of the chosen one, and its words as HTML.
+
+    `alt` says what the figure shows to those who cannot see it; the words say what changes.
 
     Raises:
         RltokError: ipywidgets is not installed.
@@ -25,13 +31,16 @@ def slider(options: Sequence[float], value: float, description: str, draw: Calla
     import matplotlib.pyplot as plt
 
     choice = widgets.SelectionSlider(options=list(options), value=value, description=description)
-    picture, told = widgets.Image(format="png"), widgets.HTML()  # no Output widget: it needs messages while a cell runs
+    # No Output widget: it needs messages while a cell runs. No Image widget: it cannot have a text.
+    picture, told = widgets.HTML(), widgets.HTML()
 
     def show(change: Any = None) -> None:
         (figure, words), buffer = draw(choice.value), io.BytesIO()
         figure.savefig(buffer, format="png")
         plt.close(figure)
-        picture.value, told.value = buffer.getvalue(), words
+        data = base64.b64encode(buffer.getvalue()).decode()
+        picture.value = f'<img alt="{html.escape(alt)}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+        told.value = words
 
     choice.observe(show, names="value")
     show()

@@ -1,14 +1,14 @@
 // What check_book.py asks a page of the book. Each function returns plain values.
 
 async function formulas() {
-  const wanted = document.querySelectorAll('.math').length;
-  if (!window.MathJax || !MathJax.startup) return {wanted, drawn: 0, wrong: 0, numbers: []};
-  await MathJax.startup.promise;
+  if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
   const drawn = [...document.querySelectorAll('mjx-container')];
   const numbers = drawn.flatMap(c => [...c.querySelectorAll('mjx-assistive-mml mlabeledtr > mtd:first-child')]);
   return {
-    wanted,
+    wanted: document.querySelectorAll('.math').length,
     drawn: drawn.filter(c => c.querySelector('svg')).length,
+    silent: drawn.filter(c => !c.querySelector('mjx-assistive-mml > math')).length,
+    stops: drawn.filter(c => c.tabIndex >= 0).length,
     wrong: document.querySelectorAll('[data-mjx-error], mjx-assistive-mml [mathcolor="red"]').length,
     numbers: numbers.map(n => n.textContent.trim()),
   };
@@ -61,6 +61,7 @@ function shown() {
     coloured: seen('article span[style*="background"], article .rltok-tokens span'),
     models: document.querySelectorAll('script[type="application/vnd.jupyter.widget-view+json"]').length,
     widgets: seen('article .jupyter-widgets, article .lm-Widget'),
+    untold: images.filter(i => !i.alt.trim()).map(i => i.outerHTML.slice(0, 90)),  // those of widgets, too
     broken: images.filter(i => i.complete && i.naturalWidth === 0).map(i => i.getAttribute('src')),
   };
 }

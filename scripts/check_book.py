@@ -2,12 +2,14 @@
 
 python scripts/check_book.py     # after `make book`; screenshots go to build/screenshots
 
-Every problem is one line that names the page, what is wrong and the mend; exit code 1 if there is any.
+Every problem is one line that names the page, what is wrong and the mend; exit code 1 if there is any. A page of planted
+mistakes comes first: each must be found, or the look at the others would prove nothing.
 """
 
 import argparse
 import html.parser
 import sys
+import tempfile
 import time
 import urllib.parse
 from pathlib import Path
@@ -26,6 +28,25 @@ COLOURED = ("book/intro.html", "notebooks/00_quickstart.html")
 MOST_TABS = 60
 TALLEST = 16000  # pixels of a screenshot
 STILL = "document.head.append(Object.assign(document.createElement('style'), {textContent: '* {transition: none !important}'}));"
+# What a problem's line must hold -> a mistake for the browser to find.
+PLANTED = {
+    "planted console.error": "<script>console.error('planted console.error')</script>",
+    "planted exception": "<script>throw Error('planted exception')</script>",
+    "planted rejection": "<script>Promise.reject(Error('planted rejection'))</script>",
+    "SyntaxError": "<script>const planted = 1</script><script>const planted = 2</script>",
+    "not_there.js": "<script src='not_there.js'></script>",
+    "planted-late": "<script>addEventListener('load', () => setTimeout(() => console.error('planted-late'), 100))</script>",
+    "asks for https://": "<script src='https://example.org/planted.js'></script>",
+    "1 formulas not drawn": "<span class='math'>x</span>",
+    "1 formulas are tab stops, 1 without": "<mjx-container tabindex='0'></mjx-container>",
+    "no text for those": "<img src='data:image/gif;base64,R0lGODlhAQABAAAAACw='>",
+    "cannot be shown": "<img alt='planted' src='planted.png'>",
+    "widgets are not drawn": "<script type='application/vnd.jupyter.widget-view+json'>{}</script>",
+    "wider than the window": "<p style='width: 3000px'>wide</p>",
+    "contrast under 3": "<p style='color: #eee; background: #fff'>pale</p>",
+    "the theme is": "",
+    "do not reach the text": "",
+}
 PROBES = (Path(__file__).parent / "book_probes.js").read_text(encoding="utf-8")
 
 
@@ -116,10 +137,16 @@ def _content_problems(browser: Browser, name: str, label: str) -> list[str]:
     missing = formulas["wanted"] - formulas["drawn"]
     if missing > 0 or formulas["wrong"]:
         problems.append(f"{label}: {missing} formulas not drawn, {formulas['wrong']} with an error. Correct their TeX.")
+    if formulas["stops"] or formulas["silent"]:
+        mend = "See mathjax3_config in book/_config.yml."
+        problems.append(
+            f"{label}: {formulas['stops']} formulas are tab stops, {formulas['silent']} without MathML for screen readers. {mend}"
+        )
     if name == "book/equations.html" and formulas["numbers"] != [f"({n})" for n in range(1, EQUATIONS + 1)]:
         problems.append(f"{label}: shows the numbers {formulas['numbers']}, not (1) to ({EQUATIONS}). See book/register.yml.")
     if shown["models"] and not shown["widgets"]:
         problems.append(f"{label}: {shown['models']} widgets are not drawn. Is book/_extra/vendor/embed.js there?")
+    problems += [f"{label}: no text for those who cannot see {image}. Give it an alt." for image in shown["untold"]]
     problems += [f"{label}: picture {source} cannot be shown. Run `make book` again." for source in shown["broken"]]
     if name in COLOURED and not shown["coloured"]:
         problems.append(f"{label}: no coloured text, which this page is about. Look at its first figure.")
@@ -154,8 +181,19 @@ def page_problems(browser: Browser, page: Path, name: str, screenshots: Path) ->
             browser.picture(screenshots / f"{name.removesuffix('.html').replace('/', '-')}-{shape}-{theme}.png")
         browser.shape(width, height, dark=False)
         problems += _keyboard_problems(browser, name) if shape == "desktop" else []
+    problems += [f"{name}: the console says {error}. Mend the script, or take it out." for error in browser.errors()]
     outside = [address for address in browser.requests() if address.startswith(("http", "ws", "ftp"))]
     return problems + [f"{name}: asks for {address}. Put it under book/_extra/vendor, or leave it out." for address in outside]
+
+
+def check_the_check(browser: Browser) -> None:
+    """Stop if a mistake of PLANTED is not found."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "planted.html"
+        page.write_text(f"<!doctype html><title>x</title><article>{''.join(PLANTED.values())}</article>", encoding="utf-8")
+        found = page_problems(browser, page, page.name, page.parent)
+    if missed := [sign for sign in PLANTED if not any(sign in problem for problem in found)]:
+        raise SystemExit(f"planted and not found: {', '.join(missed)}. Look at check_book.py and book_probes.js. Found: {found}")
 
 
 def toc_pages() -> list[str]:
@@ -179,6 +217,7 @@ def main() -> None:
     problems = file_problems(options.built)
     options.screenshots.mkdir(parents=True, exist_ok=True)
     with Browser() as browser:
+        check_the_check(browser)
         for name in pages:
             problems += page_problems(browser, options.built / name, name, options.screenshots)
     print("\n".join(problems) or f"{len(pages)} pages, {len(SHAPES)} widths, light and dark: nothing to mend.")

@@ -33,7 +33,7 @@ def _program(variable: str, *names: str) -> str:
 
 
 class Browser:
-    """One window; every address that a page asks for is kept until `requests` reads it."""
+    """One window; what pages ask for and the errors they write are kept until `requests` and `errors` read them."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -47,7 +47,8 @@ class Browser:
             raise SystemExit("chromedriver did not start; run it by hand to see why.")
         self._root = f"http://127.0.0.1:{ready.split('port')[1].strip(' .' + chr(10))}"
         options = {"binary": binary, "args": [*FLAGS, f"--user-data-dir={self._folder.name}"]}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"performance": "ALL"}}
+        logs = {"performance": "ALL", "browser": "SEVERE"}
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": logs}
         session = self._post("/session", {"capabilities": {"alwaysMatch": wanted}})
         self._root += f"/session/{session['sessionId']}"
         self.devtools("Network.enable")
@@ -103,6 +104,10 @@ class Browser:
         """Addresses asked for since the last call."""
         messages = [json.loads(entry["message"])["message"] for entry in self._post("/se/log", {"type": "performance"})]
         return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+    def errors(self) -> list[str]:
+        """Errors on the console since the last call, each once: exceptions, rejections, failed requests, console.error."""
+        return list(dict.fromkeys(entry["message"] for entry in self._post("/se/log", {"type": "browser"})))
 
     def picture(self, path: Path) -> None:
         """Screenshot of the window."""
