@@ -8,6 +8,7 @@ BOOK := .venv-book
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 NB ?=
+DEMO :=
 
 .PHONY: help demo bench lint test test-fast test-lowest pins mutate notebooks chapter book book-check lab clean
 .NOTPARALLEL:
@@ -16,7 +17,7 @@ help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 demo: $(VENV)/installed/core  ## Train a tiny model on two CPU cores and watch its boundaries move.
-	$(BIN)/python -m rltok demo
+	$(BIN)/python -m rltok demo $(DEMO)
 
 bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a CUDA card, tiny elsewhere.
 	$(BIN)/python -m rltok bench
