@@ -4,19 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Sphinx and what hangs on it are pinned and live apart.
 BOOK := .venv-book
-# A machine with an NVIDIA GPU takes PyPI's CUDA build of torch, any other the small CPU build.
-CONSTRAINTS := $(if $(shell command -v nvidia-smi 2>/dev/null),,-c constraints.txt)
+# PyTorch's own index of builds without CUDA, for machines without an NVIDIA card. Empty: torch comes from pip's own index.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 NB ?=
+DEMO :=
 
-.PHONY: help demo bench test test-fast mutate notebooks chapter book book-check lab clean
+.PHONY: help demo bench lint test test-fast test-lowest pins mutate notebooks chapter book book-check lab clean
 .NOTPARALLEL:
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 demo: $(VENV)/installed/core  ## Train a tiny model on two CPU cores and watch its boundaries move.
-	$(BIN)/python -m rltok demo
+	$(BIN)/python -m rltok demo $(DEMO)
 
 bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a CUDA card, tiny elsewhere.
 	$(BIN)/python -m rltok bench
@@ -24,15 +25,27 @@ bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a 
 # Two busy processes on two cores: idle OpenMP threads must not spin, and each pytest worker keeps to one thread.
 test test-fast mutate: export OMP_WAIT_POLICY = PASSIVE
 
-test: $(VENV)/installed/test  ## Everything CI checks: style, import directions, tests, notebooks.
+lint: $(VENV)/installed/test  ## Style, format and import directions.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+
+test: $(VENV)/installed/test  ## All tests, and every stored output of the notebooks.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 	$(if $(NOTEBOOKS),$(BIN)/python -m pytest --nbval notebooks)
 
 test-fast: $(VENV)/installed/test  ## The tests that take under a minute together.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+# Old releases of what is needed on new ones of what those need: warnings of theirs say nothing about rltok.
+test-lowest:  ## The tests with the lowest declared versions, in .venv-lowest; T=tests/test_x.py for some.
+	@$(MAKE) VENV=.venv-lowest SET_UP=--lowest .venv-lowest/installed/test
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE .venv-lowest/bin/python -m pytest -n 2 -W ignore::DeprecationWarning -W ignore::FutureWarning $(or $(T),tests)
+
+pins:  ## Write constraints.txt anew: the newest tools that tests and lint can have.
+	rm -rf .venv-pins
+	@$(MAKE) VENV=.venv-pins SET_UP=--newest .venv-pins/installed/test
+	.venv-pins/bin/python scripts/pin_tools.py
 
 mutate: $(VENV)/installed/test  ## Plant known mistakes one by one and check that a test notices each.
 	$(BIN)/python scripts/mutate.py
@@ -55,7 +68,7 @@ lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
 	$(BIN)/jupyter lab
 
 clean:  ## Remove the environment, builds and caches. Runs stay.
-	rm -rf $(VENV) $(BOOK) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BOOK) .venv-lowest .venv-pins build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 define check-python
@@ -68,12 +81,12 @@ endef
 
 # The stamps .venv/installed/core, test and lab say what the environment holds. They lie in .venv/unfinished from the first
 # step of a set-up to its last, so one that was cut off leaves no stamp, and the next starts afresh.
-$(VENV)/installed/%: pyproject.toml constraints.txt
+$(VENV)/installed/%: pyproject.toml constraints.txt scripts/set_up.py
 	$(check-python)
 	@if [ -e $(VENV)/unfinished ]; then rm -rf $(VENV); fi
 	@mkdir -p $(VENV)/installed && mv $(VENV)/installed $(VENV)/unfinished
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check $(CONSTRAINTS) -e '.$(if $(filter-out core,$*),[$*])'
+	$(BIN)/python scripts/set_up.py $* --torch-index "$(TORCH_INDEX)" $(SET_UP)
 	@touch $(VENV)/unfinished/$* && mv $(VENV)/unfinished $(VENV)/installed
 
 # The book's packages alone: pages are made from stored outputs, so neither torch nor rltok is needed.

@@ -1,7 +1,15 @@
-"""environment.yml, pyproject.toml and CITATION.cff say the same. conda itself is not needed, and not tried."""
+"""environment.yml, pyproject.toml and CITATION.cff say the same; tools are pinned; a built package has its files and links.
 
+conda itself is not needed, and not tried.
+"""
+
+import email
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -13,7 +21,8 @@ from packaging.specifiers import SpecifierSet
 import rltok
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+PROJECT = tomllib.loads(SETTINGS)["project"]
 CONDA_TO_PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
 
 
@@ -86,3 +95,52 @@ def test_installed_version_satisfies_environment_yml(name):
 
 def test_one_version_number_everywhere():
     assert read_yaml("CITATION.cff")["version"] == rltok.__version__ == PROJECT["version"]
+
+
+def test_what_tests_and_lint_need_is_pinned_and_what_the_package_needs_is_not():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {one.name: one.specifier for one in map(Requirement, (line for line in lines if not line.startswith("#")))}
+    assert all(re.fullmatch(r"==[\w.]+", str(pin)) for pin in pins.values())
+    of_package = project_requirements([*PROJECT["dependencies"], "rltok[bpe,data,board]"])
+    shared = {"triton", "pyyaml", "packaging", "setuptools"}  # the package's own dependencies ask for these, too
+    assert not pins.keys() & (of_package.keys() | shared)
+    tools = project_requirements(["rltok[test]"])
+    assert pins.keys() >= tools.keys() - of_package.keys() - shared, "run: make pins"
+    wrong = {name for name in pins.keys() & tools.keys() if not tools[name].contains(str(pins[name]).removeprefix("=="))}
+    assert wrong == set()
+
+
+@pytest.fixture
+def built(tmp_path):
+    """Builds the package with another address of its repository; returns the names of its files, and its metadata."""
+
+    def build(address):
+        for name in ("setup.py", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, tmp_path)
+        text, count = re.subn(r'^repository = ".*"$', f'repository = "{address}"', SETTINGS, flags=re.MULTILINE)
+        assert count == 1
+        (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+        shutil.copytree(ROOT / "rltok", tmp_path / "rltok", ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+        (tmp_path / "rltok" / "__init__.py").touch()
+        (tmp_path / "rltok" / "data" / "__init__.py").touch()
+        command = [sys.executable, "-c", "from setuptools.build_meta import build_wheel; build_wheel('wheels')"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        with zipfile.ZipFile(next((tmp_path / "wheels").glob("*.whl"))) as wheel:
+            metadata = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+            return wheel.namelist(), email.message_from_bytes(wheel.read(metadata))
+
+    return build
+
+
+def test_a_built_package_holds_every_file_that_is_no_code_and_says_that_it_is_typed(built):
+    names, metadata = built("")
+    here = {path.relative_to(ROOT).as_posix() for path in (ROOT / "rltok").rglob("*") if path.is_file()}
+    assert {name for name in here if not name.endswith((".py", ".pyc"))} <= set(names)
+    assert "rltok/py.typed" in names and "Typing :: Typed" in metadata.get_all("Classifier")
+    assert metadata.get_all("Project-URL") is None  # no address, no links
+
+
+def test_with_an_address_the_package_links_to_it(built):
+    _, metadata = built("https://example.org/someone/rltok")
+    links = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
+    assert links["Source"] == "https://example.org/someone/rltok" and links["Issues"] == links["Source"] + "/issues"

@@ -1,5 +1,6 @@
 """Provenance of stored GPU outputs: an edit, a swapped output, a smoke run or a dirty tree is named; drift is seen."""
 
+import shutil
 import subprocess
 
 import nbformat
@@ -11,6 +12,7 @@ from nbtools.execute import Facts
 from nbtools.rules import NotebookError
 from notebooks_in_a_folder import WITH_GPU, read, run, store, use_light_first_cell, write
 
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 FACTS = Facts("NVIDIA H100", "x86_64", 600.0, 300_000_000, 40_000_000_000, "3.12.1", "2.9.0")
 USES = WITH_GPU.replace('print("trained', 'from rltok import policy\n\nprint("trained')
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -108,6 +109,7 @@ def test_saving_refuses_nan_and_leaves_the_old_record(record, tmp_path):
     assert json.loads((tmp_path / "record.json").read_text())["name"] == "old"
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_the_commit_is_marked_when_the_tree_is_not_clean_and_unknown_outside_a_repository(tmp_path, monkeypatch):
     package = tmp_path / "rltok"
     package.mkdir()
