@@ -52,7 +52,7 @@ book-check: $(BOOK)/installed/book  ## Look at the built book in headless Chromi
 	$(BOOK)/bin/python scripts/check_book.py
 
 lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
-	$(BIN)/jupyter lab
+	$(BIN)/jupyter lab --config=scripts/jupyter_server_config.py
 
 clean:  ## Remove the environment, builds and caches. Runs stay.
 	rm -rf $(VENV) $(BOOK) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

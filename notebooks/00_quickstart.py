@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -23,7 +25,7 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
 # Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
 # not compared: it describes this machine
 import importlib.util
@@ -239,7 +241,7 @@ print(f"the loss falls by more than half: {last['nll'] < first['nll'] / 2}")
 # **1. Is it really the space?** (easy, 5 minutes) Give the trained model a text in which every space is an underscore. Predict
 # first: will boundaries follow the underscores? Then count.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 underscored = text.replace(" ", "_")
 view = boundary_view(model, underscored, seed=0)
 after_space = sum(b for b, byte in zip(after["boundaries"], data) if byte == ord(" ")) / data.count(b" ")
@@ -252,7 +254,7 @@ assert after_space > after_underscore
 # training. In how many positions do the draws disagree? Which number above explains it?
 
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 def disagreeing(drawing_model) -> int:
     """Positions at which five draws of the same text are not all equal."""
     draws = [boundary_view(drawing_model, text, seed=seed)["boundaries"] for seed in range(5)]

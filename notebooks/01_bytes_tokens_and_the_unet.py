@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -23,7 +25,7 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
 # Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
 # not compared: it describes this machine
 import importlib.util
@@ -344,7 +346,7 @@ print(f"share of the early head in it: {6 * counts['early_head'] / at_target:.2%
 #
 # **1. Another boundary string** (easy, 5 minutes). For the boundaries 10010001, write down $c(j)$ for every position, then check.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("c:", np.cumsum([1, 0, 0, 1, 0, 0, 0, 1]).tolist())
 
 # %% [markdown]
@@ -352,7 +354,7 @@ print("c:", np.cumsum([1, 0, 0, 1, 0, 0, 0, 1]).tolist())
 # latest one (the last one, where there is no next). Which predictions would see bytes they must not see? Build it with numpy for
 # the example and say for each position how far ahead it looks.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 ends = np.flatnonzero(a)
 ahead = [int(ends[min(c[j], len(ends) - 1)]) - j for j in range(8)]  # no next token: the last one, at or before j
 print("bytes ahead that the token has seen:", ahead)
@@ -362,7 +364,7 @@ print("positions that would see the byte they predict:", [j for j in range(8) if
 # **3. The forced boundary** (medium, 10 minutes). Ask the model for a row without a boundary at position 0 and read the error. Why
 # is there no sensible alternative for the first bytes?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 try:
     model(ids, boundaries=torch.zeros(1, 24, dtype=torch.bool))
 except ValueError as error:

@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -25,7 +27,7 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
 # Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
 # not compared: it describes this machine
 import importlib.util
@@ -773,7 +775,7 @@ for weight in (1.0, 0.1, 0.01):
 # **1. The best baseline** (easy, 10 minutes). For the single decision with losses 2 and 3 and $p = 0.2$: subtract a baseline
 # $b$ from the loss. For which $b$ does the estimate scatter least? Is it the expected loss?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 p = 0.2
 for b in (0.0, 1.0, 2.0, 2.2, 2.8, 4.0):
     outcomes = np.array([(2 - b) * (1 - p), (3 - b) * (-p)])
@@ -787,7 +789,7 @@ print("best at 2.2, where both outcomes give the same estimate; the expected los
 # **2. A baseline that is none** (easy, 5 minutes). What goes wrong if the number that is subtracted depends on the outcome, say
 # 2 after a boundary and 3 after none? Compute the expectation of the estimate.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 biased = p * (2 - 2) * (1 - p) + (1 - p) * (3 - 3) * (-p)
 print(f"expectation {biased:.2f} instead of {by_calculus:.2f}")
 print("the signal is gone: the mean of b times score need not be 0 when b depends on the outcome")
@@ -796,7 +798,7 @@ print("the signal is gone: the mean of b times score need not be 0 when b depend
 # **3. Where is the gap largest?** (medium, 10 minutes). Two strings, with losses of 2 and 3 nats for the row, the first with
 # chance $p$. Plot or print the gap between the two sides of eq. (10) over $p$. Where is it zero? Is it largest at one half?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 grid = np.linspace(0, 1, 101)
 gap = np.log(grid * np.exp(-2) + (1 - grid) * np.exp(-3)) + grid * 2 + (1 - grid) * 3
 print(f"at p = 0 and 1 nothing is left to chance: gap {abs(gap[0]):.3f} and {abs(gap[-1]):.3f}")
@@ -806,7 +808,7 @@ print(f"largest at p = {grid[gap.argmax()]:.2f}: {gap.max():.4f} nats; at one ha
 # **4. The price of being exact** (easy, 5 minutes). How many digits has the number of strings of one row of the paper, with
 # 4096 positions? Then ask `exact.enumerate_boundaries` for a row of 20 positions and read the answer.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("digits:", len(str(2**4095)))
 try:
     exact.enumerate_boundaries(20)
@@ -819,7 +821,7 @@ except ValueError as error:
 # the encoder's gradient than before? Then measure share and cosine at
 # $\lambda_\pi = 0.01$ again, after ten steps and after twenty.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 rows = torch.cat([row(words) for words in ("to be or", "not to b", "e, that ", "is the q")])
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 for step in range(21):

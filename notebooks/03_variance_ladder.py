@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -29,7 +31,7 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
 # Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
 # not compared: it describes this machine
 import importlib.util
@@ -696,7 +698,7 @@ print("every rung lowers it:", sorted(variances.values(), reverse=True) == list(
 # **1. One more row** (easy, 5 minutes). Add a third row to the small world, with four bytes in each row, to keep it
 # quick. What is the factor of the batch mean now?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 three = torch.stack(
     [torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(text))]) for text in ("to b", "or n", "that")]
 )
@@ -710,7 +712,7 @@ print(f"{float(mean @ target / target.square().sum()):.6f}")
 # (A loop over the 16 strings of `exact.enumerate_boundaries(5)` will do, with `policy_loss` and the advantages of your own. The
 # solution uses the laboratory's tools: `share` computes once what no string changes, `follow` scores many strings.)
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 row = pair[:1]
 strings = exact.enumerate_row(small, row)
 shared = share(small, row)
@@ -737,7 +739,7 @@ print("all three means are equal in every entry: no bias, however wrong the cons
 # **3. What the early exit must not see** (medium, 10 minutes). Suppose the early head read the *decoded* states, after the tokens.
 # Why would eq. (15) then be biased, however good the head?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("Its estimate would depend on a. Then E[estimate * grad log pi] is not 0, and what is subtracted is part of the signal:")
 print("a decision that helps both heads alike would be paid nothing.")
 
@@ -745,7 +747,7 @@ print("a decision that helps both heads alike would be paid nothing.")
 # **4. The advantages of a batch** (easy, 5 minutes). Compute the advantages of the same draw with `rltok.ladder.advantages` for
 # `causal+early+loo`. Why do the two rows have opposite signs at every position?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 paid = advantages(out.nll, out.early_nll, out.scored, estimator("causal+early+loo"))
 print([f"{value:+.3f}" for value in paid[0].tolist()])
 print([f"{value:+.3f}" for value in paid[1].tolist()])
@@ -756,7 +758,7 @@ print("With two rows each is compared with the other: A of one is G - G' and of 
 # discounts, at the early stage, no other discount leaves so little of the direction. Name a decision most of whose use lies beyond
 # the next byte, and say what a policy trained with $\gamma = 0$ would do there.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("A boundary after a space: the next byte, the first letter of a word, is hard with or without it; the token helps")
 print("the letters that follow. With gamma = 0 its pay is noise around the little that the first letter gains, so the rate")
 print("loss would drive it to the target rate like any other place.")

@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -25,7 +27,7 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
 # Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
 # not compared: it describes this machine
 import importlib.util
@@ -571,7 +573,7 @@ print(f"the early head's own loss: {early['early_bits_per_byte']:+.2f} ± {early
 # **1. One lag fewer** (easy, 5 minutes). What is the smallest number of lags with which `draw_every` takes $k = 5$? Try it, on a text of
 # your own.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 small = with_settings(rltok.preset("tiny"), {"model.rule.lags": 4})
 model = new_model(small, torch.device("cpu")).eval()
 hand_set.draw_every(model, 5, reach=hand_set.CERTAIN)
@@ -588,7 +590,7 @@ except RltokError as error:
 # **2. The other way round** (easy, 5 minutes). With which probability in eq. (22) does a policy without weights draw exactly one byte in
 # five *under* the cap? And one in a thousand, with $c = 6$?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 free = policy.uncapped_rate(0.2, softcap=6.0)
 print(f"{free:.4f} is drawn as {policy.capped_rate(free, softcap=6.0):.4f}")
 try:
@@ -601,7 +603,7 @@ except RltokError as error:
 # boundary*. (`hand_set.draw_on` sets $W_0$ and leaves the lags at zero; `hand_set.carry_constant`, called before it, makes a coordinate
 # constant; `hand_set.largest_rms` bounds what the norm divides by. Which weights do $W_1$ and $W_2$ need?)
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 pair = with_settings(wide, {"model.rule.lags": 2})
 model = new_model(pair, torch.device("cpu")).eval()
 hand_set.carry_constant(model)  # coordinate 0 of every state, before the norm, is 1
@@ -618,7 +620,7 @@ print("W_j = -2 W_0 would not do: where there is no space, W_0 X is negative, an
 # **4. Stuck** (medium, 10 minutes). A policy without a softcap draws everywhere with a logit of 12, the target is 1/5, and plain gradient
 # descent with a rate of 1 on the rate loss alone may move the logit. After 100 steps, where is it with either loss?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name, loss in (("on logits", target_rate_loss), ("on probabilities", probability_rate_loss)):
     logit = torch.tensor([[12.0]], requires_grad=True)
     for _ in range(100):
@@ -632,7 +634,7 @@ print("AdamW, which divides a gradient by its usual size, would free the second 
 # and train it with `rltok.toy_runs` (put the words into `rltok.toy.lexicon.WORDS`, then `run_arm(Arm("mine", "second", FULL, 0), {},
 # looks=10)`; the run's `rates_in_words` says where it drew). Where can the boundaries be? Say so before you run it.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 mine = Lexicon((b"apu", b"aqu", b"aru", b"asu"))
 print(
     f"{len(mine.words)} words of {len(mine.words[0])} letters. After the first letter nothing of the word is known; after the second and the"

@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -27,7 +29,7 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
 # Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
 # not compared: it describes this machine
 import importlib.util
@@ -1235,7 +1237,7 @@ print(", ".join(f"{bits:.3f} at {share:.3f}" for share, bits in places))
 # exact descent end at nearly the same expected loss, although at different $p$? For which is the harm largest? Take $t$ from 0 to
 # one half.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for target in (0.05, 0.25, 0.45, 0.49, 0.5):
     best = min(target**2, (1 - target) ** 2)
     at_target = target**2 + target * (1 - 2 * target)
@@ -1246,7 +1248,7 @@ print("the harm is t (1 - 2 t): none at t = 0 and one half, largest at t = 1/4")
 # **2. Go around again** (easy, 10 minutes). Is the straight-through field of $f(a) = a_1^2 + a_2^2$ the gradient of a function?
 # If so, of which? Is it the right one?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for chances in ([0.2, 0.7], [0.5, 0.5]):
     one, other = exact_and_straight(lambda a: a[0] ** 2 + a[1] ** 2, chances)
     print(
@@ -1263,7 +1265,7 @@ print("each component depends on its own p alone, so it is: of p_1^2 + p_2^2, wh
 # (`tau` is a global variable, and the hard decisions do not depend on it). What happens to cosine and length on the row of this
 # chapter? What can a temperature not mend?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 kept = tau
 for tau in (1.0, 0.5, 0.1):
     exactly, mean = both_gradients(ids)
@@ -1275,7 +1277,7 @@ print("it rescales the slope of each logit by a positive factor; slopes that are
 # **4. Your own word** (easy, 5 minutes). Find English words with a byte whose shifted bit in the whole word is not what it was
 # when that byte was read. Which endings do it?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for word in (" interesting", " happiness", " returned", " hopeless", " ladies", " cat"):
     data = word.encode()
     final = tokenizer.pattern(data, causal=False)
@@ -1288,7 +1290,7 @@ print("those that the tokenizer joins with their stem to one token; where the en
 # sample, as it is trained in `rltok` (loss, a tenth of the early loss, its prior). Predict: will the cosine between the
 # straight-through mean and the exact gradient be larger, averaged over the rows? Then enumerate the 24 rows again.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 short = load_corpus("sample", with_settings(rltok.preset("tiny"), {"data.sequence_length": 64}).data, max_bytes=100_000).train
 optimizer = torch.optim.Adam(model.parameters(), lr=0.006)
 for step in range(40):

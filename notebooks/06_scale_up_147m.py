@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -24,7 +26,7 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
 # Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
 # not compared: it describes this machine
 import importlib.util
@@ -469,7 +471,7 @@ Markdown(scale_views.facts_table(sweeps[-1], there))
 # processor cuts the text for the first, and the second draws several times as many boundaries at the start of training, with half the rows in
 # a forward pass. How much, these seconds can't tell. Runs of the other size, a row each:
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 Markdown(scale_views.record_table(sweeps[:-1], there))
 
 # %% [markdown]
@@ -834,7 +836,7 @@ for words, one in (
 # **1. The whole budget** (easy, 5 minutes). You have one A100 with 80 GB and the price above. What does the paper's budget cost for
 # our method, three seeds of it?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 card = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("A100 80GB", "147m"))
 hours = 3 * wants / card.bytes_per_second / 3600
 print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.basis})")
@@ -844,7 +846,7 @@ print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.b
 # would you, on an H100, if an interruption may cost at most 30 seconds? What speaks against it? (A disk writes, say, one gigabyte a
 # second.)
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 seconds_an_update = config.bytes_per_update / fast.bytes_per_second
 often = int(30 / seconds_an_update)
 writing = scale_plans.checkpoint_bytes(config) / 1e9
@@ -858,7 +860,7 @@ Markdown(markdown(["updates", "seconds lost at most", "time spent on checkpoints
 # **3. Twice** (medium, 10 minutes). Stop the small run before its first checkpoint and, after it went on, between the last two. Predict
 # the entries of its record, then look.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 first_stop, second_stop = 10, 45
 for update in (first_stop, second_stop):
     try:
@@ -877,7 +879,7 @@ print("the same curve:", curve("twice") == curve("whole"))
 # Suppose our difference between learned and even boundaries came out half of the paper's. Design the cheapest run that could tell
 # whether the amount of text is the reason, and say what it takes.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 same = {"data.cut": "full_windows", "model.rule.target_rate": config.model.rule.target_rate}  # as in the sweep of 32M
 late = {"train.warmup_fraction": 10 * rltok.preset("32m").train.warmup_fraction}  # so that both peak after as many bytes
 tenth = rltok.preset("32m", same | late | {"train.training_bytes": reads // 10})

@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -27,7 +29,7 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
 # Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
 # not compared: it describes this machine
 import importlib.util
@@ -149,7 +151,7 @@ Markdown("\n\n".join(evidence_aside.aside(other, sweep) for other in others) or 
 # %% [markdown]
 # Who is who:
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 Markdown(evidence_tables.who_is_who(sweep))
 
 # %% [markdown]
@@ -446,7 +448,7 @@ Markdown(evidence_tables.side_by_side(sizes, both))
 # %% [markdown]
 # And with everybody whom one size has:
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 Markdown(evidence_tables.side_by_side(sizes))
 
 # %% [markdown]
@@ -457,7 +459,7 @@ others = [size for size in sizes if size.name != sweep.name]
 tables = [made(size) for size in others for made in (evidence_tables.table_1, evidence_tables.accuracy_table)]
 Markdown("\n\n".join(tables) or "No other size is stored.")
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 borrowing = [seed_noise.borrowing(size, sweep) for size in others]
 Markdown("\n\n".join(evidence_tables.claims_table(size) for size in borrowing) or "No other size is stored.")
 
@@ -504,7 +506,7 @@ else:
 both_of = [name for name in ("bpe", "hnet_port", *OURS) if name in shown]
 Markdown("\n\n".join(text_kinds.table(kinds, "test", both_of, reference) for reference in ("even", "bpe")))
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 Markdown("\n\n".join(text_kinds.table(kinds, "validation", both_of, reference) for reference in ("even", "bpe")))
 
 # %% [markdown]
@@ -806,7 +808,7 @@ Markdown(markdown(["set", "difference", "bits per byte", "in standard errors"], 
 #
 # **1. One seed** (easy, 5 minutes). Keep one seed of everything and ask for the verdicts again. What changes?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 one = records.Sweep(sweep.name, {name: dict([min(runs.items())]) for name, runs in sweep.runs.items()}, [])
 print(evidence_tables.counts(evidence_tables.claim_rows(one)))
 assert not any(
@@ -820,7 +822,7 @@ print(
 # **2. Unpaired** (medium, 10 minutes). How many of the differences from `even` on validation text would still count if each method's own
 # error over documents were used instead of the paired one?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name in shown:
     found = seed_noise.gap(sweep, name, "even", "validation")
     if name != "even" and found is not None:
@@ -832,7 +834,7 @@ for name in shown:
 # **3. A margin** (medium, 10 minutes). A claim that one method is as good as another needs a margin. From which margin on would our
 # method count as no worse than BPE guidance on held-out text?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 gap, seeds = sweep.gap(learned[0], "bpe", "test") or sweep.gap(learned[0], "even", "validation")
 least = gap.bits + 2 * verdicts.sigma(gap)
 print(f"{gap}: from a margin of {least:.4f} bits per byte on")
@@ -842,7 +844,7 @@ assert verdicts.no_worse(gap, least + 1e-9, seeds) != verdicts.UNDECIDED
 # **4. Your own claim** (hard, 20 minutes). Is the loss on a benchmark lower where a method draws more boundaries? Use rates and losses of
 # all runs of the sweep, and say what the answer can and cannot show.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 scored = [run for run in sweep.records if run["scores"].get("hellaswag")] or sweep.records
 asked = sweep.records[0]["config"]["model"]["rule"]["target_rate"]
 near = [run for run in scored if abs(run["scores"]["validation"]["rate"] - asked) < asked / 3]
