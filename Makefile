@@ -9,7 +9,7 @@ CONSTRAINTS := $(if $(shell command -v nvidia-smi 2>/dev/null),,-c constraints.t
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 NB ?=
 
-.PHONY: help demo bench test test-fast mutate notebooks chapter book book-check lab clean
+.PHONY: help demo bench test test-fast mutate notebooks chapter address book book-check lab clean
 .NOTPARALLEL:
 
 help:  ## List the targets.
@@ -47,6 +47,9 @@ book: $(BOOK)/installed/book  ## Build the book into build/_build/html. It reads
 	for part in book_config make_register make_paper_against_code make_log make_speed make_texts make_intro; do $(BOOK)/bin/python scripts/$$part.py || exit 1; done
 	rm -rf build/_build
 	$(BOOK)/bin/jupyter-book build . --config book/_config.yml --toc book/_toc.yml --path-output build -n -W --keep-going
+
+address: $(VENV)/installed/test  ## Write the repository's address everywhere: make address REPOSITORY=https://github.com/OWNER/REPO
+	$(BIN)/python scripts/write_address.py '$(REPOSITORY)'
 
 book-check: $(BOOK)/installed/book  ## Look at the built book in headless Chromium: wide and narrow, light and dark, no network.
 	$(BOOK)/bin/python scripts/check_book.py
