@@ -10,7 +10,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 NB ?=
 DEMO :=
 
-.PHONY: help demo bench lint test test-fast test-lowest pins mutate notebooks chapter book book-check lab clean
+.PHONY: help demo bench lint test test-fast test-lowest pins mutate notebooks chapter address book book-check lab clean
 .NOTPARALLEL:
 
 help:  ## List the targets.
@@ -61,11 +61,14 @@ book: $(BOOK)/installed/book  ## Build the book into build/_build/html. It reads
 	rm -rf build/_build
 	$(BOOK)/bin/jupyter-book build . --config book/_config.yml --toc book/_toc.yml --path-output build -n -W --keep-going
 
+address: $(VENV)/installed/test  ## Write the repository's address everywhere: make address REPOSITORY=https://github.com/OWNER/REPO
+	$(BIN)/python scripts/write_address.py '$(REPOSITORY)'
+
 book-check: $(BOOK)/installed/book  ## Look at the built book in headless Chromium: wide and narrow, light and dark, no network.
 	$(BOOK)/bin/python scripts/check_book.py
 
 lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
-	$(BIN)/jupyter lab
+	$(BIN)/jupyter lab --config=scripts/jupyter_server_config.py
 
 clean:  ## Remove the environment, builds and caches. Runs stay.
 	rm -rf $(VENV) $(BOOK) .venv-lowest .venv-pins build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

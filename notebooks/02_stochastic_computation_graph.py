@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -25,51 +27,27 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
-# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab, where it clones the repository and keeps the torch that is there.
 # not compared: it describes this machine
-import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-
-import torch
+from importlib.metadata import version
 
 REPOSITORY = ""
-
-
-def is_clone(place):
-    return all(os.path.exists(f"{place}/{part}") for part in ("rltok/__init__.py", "notebooks"))
-
-
-def is_missing():
-    found = importlib.util.find_spec("rltok")
-    return found is None or found.origin is None  # a folder of that name is no package
-
-
-alone = bool(REPOSITORY) and not (is_clone("..") or is_clone("."))  # as on Colab; a clone brings the stored results, too
-if alone and not os.path.exists("rltok_clone") and shutil.which("git"):
-    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
-if alone and is_clone("rltok_clone"):
-    os.chdir("rltok_clone/notebooks")
-    if is_missing():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"])
-if is_missing() and is_clone(".."):
-    sys.path.insert(0, os.path.abspath(".."))
-if is_missing():
-    again = f" Or see that git and the network work, delete rltok_clone if it is here, and run this again; it clones {REPOSITORY}"
-    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e ." + (again if alone else ""))
-if not (os.path.isdir("results") or os.path.isdir("notebooks/results")):
-    print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
-
-if torch.cuda.is_available():
-    card = torch.cuda.get_device_properties(0)
-    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
-    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
-else:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+sys.path.append(os.path.abspath(".."))  # a clone that was not installed
+try:
+    from rltok.notebooks import begin
+except ModuleNotFoundError as missing:
+    if not REPOSITORY or missing.name.split(".")[0] != "rltok":
+        raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
+    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={version('torch').split('+')[0]}"
+    if os.system(clone) or os.system(install):
+        raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
+    sys.modules.pop("rltok", None)  # a folder of that name, which is no package
+    from rltok.notebooks import begin
+begin()
 
 # %% tags=["setup"]
 import itertools
@@ -773,7 +751,7 @@ for weight in (1.0, 0.1, 0.01):
 # **1. The best baseline** (easy, 10 minutes). For the single decision with losses 2 and 3 and $p = 0.2$: subtract a baseline
 # $b$ from the loss. For which $b$ does the estimate scatter least? Is it the expected loss?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 p = 0.2
 for b in (0.0, 1.0, 2.0, 2.2, 2.8, 4.0):
     outcomes = np.array([(2 - b) * (1 - p), (3 - b) * (-p)])
@@ -787,7 +765,7 @@ print("best at 2.2, where both outcomes give the same estimate; the expected los
 # **2. A baseline that is none** (easy, 5 minutes). What goes wrong if the number that is subtracted depends on the outcome, say
 # 2 after a boundary and 3 after none? Compute the expectation of the estimate.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 biased = p * (2 - 2) * (1 - p) + (1 - p) * (3 - 3) * (-p)
 print(f"expectation {biased:.2f} instead of {by_calculus:.2f}")
 print("the signal is gone: the mean of b times score need not be 0 when b depends on the outcome")
@@ -796,7 +774,7 @@ print("the signal is gone: the mean of b times score need not be 0 when b depend
 # **3. Where is the gap largest?** (medium, 10 minutes). Two strings, with losses of 2 and 3 nats for the row, the first with
 # chance $p$. Plot or print the gap between the two sides of eq. (10) over $p$. Where is it zero? Is it largest at one half?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 grid = np.linspace(0, 1, 101)
 gap = np.log(grid * np.exp(-2) + (1 - grid) * np.exp(-3)) + grid * 2 + (1 - grid) * 3
 print(f"at p = 0 and 1 nothing is left to chance: gap {abs(gap[0]):.3f} and {abs(gap[-1]):.3f}")
@@ -806,7 +784,7 @@ print(f"largest at p = {grid[gap.argmax()]:.2f}: {gap.max():.4f} nats; at one ha
 # **4. The price of being exact** (easy, 5 minutes). How many digits has the number of strings of one row of the paper, with
 # 4096 positions? Then ask `exact.enumerate_boundaries` for a row of 20 positions and read the answer.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("digits:", len(str(2**4095)))
 try:
     exact.enumerate_boundaries(20)
@@ -819,7 +797,7 @@ except ValueError as error:
 # the encoder's gradient than before? Then measure share and cosine at
 # $\lambda_\pi = 0.01$ again, after ten steps and after twenty.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 rows = torch.cat([row(words) for words in ("to be or", "not to b", "e, that ", "is the q")])
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 for step in range(21):

@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -29,51 +31,27 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
-# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab, where it clones the repository and keeps the torch that is there.
 # not compared: it describes this machine
-import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-
-import torch
+from importlib.metadata import version
 
 REPOSITORY = ""
-
-
-def is_clone(place):
-    return all(os.path.exists(f"{place}/{part}") for part in ("rltok/__init__.py", "notebooks"))
-
-
-def is_missing():
-    found = importlib.util.find_spec("rltok")
-    return found is None or found.origin is None  # a folder of that name is no package
-
-
-alone = bool(REPOSITORY) and not (is_clone("..") or is_clone("."))  # as on Colab; a clone brings the stored results, too
-if alone and not os.path.exists("rltok_clone") and shutil.which("git"):
-    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
-if alone and is_clone("rltok_clone"):
-    os.chdir("rltok_clone/notebooks")
-    if is_missing():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"])
-if is_missing() and is_clone(".."):
-    sys.path.insert(0, os.path.abspath(".."))
-if is_missing():
-    again = f" Or see that git and the network work, delete rltok_clone if it is here, and run this again; it clones {REPOSITORY}"
-    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e ." + (again if alone else ""))
-if not (os.path.isdir("results") or os.path.isdir("notebooks/results")):
-    print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
-
-if torch.cuda.is_available():
-    card = torch.cuda.get_device_properties(0)
-    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
-    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
-else:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+sys.path.append(os.path.abspath(".."))  # a clone that was not installed
+try:
+    from rltok.notebooks import begin
+except ModuleNotFoundError as missing:
+    if not REPOSITORY or missing.name.split(".")[0] != "rltok":
+        raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
+    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={version('torch').split('+')[0]}"
+    if os.system(clone) or os.system(install):
+        raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
+    sys.modules.pop("rltok", None)  # a folder of that name, which is no package
+    from rltok.notebooks import begin
+begin()
 
 # %% tags=["setup"]
 import json
@@ -696,7 +674,7 @@ print("every rung lowers it:", sorted(variances.values(), reverse=True) == list(
 # **1. One more row** (easy, 5 minutes). Add a third row to the small world, with four bytes in each row, to keep it
 # quick. What is the factor of the batch mean now?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 three = torch.stack(
     [torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(text))]) for text in ("to b", "or n", "that")]
 )
@@ -710,7 +688,7 @@ print(f"{float(mean @ target / target.square().sum()):.6f}")
 # (A loop over the 16 strings of `exact.enumerate_boundaries(5)` will do, with `policy_loss` and the advantages of your own. The
 # solution uses the laboratory's tools: `share` computes once what no string changes, `follow` scores many strings.)
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 row = pair[:1]
 strings = exact.enumerate_row(small, row)
 shared = share(small, row)
@@ -737,7 +715,7 @@ print("all three means are equal in every entry: no bias, however wrong the cons
 # **3. What the early exit must not see** (medium, 10 minutes). Suppose the early head read the *decoded* states, after the tokens.
 # Why would eq. (15) then be biased, however good the head?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("Its estimate would depend on a. Then E[estimate * grad log pi] is not 0, and what is subtracted is part of the signal:")
 print("a decision that helps both heads alike would be paid nothing.")
 
@@ -745,7 +723,7 @@ print("a decision that helps both heads alike would be paid nothing.")
 # **4. The advantages of a batch** (easy, 5 minutes). Compute the advantages of the same draw with `rltok.ladder.advantages` for
 # `causal+early+loo`. Why do the two rows have opposite signs at every position?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 paid = advantages(out.nll, out.early_nll, out.scored, estimator("causal+early+loo"))
 print([f"{value:+.3f}" for value in paid[0].tolist()])
 print([f"{value:+.3f}" for value in paid[1].tolist()])
@@ -756,7 +734,7 @@ print("With two rows each is compared with the other: A of one is G - G' and of 
 # discounts, at the early stage, no other discount leaves so little of the direction. Name a decision most of whose use lies beyond
 # the next byte, and say what a policy trained with $\gamma = 0$ would do there.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("A boundary after a space: the next byte, the first letter of a word, is hard with or without it; the token helps")
 print("the letters that follow. With gamma = 0 its pay is noise around the little that the first letter gains, so the rate")
 print("loss would drive it to the target rate like any other place.")

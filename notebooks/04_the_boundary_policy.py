@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -25,51 +27,27 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
-# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab, where it clones the repository and keeps the torch that is there.
 # not compared: it describes this machine
-import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-
-import torch
+from importlib.metadata import version
 
 REPOSITORY = ""
-
-
-def is_clone(place):
-    return all(os.path.exists(f"{place}/{part}") for part in ("rltok/__init__.py", "notebooks"))
-
-
-def is_missing():
-    found = importlib.util.find_spec("rltok")
-    return found is None or found.origin is None  # a folder of that name is no package
-
-
-alone = bool(REPOSITORY) and not (is_clone("..") or is_clone("."))  # as on Colab; a clone brings the stored results, too
-if alone and not os.path.exists("rltok_clone") and shutil.which("git"):
-    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
-if alone and is_clone("rltok_clone"):
-    os.chdir("rltok_clone/notebooks")
-    if is_missing():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"])
-if is_missing() and is_clone(".."):
-    sys.path.insert(0, os.path.abspath(".."))
-if is_missing():
-    again = f" Or see that git and the network work, delete rltok_clone if it is here, and run this again; it clones {REPOSITORY}"
-    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e ." + (again if alone else ""))
-if not (os.path.isdir("results") or os.path.isdir("notebooks/results")):
-    print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
-
-if torch.cuda.is_available():
-    card = torch.cuda.get_device_properties(0)
-    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
-    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
-else:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+sys.path.append(os.path.abspath(".."))  # a clone that was not installed
+try:
+    from rltok.notebooks import begin
+except ModuleNotFoundError as missing:
+    if not REPOSITORY or missing.name.split(".")[0] != "rltok":
+        raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
+    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={version('torch').split('+')[0]}"
+    if os.system(clone) or os.system(install):
+        raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
+    sys.modules.pop("rltok", None)  # a folder of that name, which is no package
+    from rltok.notebooks import begin
+begin()
 
 # %% tags=["setup"]
 import json
@@ -571,7 +549,7 @@ print(f"the early head's own loss: {early['early_bits_per_byte']:+.2f} ± {early
 # **1. One lag fewer** (easy, 5 minutes). What is the smallest number of lags with which `draw_every` takes $k = 5$? Try it, on a text of
 # your own.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 small = with_settings(rltok.preset("tiny"), {"model.rule.lags": 4})
 model = new_model(small, torch.device("cpu")).eval()
 hand_set.draw_every(model, 5, reach=hand_set.CERTAIN)
@@ -588,7 +566,7 @@ except RltokError as error:
 # **2. The other way round** (easy, 5 minutes). With which probability in eq. (22) does a policy without weights draw exactly one byte in
 # five *under* the cap? And one in a thousand, with $c = 6$?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 free = policy.uncapped_rate(0.2, softcap=6.0)
 print(f"{free:.4f} is drawn as {policy.capped_rate(free, softcap=6.0):.4f}")
 try:
@@ -601,7 +579,7 @@ except RltokError as error:
 # boundary*. (`hand_set.draw_on` sets $W_0$ and leaves the lags at zero; `hand_set.carry_constant`, called before it, makes a coordinate
 # constant; `hand_set.largest_rms` bounds what the norm divides by. Which weights do $W_1$ and $W_2$ need?)
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 pair = with_settings(wide, {"model.rule.lags": 2})
 model = new_model(pair, torch.device("cpu")).eval()
 hand_set.carry_constant(model)  # coordinate 0 of every state, before the norm, is 1
@@ -618,7 +596,7 @@ print("W_j = -2 W_0 would not do: where there is no space, W_0 X is negative, an
 # **4. Stuck** (medium, 10 minutes). A policy without a softcap draws everywhere with a logit of 12, the target is 1/5, and plain gradient
 # descent with a rate of 1 on the rate loss alone may move the logit. After 100 steps, where is it with either loss?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name, loss in (("on logits", target_rate_loss), ("on probabilities", probability_rate_loss)):
     logit = torch.tensor([[12.0]], requires_grad=True)
     for _ in range(100):
@@ -632,7 +610,7 @@ print("AdamW, which divides a gradient by its usual size, would free the second 
 # and train it with `rltok.toy_runs` (put the words into `rltok.toy.lexicon.WORDS`, then `run_arm(Arm("mine", "second", FULL, 0), {},
 # looks=10)`; the run's `rates_in_words` says where it drew). Where can the boundaries be? Say so before you run it.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 mine = Lexicon((b"apu", b"aqu", b"aru", b"asu"))
 print(
     f"{len(mine.words)} words of {len(mine.words[0])} letters. After the first letter nothing of the word is known; after the second and the"

@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -27,51 +29,27 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
-# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab, where it clones the repository and keeps the torch that is there.
 # not compared: it describes this machine
-import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-
-import torch
+from importlib.metadata import version
 
 REPOSITORY = ""
-
-
-def is_clone(place):
-    return all(os.path.exists(f"{place}/{part}") for part in ("rltok/__init__.py", "notebooks"))
-
-
-def is_missing():
-    found = importlib.util.find_spec("rltok")
-    return found is None or found.origin is None  # a folder of that name is no package
-
-
-alone = bool(REPOSITORY) and not (is_clone("..") or is_clone("."))  # as on Colab; a clone brings the stored results, too
-if alone and not os.path.exists("rltok_clone") and shutil.which("git"):
-    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
-if alone and is_clone("rltok_clone"):
-    os.chdir("rltok_clone/notebooks")
-    if is_missing():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"])
-if is_missing() and is_clone(".."):
-    sys.path.insert(0, os.path.abspath(".."))
-if is_missing():
-    again = f" Or see that git and the network work, delete rltok_clone if it is here, and run this again; it clones {REPOSITORY}"
-    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e ." + (again if alone else ""))
-if not (os.path.isdir("results") or os.path.isdir("notebooks/results")):
-    print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
-
-if torch.cuda.is_available():
-    card = torch.cuda.get_device_properties(0)
-    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
-    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
-else:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+sys.path.append(os.path.abspath(".."))  # a clone that was not installed
+try:
+    from rltok.notebooks import begin
+except ModuleNotFoundError as missing:
+    if not REPOSITORY or missing.name.split(".")[0] != "rltok":
+        raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
+    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={version('torch').split('+')[0]}"
+    if os.system(clone) or os.system(install):
+        raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
+    sys.modules.pop("rltok", None)  # a folder of that name, which is no package
+    from rltok.notebooks import begin
+begin()
 
 # %% tags=["setup"]
 import itertools
@@ -1235,7 +1213,7 @@ print(", ".join(f"{bits:.3f} at {share:.3f}" for share, bits in places))
 # exact descent end at nearly the same expected loss, although at different $p$? For which is the harm largest? Take $t$ from 0 to
 # one half.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for target in (0.05, 0.25, 0.45, 0.49, 0.5):
     best = min(target**2, (1 - target) ** 2)
     at_target = target**2 + target * (1 - 2 * target)
@@ -1246,7 +1224,7 @@ print("the harm is t (1 - 2 t): none at t = 0 and one half, largest at t = 1/4")
 # **2. Go around again** (easy, 10 minutes). Is the straight-through field of $f(a) = a_1^2 + a_2^2$ the gradient of a function?
 # If so, of which? Is it the right one?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for chances in ([0.2, 0.7], [0.5, 0.5]):
     one, other = exact_and_straight(lambda a: a[0] ** 2 + a[1] ** 2, chances)
     print(
@@ -1263,7 +1241,7 @@ print("each component depends on its own p alone, so it is: of p_1^2 + p_2^2, wh
 # (`tau` is a global variable, and the hard decisions do not depend on it). What happens to cosine and length on the row of this
 # chapter? What can a temperature not mend?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 kept = tau
 for tau in (1.0, 0.5, 0.1):
     exactly, mean = both_gradients(ids)
@@ -1275,7 +1253,7 @@ print("it rescales the slope of each logit by a positive factor; slopes that are
 # **4. Your own word** (easy, 5 minutes). Find English words with a byte whose shifted bit in the whole word is not what it was
 # when that byte was read. Which endings do it?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for word in (" interesting", " happiness", " returned", " hopeless", " ladies", " cat"):
     data = word.encode()
     final = tokenizer.pattern(data, causal=False)
@@ -1288,7 +1266,7 @@ print("those that the tokenizer joins with their stem to one token; where the en
 # sample, as it is trained in `rltok` (loss, a tenth of the early loss, its prior). Predict: will the cosine between the
 # straight-through mean and the exact gradient be larger, averaged over the rows? Then enumerate the 24 rows again.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 short = load_corpus("sample", with_settings(rltok.preset("tiny"), {"data.sequence_length": 64}).data, max_bytes=100_000).train
 optimizer = torch.optim.Adam(model.parameters(), lr=0.006)
 for step in range(40):

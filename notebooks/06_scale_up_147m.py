@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -24,51 +26,27 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
-# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab, where it clones the repository and keeps the torch that is there.
 # not compared: it describes this machine
-import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-
-import torch
+from importlib.metadata import version
 
 REPOSITORY = ""
-
-
-def is_clone(place):
-    return all(os.path.exists(f"{place}/{part}") for part in ("rltok/__init__.py", "notebooks"))
-
-
-def is_missing():
-    found = importlib.util.find_spec("rltok")
-    return found is None or found.origin is None  # a folder of that name is no package
-
-
-alone = bool(REPOSITORY) and not (is_clone("..") or is_clone("."))  # as on Colab; a clone brings the stored results, too
-if alone and not os.path.exists("rltok_clone") and shutil.which("git"):
-    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
-if alone and is_clone("rltok_clone"):
-    os.chdir("rltok_clone/notebooks")
-    if is_missing():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"])
-if is_missing() and is_clone(".."):
-    sys.path.insert(0, os.path.abspath(".."))
-if is_missing():
-    again = f" Or see that git and the network work, delete rltok_clone if it is here, and run this again; it clones {REPOSITORY}"
-    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e ." + (again if alone else ""))
-if not (os.path.isdir("results") or os.path.isdir("notebooks/results")):
-    print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
-
-if torch.cuda.is_available():
-    card = torch.cuda.get_device_properties(0)
-    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
-    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
-else:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+sys.path.append(os.path.abspath(".."))  # a clone that was not installed
+try:
+    from rltok.notebooks import begin
+except ModuleNotFoundError as missing:
+    if not REPOSITORY or missing.name.split(".")[0] != "rltok":
+        raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
+    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={version('torch').split('+')[0]}"
+    if os.system(clone) or os.system(install):
+        raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
+    sys.modules.pop("rltok", None)  # a folder of that name, which is no package
+    from rltok.notebooks import begin
+begin()
 
 # %% tags=["setup"]
 import json
@@ -469,7 +447,7 @@ Markdown(scale_views.facts_table(sweeps[-1], there))
 # processor cuts the text for the first, and the second draws several times as many boundaries at the start of training, with half the rows in
 # a forward pass. How much, these seconds can't tell. Runs of the other size, a row each:
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 Markdown(scale_views.record_table(sweeps[:-1], there))
 
 # %% [markdown]
@@ -834,7 +812,7 @@ for words, one in (
 # **1. The whole budget** (easy, 5 minutes). You have one A100 with 80 GB and the price above. What does the paper's budget cost for
 # our method, three seeds of it?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 card = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("A100 80GB", "147m"))
 hours = 3 * wants / card.bytes_per_second / 3600
 print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.basis})")
@@ -844,7 +822,7 @@ print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.b
 # would you, on an H100, if an interruption may cost at most 30 seconds? What speaks against it? (A disk writes, say, one gigabyte a
 # second.)
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 seconds_an_update = config.bytes_per_update / fast.bytes_per_second
 often = int(30 / seconds_an_update)
 writing = scale_plans.checkpoint_bytes(config) / 1e9
@@ -858,7 +836,7 @@ Markdown(markdown(["updates", "seconds lost at most", "time spent on checkpoints
 # **3. Twice** (medium, 10 minutes). Stop the small run before its first checkpoint and, after it went on, between the last two. Predict
 # the entries of its record, then look.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 first_stop, second_stop = 10, 45
 for update in (first_stop, second_stop):
     try:
@@ -877,7 +855,7 @@ print("the same curve:", curve("twice") == curve("whole"))
 # Suppose our difference between learned and even boundaries came out half of the paper's. Design the cheapest run that could tell
 # whether the amount of text is the reason, and say what it takes.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 same = {"data.cut": "full_windows", "model.rule.target_rate": config.model.rule.target_rate}  # as in the sweep of 32M
 late = {"train.warmup_fraction": 10 * rltok.preset("32m").train.warmup_fraction}  # so that both peak after as many bytes
 tenth = rltok.preset("32m", same | late | {"train.training_bytes": reads // 10})

@@ -1,12 +1,14 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
 #     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
 #     text_representation:
 #       extension: .py
 #       format_name: percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   rltok:
@@ -27,51 +29,27 @@
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
 # <!-- /strip -->
 
-# %% tags=["first-cell", "hide-input", "nbval-ignore-output"]
-# Works in a clone, after `pip install`, and on Colab. The torch that is there stays: pip stops rather than replace it.
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# Works in a clone, after `pip install`, and on Colab, where it clones the repository and keeps the torch that is there.
 # not compared: it describes this machine
-import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-
-import torch
+from importlib.metadata import version
 
 REPOSITORY = ""
-
-
-def is_clone(place):
-    return all(os.path.exists(f"{place}/{part}") for part in ("rltok/__init__.py", "notebooks"))
-
-
-def is_missing():
-    found = importlib.util.find_spec("rltok")
-    return found is None or found.origin is None  # a folder of that name is no package
-
-
-alone = bool(REPOSITORY) and not (is_clone("..") or is_clone("."))  # as on Colab; a clone brings the stored results, too
-if alone and not os.path.exists("rltok_clone") and shutil.which("git"):
-    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "rltok_clone"])
-if alone and is_clone("rltok_clone"):
-    os.chdir("rltok_clone/notebooks")
-    if is_missing():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"])
-if is_missing() and is_clone(".."):
-    sys.path.insert(0, os.path.abspath(".."))
-if is_missing():
-    again = f" Or see that git and the network work, delete rltok_clone if it is here, and run this again; it clones {REPOSITORY}"
-    raise SystemExit("rltok is not installed. In a clone of its repository, run: pip install -e ." + (again if alone else ""))
-if not (os.path.isdir("results") or os.path.isdir("notebooks/results")):
-    print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
-
-if torch.cuda.is_available():
-    card = torch.cuda.get_device_properties(0)
-    precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
-    print(f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}")
-else:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    print(f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32")
+sys.path.append(os.path.abspath(".."))  # a clone that was not installed
+try:
+    from rltok.notebooks import begin
+except ModuleNotFoundError as missing:
+    if not REPOSITORY or missing.name.split(".")[0] != "rltok":
+        raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
+    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={version('torch').split('+')[0]}"
+    if os.system(clone) or os.system(install):
+        raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
+    sys.modules.pop("rltok", None)  # a folder of that name, which is no package
+    from rltok.notebooks import begin
+begin()
 
 # %% tags=["setup"]
 import copy
@@ -149,7 +127,7 @@ Markdown("\n\n".join(evidence_aside.aside(other, sweep) for other in others) or 
 # %% [markdown]
 # Who is who:
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 Markdown(evidence_tables.who_is_who(sweep))
 
 # %% [markdown]
@@ -446,7 +424,7 @@ Markdown(evidence_tables.side_by_side(sizes, both))
 # %% [markdown]
 # And with everybody whom one size has:
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 Markdown(evidence_tables.side_by_side(sizes))
 
 # %% [markdown]
@@ -457,7 +435,7 @@ others = [size for size in sizes if size.name != sweep.name]
 tables = [made(size) for size in others for made in (evidence_tables.table_1, evidence_tables.accuracy_table)]
 Markdown("\n\n".join(tables) or "No other size is stored.")
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 borrowing = [seed_noise.borrowing(size, sweep) for size in others]
 Markdown("\n\n".join(evidence_tables.claims_table(size) for size in borrowing) or "No other size is stored.")
 
@@ -504,7 +482,7 @@ else:
 both_of = [name for name in ("bpe", "hnet_port", *OURS) if name in shown]
 Markdown("\n\n".join(text_kinds.table(kinds, "test", both_of, reference) for reference in ("even", "bpe")))
 
-# %% tags=["hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 Markdown("\n\n".join(text_kinds.table(kinds, "validation", both_of, reference) for reference in ("even", "bpe")))
 
 # %% [markdown]
@@ -806,7 +784,7 @@ Markdown(markdown(["set", "difference", "bits per byte", "in standard errors"], 
 #
 # **1. One seed** (easy, 5 minutes). Keep one seed of everything and ask for the verdicts again. What changes?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 one = records.Sweep(sweep.name, {name: dict([min(runs.items())]) for name, runs in sweep.runs.items()}, [])
 print(evidence_tables.counts(evidence_tables.claim_rows(one)))
 assert not any(
@@ -820,7 +798,7 @@ print(
 # **2. Unpaired** (medium, 10 minutes). How many of the differences from `even` on validation text would still count if each method's own
 # error over documents were used instead of the paired one?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name in shown:
     found = seed_noise.gap(sweep, name, "even", "validation")
     if name != "even" and found is not None:
@@ -832,7 +810,7 @@ for name in shown:
 # **3. A margin** (medium, 10 minutes). A claim that one method is as good as another needs a margin. From which margin on would our
 # method count as no worse than BPE guidance on held-out text?
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 gap, seeds = sweep.gap(learned[0], "bpe", "test") or sweep.gap(learned[0], "even", "validation")
 least = gap.bits + 2 * verdicts.sigma(gap)
 print(f"{gap}: from a margin of {least:.4f} bits per byte on")
@@ -842,7 +820,7 @@ assert verdicts.no_worse(gap, least + 1e-9, seeds) != verdicts.UNDECIDED
 # **4. Your own claim** (hard, 20 minutes). Is the loss on a benchmark lower where a method draws more boundaries? Use rates and losses of
 # all runs of the sweep, and say what the answer can and cannot show.
 
-# %% tags=["hide-cell", "solution"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 scored = [run for run in sweep.records if run["scores"].get("hellaswag")] or sweep.records
 asked = sweep.records[0]["config"]["model"]["rule"]["target_rate"]
 near = [run for run in scored if abs(run["scores"]["validation"]["rate"] - asked) < asked / 3]

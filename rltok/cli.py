@@ -9,6 +9,7 @@ import torch
 from rltok import backends, commands
 from rltok.errors import RltokError
 from rltok.options import parse
+from rltok.terminal import REPLACED
 
 HOW_TO_GO_ON = dict.fromkeys(("train", "compare"), " Go on with the same command and --resume.") | {
     "prepare": " The same command goes on where it stopped."
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w"))
     options = parse(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has another stream
-        sys.stdout.reconfigure(errors="replace")  # a terminal without the bar's character gets '?' instead of an error
+        sys.stdout.reconfigure(errors=REPLACED)  # a terminal that lacks a character gets another one instead of an error
     try:
         with backends.use(options.backend or backends.asked()):
             getattr(commands, options.command)(options)

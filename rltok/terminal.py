@@ -3,6 +3,7 @@
 What is shown of a text, character by character, is decided in `rltok.characters`.
 """
 
+import codecs
 from collections.abc import Sequence
 
 from rltok.characters import SIGNS, shown_characters
@@ -10,9 +11,20 @@ from rltok.vocab import to_utf8
 
 BAR = "\u2502"
 NEWLINE = SIGNS["\n"]
+PLAIN = {BAR: "|", NEWLINE: "$"}  # where the terminal's encoding lacks the sign
+REPLACED = "rltok.replaced"  # for `errors` of a text stream
 RESET = "\x1b[0m"
 # Blue (0) over grey to yellow (1), readable with every common kind of colour blindness: 256-colour codes.
 SCALE = (18, 19, 25, 60, 66, 102, 108, 143, 179, 185, 220, 226)
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(REPLACED, _replace)
 
 
 def _background(value: float) -> str:

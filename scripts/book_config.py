@@ -2,28 +2,16 @@
 
 python scripts/book_config.py     # rewrites book/_config.yml and book/_generated/repository.md; a test checks they are current
 
-Without an address there are no buttons, no badges and no links. Colab opens notebooks from GitHub only.
+`make address` changes the address, here and everywhere else. Without an address there are no buttons and no links. Colab opens
+notebooks from GitHub only.
 """
 
-import tomllib
-from pathlib import Path
+from nbtools.address import BRANCH, COLAB, colab_link, repository
+from nbtools.rules import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "book" / "_config.yml"
 PAGE = ROOT / "book" / "_generated" / "repository.md"
-BRANCH = "main"
-GITHUB, COLAB = "https://github.com/", "https://colab.research.google.com"
-FIRST_NOTEBOOK = "notebooks/00_quickstart.ipynb"
-
-
-def repository() -> str:
-    """The address, or "" for none."""
-    address = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["rltok"]["repository"]
-    if address and (not address.startswith("https://") or address.endswith("/")):
-        raise SystemExit(
-            f"pyproject.toml, [tool.rltok]: repository = {address!r} must start with https:// and not end in /. Empty means none."
-        )
-    return address
+FIRST_NOTEBOOK = "00_quickstart"
 
 
 def source_link(name: str, path: str, address: str) -> str:
@@ -31,24 +19,21 @@ def source_link(name: str, path: str, address: str) -> str:
     return f"[`{name}`]({address}/blob/{BRANCH}/{path})" if address else f"`{name}`"
 
 
-def _colab(address: str) -> bool:
-    return address.startswith(GITHUB)
+def _colab(address: str) -> list[str]:
+    return ["launch_buttons:", f'  colab_url: "{COLAB}"'] if colab_link(address, FIRST_NOTEBOOK) else []
 
 
 def _top(address: str) -> list[str]:
     if not address:
         return []
-    lines = ["repository:", f"  url: {address}", '  path_to_book: ""', f"  branch: {BRANCH}"]
-    return lines + ["launch_buttons:", f'  colab_url: "{COLAB}"'] if _colab(address) else lines
+    return ["repository:", f"  url: {address}", '  path_to_book: ""', f"  branch: {BRANCH}", *_colab(address)]
 
 
 def _theme(address: str) -> list[str]:
     if not address:
         return []
     lines = [f"repository_url: {address}", f"repository_branch: {BRANCH}", 'path_to_docs: ""', "use_repository_button: true"]
-    return (
-        lines + ["launch_buttons:", f'  colab_url: "{COLAB}"', "  notebook_interface: jupyterlab"] if _colab(address) else lines
-    )
+    return lines + ([*_colab(address), "  notebook_interface: jupyterlab"] if _colab(address) else [])
 
 
 def _fill(text: str, name: str, lines: list[str]) -> str:
@@ -71,9 +56,8 @@ def render_page(address: str) -> str:
     if not address:
         return "The source lies beside this book; this copy names no public address.\n"
     lines = [f"The source: [{address.removeprefix('https://')}]({address})."]
-    if _colab(address):
-        path = f"{COLAB}/github/{address.removeprefix(GITHUB)}/blob/{BRANCH}/{FIRST_NOTEBOOK}"
-        lines.append(f"Without installing anything: [open the quickstart in Colab]({path}).")
+    if link := colab_link(address, FIRST_NOTEBOOK):
+        lines.append(f"Without installing anything: [open the quickstart in Colab]({link}).")
     return " ".join(lines) + "\n"
 
 

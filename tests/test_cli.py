@@ -321,11 +321,14 @@ def test_a_reader_that_has_had_enough_is_no_error(finished, monkeypatch, capsys)
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_without_the_bar_gets_a_question_mark(finished, monkeypatch):
+@pytest.mark.parametrize("encoding, bar, newline", [("ascii", "|", "$"), ("latin-1", "|", "$"), ("cp437", BAR, "$")])
+def test_a_terminal_without_a_sign_gets_another_one_for_it(finished, monkeypatch, encoding, bar, newline):
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    assert main(["show", str(finished), "gulls and more gulls", "--seed", "1"]) == 0
-    assert b"? = a token ends here" in written.getvalue()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    assert main(["show", str(finished), "gulls\nand gulls", "--seed", "1"]) == 0
+    shown = written.getvalue().decode(encoding)
+    assert f"{bar} = a token ends here, {newline} = end of a line" in shown
+    assert f"gulls{newline}\n" in shown.replace(bar, "")
 
 
 def test_the_commands_run_in_a_notebook_whose_stdout_is_no_file(finished, monkeypatch):

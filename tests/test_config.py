@@ -164,7 +164,7 @@ LIMITS = {
     "objective.lambda_target": (0, 1e6), "objective.lambda_early": (0, 1e6),
     "data.sequence_length": (8, 2**24), "data.held_out_fraction": "strictly between 0 and 1",
     "train.training_bytes": (1, 10**15), "train.sequences_per_update": (1, 2**20), "train.micro_batch": (1, 2**20),
-    "train.learning_rate": (1e-12, 10), "train.warmup_fraction": (0, 1), "train.warmup_start": (0, 1),
+    "train.learning_rate": (1e-12, 10), "train.policy_lr_multiplier": (1e-6, 10_000), "train.warmup_fraction": (0, 1), "train.warmup_start": (0, 1),
     "train.final_fraction": (0, 1), "train.beta1": "at least 0 and below 1", "train.beta2": "at least 0 and below 1",
     "train.adam_eps": (1e-16, 1), "train.weight_decay": (0, 10), "train.clip_norm": (1e-6, 1e9), "train.seed": (0, 2**63 - 1),
     "train.log_every": (1, 10**15), "train.evaluate_every": (1, 10**15), "train.evaluate_rows": (1, 10**15),

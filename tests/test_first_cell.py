@@ -1,136 +1,154 @@
-"""The common first cell: works in a clone, after `pip install` and alone, says what is missing, and keeps the torch there is."""
+"""The common first cell: works in a clone, after `pip install` and alone, says what is missing, and keeps the torch there is.
 
-import importlib.util
-import shutil
+It runs in a Python that has no packages but stand-ins: a torch, a git and a pip that note how they were called, and an rltok.
+"""
+
+import json
+import os
 import subprocess
 import sys
-import types
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from nbtools import generated
+
+from rltok import notebooks
+
+ADDRESS = "https://example.org/someone/rltok"
+BEGIN = "import os\ndef begin(): print('begins in', os.path.basename(os.getcwd()))\n"
+PIP = """
+import json, os, shutil, sys
+open(os.environ["NOTED"], "a").write(json.dumps(sys.argv[1:]) + "\\n")
+if os.environ["PIP"] == "fails":
+    sys.exit("pip says why")
+shutil.copytree("rltok_clone/rltok", os.path.join(os.path.dirname(__file__), "..", "rltok"))
+"""
+GIT = """#!/bin/sh
+echo "[\\"git\\", \\"$*\\"]" >> "$NOTED"
+[ "$GIT_FAILS" ] && { echo "git says why" >&2; exit 128; }
+mkdir -p rltok_clone/notebooks/results && cp -r "$PACKAGE" rltok_clone/rltok
+"""
+
+
+def write_package(folder, text=BEGIN):
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "notebooks.py").write_text(text)
 
 
 @pytest.fixture
-def first_cell(monkeypatch, tmp_path):
-    """Runs the cell in an empty folder of a machine on which rltok may be missing; returns commands and path."""
-    (tmp_path / "notebooks").mkdir()
-    monkeypatch.chdir(tmp_path / "notebooks")
-    commands, find = [], importlib.util.find_spec
-    monkeypatch.setattr(subprocess, "run", lambda command, **options: commands.append((command, options)))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(shutil, "which", lambda name: name)
+def alone(tmp_path):
+    """Runs the cell in an otherwise empty folder `content/work`; the result has its commands as `noted`."""
+    site, content = tmp_path / "site", tmp_path / "content" / "work"
+    content.mkdir(parents=True)
+    write_package(tmp_path / "package" / "rltok")
+    (site / "torch-2.8.0+cu126.dist-info").mkdir(parents=True)
+    (site / "torch-2.8.0+cu126.dist-info" / "METADATA").write_text("Name: torch\nVersion: 2.8.0+cu126\n")
+    (site / "pip").mkdir()
+    (site / "pip" / "__init__.py").write_text("")
+    (site / "pip" / "__main__.py").write_text(PIP)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").write_text(GIT)
+    (tmp_path / "bin" / "git").chmod(0o755)
+    noted = tmp_path / "noted"
 
-    def run(installed, repository=""):
-        def find_spec(name):
-            places = [Path(place) for place in sys.path if place.startswith(str(tmp_path))]
-            found = installed or any((place / "rltok" / "__init__.py").exists() for place in places)
-            return find(name) if name != "rltok" or found else None
+    def run(address=ADDRESS, place=content, pip="works", git="works"):
+        environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(site), "NOTED": str(noted)}
+        environment |= {"PIP": pip, "GIT_FAILS": "" if git == "works" else "1", "PACKAGE": str(tmp_path / "package" / "rltok")}
+        command = [sys.executable, "-S", "-c", generated.first_cell(address)]
+        found = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+        lines = noted.read_text().splitlines() if noted.exists() else []
+        noted_commands = [json.loads(line) for line in lines]
+        return SimpleNamespace(code=found.returncode, out=found.stdout, err=found.stderr, noted=noted_commands)
 
-        monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-        exec(generated.first_cell().replace('REPOSITORY = ""', f"REPOSITORY = {repository!r}"), {})
-        return commands
-
-    return run
-
-
-def test_where_rltok_is_installed_it_installs_nothing(first_cell, capsys):
-    assert first_cell(installed=True) == []
-    assert "trains in" in capsys.readouterr().out
-
-
-def test_in_a_clone_it_takes_the_clone(first_cell, tmp_path):
-    (tmp_path / "rltok").mkdir()
-    (tmp_path / "rltok" / "__init__.py").write_text("")
-    assert first_cell(installed=False) == []
-    assert sys.path[0] == str(tmp_path)
+    return SimpleNamespace(run=run, site=site, content=content)
 
 
-def clones(monkeypatch, commands, fails=False):
-    """Stands in for the commands: a clone makes its folders, unless there is no network."""
-
-    def run(command, **options):
-        commands.append((command, options))
-        if command[0] == "git" and not fails:
-            for place in ("rltok", "notebooks/results"):
-                Path("rltok_clone", place).mkdir(parents=True)
-            Path("rltok_clone/rltok/__init__.py").write_text("")
-
-    monkeypatch.setattr(subprocess, "run", run)
+def test_it_is_short():
+    assert len(generated.first_cell("").splitlines()) <= 20
 
 
-def test_alone_it_clones_once_works_in_the_clone_and_pins_the_torch_that_is_there(first_cell, monkeypatch, capsys, tmp_path):
-    import torch
-
-    commands = []
-    clones(monkeypatch, commands)
-    first_cell(installed=False, repository="https://example.org/rltok")
-    (cloned, _), (pip, _) = commands
-    assert cloned == ["git", "clone", "-q", "--depth", "1", "https://example.org/rltok", "rltok_clone"]
-    assert pip[1:] == ["-m", "pip", "install", "-q", "..[bpe]", f"torch=={torch.__version__}"]
-    assert Path.cwd() == tmp_path / "notebooks" / "rltok_clone" / "notebooks" and "stored results" not in capsys.readouterr().out
-    first_cell(installed=True, repository="https://example.org/rltok")  # the cell once more
-    monkeypatch.chdir(tmp_path / "notebooks")
-    first_cell(installed=True, repository="https://example.org/rltok")  # and after the kernel was started anew
-    assert len(commands) == 2 and Path.cwd().name == "notebooks" and Path.cwd().parent.name == "rltok_clone"
+@pytest.mark.parametrize("address", ["", ADDRESS])
+def test_where_rltok_is_installed_it_installs_nothing(alone, address):
+    write_package(alone.site / "rltok")
+    found = alone.run(address)
+    assert (found.code, found.out, found.noted) == (0, "begins in work\n", [])
 
 
-def test_without_network_an_installed_package_is_enough_and_what_is_missing_is_said(first_cell, monkeypatch, capsys):
-    commands = []
-    clones(monkeypatch, commands, fails=True)
-    first_cell(installed=True, repository="https://example.org/rltok")
-    assert len(commands) == 1 and "No folder of stored results here" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="rltok is not installed.*network.*delete rltok_clone.*https://example.org/rltok"):
-        first_cell(installed=False, repository="https://example.org/rltok")
+@pytest.mark.parametrize("place", ["notebooks", "."])
+def test_a_clone_that_was_not_installed_is_taken(alone, place):
+    write_package(alone.content / "rltok")
+    (alone.content / "notebooks").mkdir()
+    found = alone.run(place=alone.content / place)
+    assert (found.code, found.noted) == (0, []) and found.out.startswith("begins in")
 
 
-@pytest.mark.parametrize("left", ["", ".git", "notebooks", "rltok"])
-def test_what_an_interrupted_clone_left_is_named_and_not_used(first_cell, tmp_path, left):
-    (tmp_path / "notebooks" / "rltok_clone" / left).mkdir(parents=True)
-    with pytest.raises(SystemExit, match="delete rltok_clone"):
-        first_cell(installed=False, repository="https://example.org/rltok")
-    assert first_cell(installed=True, repository="https://example.org/rltok") == [] and Path.cwd() == tmp_path / "notebooks"
+def test_a_clone_without_its_dependencies_says_what_to_run(alone):
+    write_package(alone.content / "rltok", "import jaxtyping")
+    found = alone.run()
+    assert found.code == 1 and found.noted == []
+    assert found.err == "No module named 'jaxtyping'. In a clone of rltok's repository, run: pip install -e '.[bpe]'\n"
 
 
-def test_without_git_it_says_so(first_cell, monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(SystemExit, match="see that git and the network work"):
-        first_cell(installed=False, repository="https://example.org/rltok")
+def test_alone_it_clones_once_and_installs_beside_the_torch_that_is_there(alone):
+    found = alone.run()
+    git, pip = found.noted
+    assert found.code == 0 and found.out == "begins in work\n", found.err
+    assert git == ["git", f"clone -q --depth 1 {ADDRESS} rltok_clone"]
+    assert pip == ["install", "-q", "./rltok_clone[bpe]", "torch==2.8.0"]  # the registry knows no 2.8.0+cu126
+    assert alone.run().noted == found.noted  # the cell once more
 
 
-def test_a_folder_of_that_name_is_no_package(monkeypatch, tmp_path):
-    (tmp_path / "rltok").mkdir()
+def test_a_folder_of_that_name_is_no_package(alone):
+    (alone.content / "rltok").mkdir()
+    found = alone.run()
+    assert found.code == 0 and len(found.noted) == 2, found.err
+
+
+@pytest.mark.parametrize("fault", [{"pip": "fails"}, {"git": "fails"}])
+def test_when_git_or_pip_fails_it_stops_and_says_so(alone, fault):
+    found = alone.run(**fault)
+    (broken,) = fault
+    assert found.code == 1 and found.out == "" and len(found.noted) == (2 if broken == "pip" else 1)
+    assert found.err == (
+        f"{broken} says why\nrltok was not installed, see above. Delete rltok_clone if it is here and run this again.\n"
+    )
+
+
+def test_after_a_failed_installation_it_does_not_clone_again(alone):
+    alone.run(pip="fails")
+    found = alone.run()
+    assert found.code == 0 and [command[0] for command in found.noted] == ["git", "install", "install"], found.err
+
+
+def test_without_an_address_it_says_what_to_run(alone):
+    found = alone.run("")
+    assert found.code == 1 and found.noted == []
+    assert found.err == "No module named 'rltok'. In a clone of rltok's repository, run: pip install -e '.[bpe]'\n"
+
+
+@pytest.mark.parametrize(
+    "folder, works_in, said",
+    [
+        ("results", ".", False),
+        ("notebooks/results", ".", False),
+        ("rltok_clone/notebooks/results", "rltok_clone/notebooks", False),
+        ("other", ".", True),
+    ],
+)
+def test_it_works_where_stored_results_are_or_says_that_there_are_none(monkeypatch, tmp_path, capsys, folder, works_in, said):
+    (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: types.SimpleNamespace(origin=None))
-    with pytest.raises(SystemExit, match="pip install -e ."):
-        exec(generated.first_cell(), {})
-
-
-@pytest.mark.parametrize("place", ["..", "."])
-def test_in_a_clone_none_is_made(first_cell, place):
-    for folder in ("rltok", "notebooks"):
-        Path(place, folder).mkdir(exist_ok=True)
-    Path(place, "rltok", "__init__.py").write_text("")
-    assert first_cell(installed=True, repository="https://example.org/rltok") == []
-
-
-def test_without_repository_it_says_what_to_do(first_cell):
-    with pytest.raises(SystemExit, match="pip install -e ."):
-        first_cell(installed=False)
+    notebooks.begin()
+    out = capsys.readouterr().out
+    assert os.getcwd() == str((tmp_path / works_in).resolve())
+    assert ("No folder of stored results here" in out) == said and "trains in" in out
 
 
 @pytest.mark.parametrize("major, precision", [(7, "float32"), (8, "bfloat16"), (9, "bfloat16")])
-def test_a_card_without_bfloat16_trains_in_float32(first_cell, monkeypatch, capsys, major, precision):
-    import torch
-
-    card = type("Card", (), {"name": "A card", "total_memory": 16e9, "major": major})
+def test_a_card_without_bfloat16_trains_in_float32(monkeypatch, major, precision):
+    card = SimpleNamespace(name="A card", total_memory=16e9, major=major)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: card)
-    first_cell(installed=True)
-    assert f"A card, 16 GB; trains in {precision}" in capsys.readouterr().out
-
-
-def test_the_repository_comes_from_pyproject(monkeypatch, tmp_path):
-    (tmp_path / "pyproject.toml").write_text('[tool.rltok]\nrepository = "https://example.org/rltok"\n')
-    monkeypatch.setattr(generated, "ROOT", tmp_path)
-    assert 'REPOSITORY = "https://example.org/rltok"' in generated.first_cell()
+    assert notebooks.machine().startswith(f"A card, 16 GB; trains in {precision}")

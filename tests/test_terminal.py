@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltok.terminal import BAR, legend, paint
+from rltok.terminal import BAR, NEWLINE, REPLACED, legend, paint
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -43,6 +43,10 @@ def test_invalid_bytes_are_each_shown_by_value_with_a_bar_of_their_own():
 def test_a_line_ends_after_its_bar_and_tabs_stay():
     assert plain(b"a\n\tb\n", [0, 0, 0, 0, 1]) == f"a\u21b5\n\tb\u21b5{BAR}\n"
     assert plain(b"a\r\n") == "a\u240d\u21b5\n"
+
+
+def test_where_only_ascii_can_be_shown_a_bar_and_a_line_end_stay_apart():
+    assert f"a{BAR}{NEWLINE}\u6b61".encode("ascii", errors=REPLACED) == b"a|$?"
 
 
 def test_spaces_of_every_kind_stay_spaces():

@@ -11,6 +11,7 @@ from nbtools.pairs import pair_problems, read_stored
 from nbtools.prose import number_problems
 from nbtools.rules import (
     FIGURE_DIGEST,
+    FOLD_KEYS,
     KERNELSPEC,
     MAX_BYTES,
     METADATA,
@@ -19,6 +20,7 @@ from nbtools.rules import (
     MIN_WITH_TEXT,
     TAGS,
     NotebookError,
+    folds,
     is_cpu_code,
     mend,
     tags,
@@ -161,12 +163,14 @@ def kind_problems(nb, path):
 
 
 def tag_problems(nb, path):
-    """Tags come from the closed list, and what is not compared says why."""
+    """Tags come from the closed list, cells are folded as theirs say, and what is not compared says why."""
     found = []
     for index, cell in enumerate(nb.cells):
         place, own = where(path, index), set(tags(cell))
         for tag in sorted(own - TAGS.keys()):
             found.append(f"{place} has the unknown tag {tag!r}. Known: {', '.join(TAGS)}.")
+        if folds(cell) != {key: cell.metadata[key] for key in FOLD_KEYS if key in cell.metadata}:
+            found.append(f"{place} is not folded in JupyterLab and Colab as its tags say. Run `{mend(path)}`.")
         if {"gpu", "nbval-skip"} & own and not {"gpu", "nbval-skip"} <= own:
             found.append(f"{place}: gpu and nbval-skip go together. Give it both or neither.")
         if {"nbval-ignore-output", "first-cell"} & own and not REASON.search(cell.source):

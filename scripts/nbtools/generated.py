@@ -3,11 +3,11 @@
 import json
 import math
 import re
-import tomllib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nbtools.address import colab_link, repository
 from nbtools.execute import Facts
 from nbtools.rules import ROOT, NotebookError, tags, where
 
@@ -61,17 +61,17 @@ def strip_line(record: dict[str, Any] | None, download_mb: float) -> str:
     return f"*{'GPU' if gpu else 'CPU'} · under {time} {spell} on {machine} · under {memory} · {load}*"
 
 
-def strip_text(nb, record: dict[str, Any] | None) -> str:
-    """The strip with its markers, as it stands in the cell."""
-    return f"{BEGIN}\n{strip_line(record, nb.metadata.get('rltok', {}).get('download_mb', 0))}\n{END}"
+def strip_text(nb, path: Path, record: dict[str, Any] | None) -> str:
+    """The strip with its markers, as it stands in the cell; with a link to Colab where the repository's address allows one."""
+    link = colab_link(repository(), path.name)
+    lines = [BEGIN, strip_line(record, nb.metadata.get("rltok", {}).get("download_mb", 0))]
+    return "\n".join([*lines, *([f"[Open in Colab]({link})"] if link else []), END])
 
 
-def first_cell() -> str:
-    """Source of the common first cell, with the address of the repository from pyproject.toml."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    address = settings.get("tool", {}).get("rltok", {}).get("repository", "")
+def first_cell(address: str | None = None) -> str:
+    """Source of the common first cell, with the repository's address: that of pyproject.toml, if none is given."""
     text = FIRST_CELL.read_text(encoding="utf-8").rstrip("\n")
-    return text.replace('REPOSITORY = ""', f"REPOSITORY = {json.dumps(address)}", 1)
+    return text.replace('REPOSITORY = ""', f"REPOSITORY = {json.dumps(repository() if address is None else address)}", 1)
 
 
 def fill_in(nb, path: Path, record: dict[str, Any] | None) -> None:
@@ -81,7 +81,7 @@ def fill_in(nb, path: Path, record: dict[str, Any] | None) -> None:
         raise NotebookError(
             f'{where(path, 0)} must be markdown with tags=["header-strip"] and hold the lines "{BEGIN}" and "{END}".'
         )
-    first.source = STRIP.sub(lambda _: strip_text(nb, record), first.source, count=1)
+    first.source = STRIP.sub(lambda _: strip_text(nb, path, record), first.source, count=1)
     for index, cell in enumerate(nb.cells):
         if cell.cell_type == "code" and "first-cell" in tags(cell):
             if cell.source and cell.source.splitlines()[0] != first_cell().splitlines()[0]:

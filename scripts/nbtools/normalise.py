@@ -4,7 +4,7 @@ import re
 
 import nbformat
 
-from nbtools.rules import CELL_METADATA, JUPYTEXT, KERNELSPEC, METADATA
+from nbtools.rules import JUPYTEXT, KERNELSPEC, METADATA, SPACING, folds
 
 STATE = "application/vnd.jupyter.widget-state+json"
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -19,7 +19,8 @@ def normalise(nb) -> nbformat.NotebookNode:
     count = 0
     for i, cell in enumerate(nb.cells):
         cell.id = f"cell-{i:03d}"
-        cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in CELL_METADATA if cell.metadata.get(key)})
+        own = {key: cell.metadata[key] for key in ("mystnb", "tags", SPACING) if cell.metadata.get(key) is not None}
+        cell.metadata = nbformat.from_dict(dict(sorted((own | folds(cell)).items())))  # in the order of a JSON file
         if cell.cell_type == "code":
             count += 1
             # A cell that has not run keeps no count: an empty one, or a GPU cell without stored outputs.

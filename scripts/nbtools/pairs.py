@@ -1,18 +1,13 @@
 """A notebook is two files: py:percent, which people edit, and .ipynb, which the runner writes. Conversion between them."""
 
-import ast
 import difflib
-import re
 from itertools import zip_longest
 from pathlib import Path
 
 import jupytext
 import nbformat
-import yaml
 
-from nbtools.rules import CELL_METADATA, JUPYTEXT, KERNELSPEC, NotebookError, mend, where
-
-CELL_START = re.compile(r"\n+(?=# %%(?:[ \n]|$))")
+from nbtools.rules import CELL_METADATA, NotebookError, mend, where
 
 
 def read_percent(path: Path) -> nbformat.NotebookNode:
@@ -29,46 +24,16 @@ def read_stored(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
-def header(nb) -> str:
-    """The commented YAML at the top: pairing, kernel, and what the notebook declares. No versions, so no noise in diffs."""
-    metadata = {"jupytext": JUPYTEXT, "kernelspec": KERNELSPEC}
-    if "rltok" in nb.metadata:
-        metadata["rltok"] = nbformat.from_dict(nb.metadata["rltok"])
-    plain = yaml.safe_load(yaml.safe_dump(_plain({"jupyter": metadata})))
-    text = yaml.safe_dump(plain, allow_unicode=True, width=120)
-    return "".join(f"# {line}".rstrip() + "\n" for line in ["---", *text.splitlines(), "---"])
-
-
 def _plain(value):
-    """NotebookNodes as dicts, which YAML can write."""
+    """NotebookNodes as dicts, whose text is shorter."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _defines(source: str, last: bool) -> bool:
-    """Whether the first (or last) statement of a code cell is a function or a class."""
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:  # a magic
-        return False
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    return bool(body) and isinstance(body[-1 if last else 0], kinds)
-
-
 def to_percent(nb) -> str:
-    """A notebook as py:percent: one text for one notebook, spaced as ruff spaces it."""
-    body = nbformat.from_dict({**nb, "metadata": {"jupytext": {"cell_metadata_filter": f"{','.join(CELL_METADATA)},-all"}}})
-    for cell in body.cells:
-        cell.metadata = {key: cell.metadata[key] for key in CELL_METADATA if cell.metadata.get(key)}
-    text = jupytext.writes(body, fmt="py:percent").removeprefix("# ---\n")
-    cells = CELL_START.split("\n" + text[text.index("# %%") :] if "# %%" in text else "")[1:]
-    result = header(nb)
-    for i, cell in enumerate(cells):
-        near = [(nb.cells[i - 1], True)] * (i > 0) + [(nb.cells[i], False)]
-        wide = any(c.cell_type == "code" and _defines(c.source, last) for c, last in near) and i > 0
-        result += "\n" * (2 if wide else 1) + cell.rstrip("\n") + "\n"
-    return result
+    """A notebook as py:percent, to the byte what JupyterLab with jupytext writes when it saves the notebook."""
+    return jupytext.writes(nb, fmt="py:percent")
 
 
 def pair_problems(path: Path) -> list[str]:

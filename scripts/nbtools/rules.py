@@ -18,10 +18,12 @@ TAGS = {
     "nbval-skip": "nbval leaves the cell out. Only together with gpu",
     "nbval-ignore-output": "nbval runs the cell but does not compare. The cell says why: `# not compared: reason`",
     "raises-exception": "shows an error on purpose; its name and message are compared",
-    "hide-input": "the book folds the code away",
-    "hide-output": "the book folds the output away",
-    "hide-cell": "the book folds both away",
+    "hide-input": "book, JupyterLab and Colab fold the code away",
+    "hide-output": "book and JupyterLab fold the output away",
+    "hide-cell": "book and JupyterLab fold both away, Colab the code",
 }
+# What JupyterLab goes by, under `jupyter` in a cell's metadata.
+FOLDS = {"hide-input": ["source_hidden"], "hide-output": ["outputs_hidden"], "hide-cell": ["outputs_hidden", "source_hidden"]}
 # Only these kinds of output can be stored. JPEG is missing: nbval never compares it.
 MIME_TYPES = {
     "text/plain": "print, repr",
@@ -32,10 +34,18 @@ MIME_TYPES = {
     "image/png": "figures shown by rltok.plots.show: nbval skips the picture and compares the digest of its data beneath",
     "application/vnd.jupyter.widget-view+json": "widgets; their state is stored in the notebook",
 }
+FOLD_KEYS = ("cellView", "collapsed", "jupyter")
 METADATA = ("jupytext", "kernelspec", "rltok", "rltok_provenance", "widgets")
-CELL_METADATA = ("jupyter", "mystnb", "tags")
-KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
-JUPYTEXT = {"formats": "ipynb,py:percent", "text_representation": {"extension": ".py", "format_name": "percent"}}
+CELL_METADATA = ("cellView", "jupyter", "mystnb", "tags")
+SPACING = "lines_to_next_cell"  # where jupytext keeps in the .ipynb how many empty lines follow a cell in the .py
+KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}  # as ipykernel has it
+# What jupytext needs so that whoever saves, it writes the .py as the runner does: keys that it may write, no versions.
+JUPYTEXT = {
+    "cell_metadata_filter": ",".join([*CELL_METADATA, "-all"]),
+    "formats": "ipynb,py:percent",
+    "notebook_metadata_filter": "rltok,"
+    + ",".join(f"-jupytext.text_representation.{version}" for version in ("format_version", "jupytext_version")),
+}
 # What the header of a notebook may declare under `rltok`.
 DECLARATIONS = {
     "download_mb": "megabytes that the notebook downloads, 0 for none; shown in the strip. Required",
@@ -60,6 +70,17 @@ class NotebookError(Exception):
 def tags(cell) -> list[str]:
     """A cell's tags."""
     return list(cell.get("metadata", {}).get("tags", []))
+
+
+def folds(cell) -> dict:
+    """The metadata that fold a cell in JupyterLab and Colab as its tags say."""
+    hidden = {name: True for tag in tags(cell) for name in FOLDS.get(tag, [])}
+    found = {"jupyter": hidden} if hidden else {}
+    if "source_hidden" in hidden:
+        found["cellView"] = "form"  # Colab's word for it
+    if "outputs_hidden" in hidden:
+        found["collapsed"] = True  # JupyterLab adds it when it saves; the .py does without
+    return found
 
 
 def is_cpu_code(cell) -> bool:

@@ -38,7 +38,7 @@ def generated_problems(nb, path):
     record = generated.read_records(path.parent).get(path.name)
     if record is None:
         found.append(f"{path.name} is not measured. Run `{mend(path)} MEASURE=1`, with a GPU if it needs one.")
-    elif strip[0] != generated.strip_text(nb, record):
+    elif strip[0] != generated.strip_text(nb, path, record):
         found.append(f"{where(path, 0)}: the strip is not what was measured. Run `{mend(path)}`; nobody types it.")
     elif record["device"] == "cpu" and record["seconds"] > MAX_SECONDS:
         found.append(f"{path.name} took {record['seconds']:.0f} s, at most {MAX_SECONDS} for a CPU notebook. Make it smaller.")

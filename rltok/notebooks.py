@@ -1,0 +1,27 @@
+"""What the first cell of every chapter calls, once it can import rltok."""
+
+import os
+from pathlib import Path
+
+import torch
+
+CLONE = Path("rltok_clone")  # made by the first cell of a chapter that was opened alone
+
+
+def machine() -> str:
+    """One line about this machine: card or processor, memory, and the precision in which it trains."""
+    if torch.cuda.is_available():
+        card = torch.cuda.get_device_properties(0)
+        precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
+        return f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}"
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32"
+
+
+def begin() -> None:
+    """Work where the stored results are, or say that there are none, and describe the machine."""
+    if not Path("results").is_dir() and (CLONE / "notebooks" / "results").is_dir():
+        os.chdir(CLONE / "notebooks")
+    if not (Path("results").is_dir() or Path("notebooks/results").is_dir()):
+        print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
+    print(machine())
