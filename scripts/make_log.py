@@ -1,6 +1,6 @@
 """Write the book's log of runs from every record in notebooks/results.
 
-python scripts/make_log.py     # rewrites book/_generated/log.md; a test fails while it is out of date
+python scripts/make_log.py     # rewrites book/_generated/log.md and search.md; a test fails while they are out of date
 
 A record is a JSON file with `config_hash`, `commit` and `device`, from `rltok train` (record.json) or from a measuring script
 (with `runs`, which may each hold these three). It may hold `date`, `verdict`, `note` and `failed` (what went wrong); what a
@@ -14,6 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
 PAGE = ROOT / "book" / "_generated" / "log.md"
+SEARCH = ROOT / "book" / "_generated" / "search.md"
 NONE_YET = "No run has been recorded yet.\n"
 DASH = "–"
 
@@ -211,9 +212,36 @@ def render(found: list[tuple[str, dict[str, Any]]]) -> str:
     return "\n".join(lines + [_row(name, record) for name, record in found]) + "\n"
 
 
+def search_table(found: list[tuple[str, dict[str, Any]]]) -> str:
+    """Validation bits per byte of every method under every schedule that a search has tried so far; the best of each in bold."""
+    tried: dict[str, dict[tuple[float, float], float]] = {}
+    read = set()
+    for name, record in found:
+        if name.startswith("search/") and not record.get("failed"):
+            train = record["config"]["train"]
+            schedule = train["warmup_fraction"], train["learning_rate"]
+            method = record["name"].partition("_warmup")[0]
+            read.add(f"{record['bytes'] / 1e6:.1f} MB of {record['data']['name']} a run, seed {record['seed']}.")
+            tried.setdefault(method, {})[schedule] = record["scores"]["validation"]["bits_per_byte"]
+    if not tried:
+        return NONE_YET
+    schedules = sorted({schedule for scores in tried.values() for schedule in scores})
+    head = ["method", *(f"{warmup:.0%}, {peak:g}" for warmup, peak in schedules)]
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * len(schedules) + "|"]
+    for method, scores in sorted(tried.items(), key=lambda one: min(one[1].values())):
+        cells = [f"{scores[one]:.4f}" if one in scores else DASH for one in schedules]
+        whole = len(scores) == len(schedules)  # a method that was tried in part has no best yet
+        best = schedules.index(min(scores, key=scores.get)) if whole else -1
+        cells = [f"**{cell}**" if place == best else cell for place, cell in enumerate(cells)]
+        lines.append("| " + " | ".join([f"`{method}`", *cells]) + " |")
+    return "\n".join([*sorted(read), "", *lines]) + "\n"
+
+
 def main() -> None:
-    """Rewrite the table."""
-    PAGE.write_text(render(records(RESULTS)), encoding="utf-8")
+    """Rewrite both tables."""
+    found = records(RESULTS)
+    PAGE.write_text(render(found), encoding="utf-8")
+    SEARCH.write_text(search_table(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

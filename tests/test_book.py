@@ -175,6 +175,7 @@ def test_a_typed_number_is_found_with_its_line():
     ("page", "made"),
     [
         (make_log.PAGE, lambda: make_log.render(make_log.records(make_log.RESULTS))),
+        (make_log.SEARCH, lambda: make_log.search_table(make_log.records(make_log.RESULTS))),
         (make_intro.PICTURE, lambda: make_intro.picture(make_intro.load_record())),
         (make_intro.MEASURED, lambda: readme_numbers.table(make_intro.load_record()) + "\n"),
         *((page, partial(lambda page: make_speed.pages()[page], page)) for page in make_speed.pages()),
@@ -217,6 +218,21 @@ def test_the_log_shows_failures_smoke_runs_and_what_is_not_known(tmp_path):
     assert len(rows) == 2
     assert "failed: loss not finite" in rows[0] and make_log.DASH in rows[0]
     assert "smoke run" in rows[1] and "2.500 bits per byte" in rows[1] and "`1111111+`" in rows[1] and "90 s" in rows[1]
+
+
+def test_the_search_shows_each_method_with_its_best_schedule_once_all_are_tried():
+    def run(name, warmup, peak, bits, **entries):
+        train = {"warmup_fraction": warmup, "learning_rate": peak}
+        made = {"name": f"{name}_warmup", "config": {"train": train}, "scores": {"validation": {"bits_per_byte": bits}}}
+        return f"search/32m/{name}", {"bytes": 2e6, "data": {"name": "t"}, "seed": 0} | made | entries
+
+    found = [run("even", 0.15, 1e-3, 1.9), run("even", 0.45, 1e-3, 1.8), run("bpe", 0.15, 1e-3, 1.7),
+             run("bpe", 0.45, 1e-3, 1.0, failed="nan"), ("sweeps/32m/even", run("even", 0.15, 1e-3, 0.5)[1])]  # fmt: skip
+    assert make_log.search_table(found).splitlines() == [
+        "2.0 MB of t a run, seed 0.", "", "| method | 15%, 0.001 | 45%, 0.001 |", "|---|---:|---:|",
+        "| `bpe` | 1.7000 | – |", "| `even` | 1.9000 | **1.8000** |",
+    ]  # fmt: skip
+    assert make_log.search_table(found[-2:]) == make_log.NONE_YET
 
 
 def test_tables_that_cells_make_are_shown_as_tables():

@@ -13,7 +13,8 @@ from rltok.records import SCHEDULE, read_record, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
-PLACES = (RESULTS / "sweeps", RESULTS / "causes")  # runs that are compared, and runs that ask why
+# Runs that are compared, runs that ask why, and runs that look for the learning rate of those to come.
+PLACES = (RESULTS / "sweeps", RESULTS / "causes", RESULTS / "search")
 AGAIN = sorted(path for place in PLACES for path in place.glob("*/repeats/*.json"))  # a seed that was run before
 STORED = sorted([*(path for place in PLACES for path in place.glob("*/*.json")), *AGAIN])
 MOST_BYTES = 1_000_000  # of one record
