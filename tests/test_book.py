@@ -33,7 +33,6 @@ CONSTANTS = {
     "0.9": "gamma of the preset tiny; also in the authors' code, there a weight of eq. (27) too",
     "0.01": "lambda of the paper",
     "0.3": "lambda of the preset tiny",
-    "3.11": "a version of Python",
 }
 
 
