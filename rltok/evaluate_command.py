@@ -73,9 +73,11 @@ def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
         raise RltokError(f"{options.data!r} streams without a known end. Say how much to read: --max-bytes N.")
     else:
         spec = options.data
+    limit = options.max_bytes
+    stream = documents(spec, allow_binary=options.allow_binary, force=options.force, max_bytes=limit)
+    rows = cut_documents(stream, config.data.sequence_length, "windows", name=spec_name(spec), max_bytes=limit)
     say(options, f"text: {told(spec)}")
-    stream = documents(spec, allow_binary=options.allow_binary, force=options.force, max_bytes=options.max_bytes)
-    return cut_documents(stream, config.data.sequence_length, "windows", name=spec_name(spec), max_bytes=options.max_bytes)
+    return rows
 
 
 def _check_options(options: argparse.Namespace) -> None:

@@ -32,7 +32,7 @@ def refused(capsys):
         out, err = capsys.readouterr()
         assert out == ""
         *progress, message = err.splitlines(keepends=True)
-        assert all("kB/s" in line or line.startswith("backend ") for line in progress)
+        assert all("kB/s" in line or line.startswith(("backend ", "training text: ")) for line in progress)
         assert message.startswith("rltok: ") and message.endswith("\n")
         return message
 

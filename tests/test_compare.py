@@ -143,7 +143,8 @@ def test_fitting_the_entropy_model_costs_flops_too():
 def test_what_the_user_is_told_time_first_then_runs_then_the_table(tmp_path, capsys):
     assert main(command(tmp_path, tmp_path / "out", rules=["bpe", "even"])) == 0
     out, err = capsys.readouterr()
-    lines = err.splitlines()
+    read, *lines = err.splitlines()
+    assert read.startswith("training text: 1 text file (text.txt): ")
     assert lines[0].startswith("2 runs of 8 updates") and lines[1].startswith("expected time: about ")
     assert [line.split()[0] for line in lines[3:]] == ["1/2", "2/2"]
     assert out.lstrip().startswith("rule ") and "a smoke run" in out

@@ -105,6 +105,14 @@ def test_an_unknown_dataset_is_one_line(hub, calls):
         list(documents("hf:no/such"))
 
 
+def test_ids_that_are_null_or_have_no_utf8_form_are_places_or_escaped(hub, monkeypatch):
+    rows = [{"text": "a", "id": None}, {"text": b"b", "id": float("nan")}, {"text": "c", "id": "\ud800"}, {"text": "d"}]
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=lambda *_, **__: iter(rows)))
+    found = list(documents("hf:a/b"))
+    assert [document.id for document in found] == ["0", "1", "\\ud800", "3"]
+    assert [document.text for document in found] == [b"a", b"b", b"c", b"d"]
+
+
 @pytest.mark.parametrize("spec", ["hf:", "hf:fineweb", "hf:/x", "hf:a/b/c"])
 def test_a_malformed_name_shows_the_right_form(spec):
     with pytest.raises(RltokError, match="must read hf:OWNER/NAME"):

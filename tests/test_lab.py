@@ -67,7 +67,7 @@ def refused(capsys):
         out, err = capsys.readouterr()
         *progress, message = err.splitlines()
         assert out == "" and message.startswith("rltok: ")
-        assert all(line.startswith("seed ") for line in progress)
+        assert all(line.startswith(("seed ", "training text: ")) for line in progress)
         return message
 
     return run
@@ -154,7 +154,8 @@ def test_the_command_prints_a_table_and_writes_the_record_that_it_prints_as_json
             assert f"seed 0, {stage}, {group} parameters, batches of 2 rows" in out
     assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")].count(FULL) == 6
     assert "\n".join(line for stage in record["stages"] for line in table(stage, 2)) in out
-    assert err.splitlines() == [
+    read, *stages = err.splitlines()
+    assert read.startswith(f"training text: 1 text file ({Path(text).name}): ") and stages == [
         f"seed 0, {s}: {n} updates done, measuring 2 estimators" for s, n in [("start", 0), ("early", 1), ("late", 8)]
     ]
     printed, err = ok("--data", text, *SMALL, *QUICK, "--json")
@@ -176,7 +177,9 @@ def test_a_trained_run_is_measured_as_it_is(ok, finished, text, tmp_path):
 @unchecked
 def test_a_run_is_told_which_text_it_is_measured_on(ok, finished, text, tmp_path):
     same = ok(finished, "--data", text, *QUICK, "--device", "cpu").err
-    assert same == f"measuring 2 estimators on training rows of {Path(text).name}\n"
+    read, measuring = same.splitlines()
+    assert read.startswith(f"training text: 1 text file ({Path(text).name}): ")
+    assert measuring == f"measuring 2 estimators on training rows of {Path(text).name}"
     other = tmp_path / "other.txt"
     other.write_text(Path(text).read_text()[::-1])
     told = ok(finished, "--data", other, *QUICK, "--device", "cpu").err

@@ -6,7 +6,7 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from preparing import documents_of, request, write_parquet
+from preparing import documents_of, request, write_jsonl, write_parquet
 
 from rltok.data import documents, hub, units
 from rltok.data.prepare import prepare_folder
@@ -150,6 +150,41 @@ def test_null_texts_of_a_dataset_are_counted_and_a_missing_column_stops(monkeypa
     put_local_files(monkeypatch, tmp_path, codeparrot)
     with pytest.raises(RltokError, match="no strings in column 'text'; its columns are repo_name"):
         prepare_folder(request(["fineweb"]), tmp_path / "other")
+
+
+def put_differing_files(monkeypatch, tmp_path, format):
+    """Two files of a dataset whose columns differ in name and kind, but for that of the text."""
+    rows = [[{"text": "the first", "id": 1, "n": 1}], [{"text": "the second", "id": "x", "m": [1]}]]
+    write = write_parquet if format == "parquet" else write_jsonl
+    paths = [write(tmp_path / f"{number}.{format}", each) for number, each in enumerate(rows)]
+    kind = "parquet" if format == "parquet" else "json"
+
+    def load_dataset(name, config, *, split, **options):
+        where = {"data_files": paths, "cache_dir": str(tmp_path / "cache"), **options}
+        return datasets.load_dataset(kind, split="train", streaming=True, **where)
+
+    monkeypatch.setattr(hub, "load_dataset", load_dataset)
+
+
+def never(seconds):
+    raise AssertionError("waited for the network, which is not at fault")
+
+
+def test_files_whose_other_columns_differ_are_read_for_their_text(monkeypatch, tmp_path):
+    put_differing_files(monkeypatch, tmp_path, "parquet")
+    assert [document.text for document in documents("hf:a/b")] == [b"the first", b"the second"]
+    prepare_folder(request(["hf:a/b"], cut="windows", sequence_length=8), tmp_path / "out", sleep=never)
+
+
+def test_files_that_cannot_be_read_together_stop_at_once_and_no_network_is_blamed(monkeypatch, tmp_path):
+    put_differing_files(monkeypatch, tmp_path, "jsonl")
+    for read in (
+        lambda: list(documents("hf:a/b")),
+        lambda: prepare_folder(request(["hf:a/b"], cut="windows", sequence_length=8), tmp_path / "out", sleep=never),
+    ):
+        with pytest.raises(RltokError, match="cannot read 'hf:a/b' at row [01]: .*Its files are damaged or differ") as caught:
+            read()
+        assert "network" not in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_bytes_that_are_no_utf8_in_a_dataset_stop_at_once_with_the_row(monkeypatch, tmp_path):

@@ -71,7 +71,7 @@ def test_training_says_in_one_line_what_it_read_and_what_it_left_out(run, corpus
     (line,) = [line for line in told.err.splitlines() if line.startswith("training text: ")]
     read = "3 text files of corpus (a.txt, b.txt, c.txt), without 1 .csv, 2 .png, linked folder more"
     facts = json.loads((tmp_path / "run" / "data.json").read_text())
-    counts = "{bytes} bytes of {documents} documents in {rows} rows".format(**facts["train"])
+    counts = "{bytes} bytes, {documents} documents, {rows} rows".format(**facts["train"])
     assert line == f"training text: {read}: {counts}; held out: {facts['held_out']}"
     told = run("train", "--data", corpus, "--out", tmp_path / "again", *SMALL, "--json")
     assert told.err.count("training text") == 0 and json.loads(told.out)["text"] == line

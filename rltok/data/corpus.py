@@ -28,7 +28,7 @@ class Corpus:
     def told(self) -> str:
         """What is trained on, in a line."""
         has, held_out = self.description["train"], self.description.get("held_out", "documents of their own")
-        counts = f"{has['bytes']} bytes of {has['documents']} documents in {has['rows']} rows"
+        counts = f"{has['bytes']} bytes, {has['documents']} document{'s' * (has['documents'] != 1)}, {has['rows']} rows"
         return f"training text: {self.files or self.description['name']}: {counts}; held out: {held_out}"
 
 
