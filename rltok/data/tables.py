@@ -59,6 +59,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             for number, line in enumerate(io.BufferedReader(stream), start=1):
                 if line.strip():
                     yield number, line
+    except MemoryError:  # Arrow's own is an ArrowException, too
+        raise
     except (OSError, pa.ArrowException) as error:
         raise RltokError(f"cannot read {str(path)!r}: {one_line(error)}. Check its permissions and that it is whole.") from error
 
@@ -73,9 +75,12 @@ def jsonl_documents(path: Path, allow_null: bool = False) -> Iterator[Document]:
 
 
 def _check_text_column(schema: Any, name: str) -> None:
-    """Raise `RltokError` unless an Arrow schema has a column `text` of strings or bytes."""
+    """Raise `RltokError` unless an Arrow schema has one column `text` of strings or bytes, and no name that is read twice."""
     import pyarrow.types as kinds
 
+    for column in ("text", "source", "id"):
+        if (count := schema.names.count(column)) > 1:
+            raise RltokError(f"{name!r} has {count} columns named {column!r}. Rename all but one, and write the file again.")
     if "text" not in schema.names:
         has = ", ".join(map(repr, schema.names))[:200]
         raise RltokError(f"{name!r} has no column 'text', only {has}. Rename the one that holds the text.")
@@ -104,7 +109,7 @@ def parquet_documents(path: Path) -> Iterator[Document]:
                     label_or_number = _label(label, f"{path.name}#{number}")
                     yield Document(NULL_TEXT if text is None else text, _label(source, path.name), label_or_number, _whole(label))
                     number += 1
-    except RltokError:
+    except (RltokError, MemoryError):  # Arrow's own MemoryError is an ArrowException, too
         raise
     except (OSError, pa.ArrowException, ValueError, KeyError, OverflowError) as error:  # odd values or names in a column
         raise RltokError(f"cannot read {str(path)!r} as Parquet: {one_line(error)}. Check that the download is whole.") from error
