@@ -23,7 +23,7 @@ from torch import nn
 
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError
-from rltok.files import MISSING, cannot_read, read_file, room
+from rltok.files import MISSING, cannot_read, quoted, read_file, room
 from rltok.seal import is_sealed, sealed
 
 NAME = re.compile(r"step-(\d{8,})")
@@ -252,15 +252,15 @@ def find_checkpoint(path: str | Path) -> Path:
     if os.path.isfile(path / "state.json") or (NAME.fullmatch(path.name) and path.parent.name == "checkpoints"):
         return path
     if not os.path.isdir(path):
-        raise RltokError(
-            f"{path} is neither a run's folder nor a checkpoint. Train one: rltok train --preset tiny --data sample --out {path}"
-        )
+        train = f"Train one: rltok train --preset tiny --data sample --out {quoted(path)}"
+        remedy = "Name a folder." if os.path.lexists(path) else train
+        raise RltokError(f"{path} is neither a run's folder nor a checkpoint. {remedy}")
     found = checkpoints(path)
     runs = sorted(entry.name for entry in path.iterdir() if os.path.isfile(entry / "config.json"))
     if not found and runs:
         raise RltokError(f"{path} holds several runs: {', '.join(runs)}. Name one of them, such as {path / runs[0]}.")
     if not found:
         raise RltokError(
-            f"{path} holds no finished checkpoint. Let training reach its first one: rltok train ... --out {path} --resume"
+            f"{path} holds no finished checkpoint. Let training reach its first one: the command that began it, with --resume."
         )
     return found[-1]

@@ -4,8 +4,6 @@ import io
 import os
 import sys
 
-import torch
-
 from rltok import backends, commands
 from rltok.errors import RltokError
 from rltok.options import parse
@@ -16,18 +14,33 @@ HOW_TO_GO_ON = dict.fromkeys(("train", "compare"), " Go on with the same command
 }
 
 
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, MemoryError | RuntimeError):  # torch's own, for a card and for the CPU, are RuntimeErrors
-        return (
-            "out of memory. Lower train.micro_batch (of `rltok variance`: --rows), data.sequence_length or the size of the model."
-        )
+SMALLER = "data.sequence_length or the size of the model."
+FREE = "End other programs that hold memory, or try another --device."
+SHORTER = "Show less text, of a file with --bytes."
+# What to do when memory runs out, by command: where torch says so, it is a model that wants it, else the text that is read.
+MODEL_TOO_LARGE = {
+    "train": f"Lower train.micro_batch, {SMALLER}", "bench": f"Lower train.micro_batch, {SMALLER}",
+    "compare": f"Take --jobs 1, or lower train.micro_batch, {SMALLER}", "variance": f"Lower --rows, {SMALLER}", "show": SHORTER,
+}  # fmt: skip
+TEXT_TOO_LARGE = {
+    "prepare": "Take --jobs 1. A document is held as a whole: split those that are larger than memory.",
+    "show": SHORTER, "demo": FREE, "doctor": FREE,
+}  # fmt: skip
+READ_LESS = "Read less of the text with --max-bytes, or let rltok prepare write it as shards, which stay on the disk."
+
+
+def _one_line(error: BaseException, command: str) -> str:
+    if isinstance(error, MemoryError):
+        return f"out of memory. {TEXT_TOO_LARGE.get(command, READ_LESS)}"
+    if isinstance(error, RuntimeError):  # torch's own, for a card and for the CPU
+        return f"out of memory. {MODEL_TOO_LARGE.get(command, FREE)}"
     return " ".join(str(error).split())
 
 
 def _mendable(error: BaseException) -> bool:
     """Whether the user can do something about it: of torch's RuntimeErrors only those that want for memory."""
-    out_of_memory = isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
-    return out_of_memory or not isinstance(error, RuntimeError)
+    wants_memory = any(words in str(error) for words in ("allocate memory", "not enough memory", "out of memory"))
+    return wants_memory or not isinstance(error, RuntimeError)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (RltokError, OSError, MemoryError, RuntimeError) as error:
         if options.debug or not _mendable(error):
             raise
-        print(f"rltok: {_one_line(error)}", file=sys.stderr)
+        print(f"rltok: {_one_line(error, options.command)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         hint = HOW_TO_GO_ON.get(options.command, "")

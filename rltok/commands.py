@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rltok.data.sources import is_hub, text_bytes
 from rltok.doctor_command import doctor
 from rltok.errors import RltokError
 from rltok.evaluate_command import evaluate, print_json, scoring_device, shown
+from rltok.files import quoted, read_file
 from rltok.lab_command import variance
 from rltok.loading import load
 from rltok.options import parse_settings, use_colour
@@ -34,8 +36,10 @@ __all__ = ["bench", "compare", "demo", "doctor", "evaluate", "prepare", "show", 
 
 
 def _read_config(path: str) -> Config:
+    if os.path.isdir(path):
+        raise RltokError(f"{path} is a folder. Name a file in it: --config {quoted(Path(path, 'config.json'))}")
     try:
-        return from_dict(json.loads(Path(path).read_text()))
+        return from_dict(json.loads(read_file(Path(path))))
     except (ValueError, RecursionError) as error:
         if isinstance(error, RltokError):
             raise
@@ -98,7 +102,7 @@ def train(options: argparse.Namespace) -> None:
         f"held-out bits per byte {found['bits_per_byte']:.3f} of {found['rows']} rows"
         f" (early head {found['early_bits_per_byte']:.3f}), boundaries per byte {found['rate']:.3f},"
         f" share of white space with a boundary {shown(found['whitespace_share'])}\n"
-        f"look at it: rltok show {out} 'some text'"
+        f"look at it: rltok show {quoted(out)} 'some text'"
     )
 
 
@@ -113,6 +117,8 @@ def _text_to_show(options: argparse.Namespace) -> bytes:
         data = sys.stdin.buffer.read(options.bytes)
     elif options.file is not None and Path(options.file).is_dir():
         raise RltokError(f"{options.file} is a folder. Name one of its files.")
+    elif options.file is not None and os.path.exists(options.file) and not os.path.isfile(options.file):
+        raise RltokError(f"{options.file} is no ordinary file. Pipe its text in: --file -")
     elif options.file is not None:
         with Path(options.file).open("rb") as handle:
             data = handle.read(options.bytes)

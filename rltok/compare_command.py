@@ -15,7 +15,7 @@ from rltok.data import Corpus, Rows, load_corpus
 from rltok.data.sources import is_hub, text_bytes
 from rltok.demo import free_folder
 from rltok.errors import RltokError
-from rltok.files import require_regular, room, write_json
+from rltok.files import quoted, require_own, room, write_json
 from rltok.options import parse_settings, say
 from rltok.presets import check_batch_fits
 from rltok.standings import figure, table
@@ -35,7 +35,10 @@ def compare(options: argparse.Namespace) -> None:
     say(options, f"{len(jobs)} runs of {base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each")
     seconds = estimated_seconds(jobs, setting, count)
     say(options, f"expected time: about {duration(seconds)} with {count} at a time, from an update of each kind timed just now")
-    say(options, f"everything goes to {comparison.out}; after an interruption: the same with --out {comparison.out} --resume")
+    say(
+        options,
+        f"everything goes to {comparison.out}; after an interruption: the same with --out {quoted(comparison.out)} --resume",
+    )
     with room(comparison.out):
         comparison.out.mkdir(parents=True, exist_ok=True)
         before = stored_record(comparison.out)
@@ -50,7 +53,9 @@ def compare(options: argparse.Namespace) -> None:
         print(json.dumps(record, indent=1, allow_nan=False))
         return
     print("\n".join(["", *table(record["standings"]), *notes(record)]))
-    print(f"record: {comparison.out / RECORD}, figure: {comparison.out / FIGURE}, look: rltok show {jobs[0][2]} 'any text'")
+    print(
+        f"record: {comparison.out / RECORD}, figure: {comparison.out / FIGURE}, look: rltok show {quoted(jobs[0][2])} 'any text'"
+    )
 
 
 def _prepare(options: argparse.Namespace) -> tuple[Comparison, Setting]:
@@ -94,7 +99,8 @@ def check_out(out: Path, resume: bool) -> None:
     if not resume:
         raise RltokError(f"{out} is not empty. Add --resume to go on with the comparison in it, or choose another --out.")
     stored_record(out)
-    require_regular(out / FIGURE)
+    for name in (RECORD, FIGURE):
+        require_own(out / name)
 
 
 def _check_writable(out: Path) -> None:

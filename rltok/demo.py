@@ -1,6 +1,7 @@
 """`make demo`: train a tiny model on bundled text, show where it learned to end its tokens, compare with random boundaries."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, evaluate, paired_difference
+from rltok.files import quoted
 from rltok.loading import load
 from rltok.presets import preset
 from rltok.snapshots import boundary_view
@@ -125,5 +127,6 @@ def run_demo(out: str | None, *, seed: int, device: str, smoke: bool, quiet: boo
         "random_minus_learned": gap, "standard_error": error, "classes": CLASSES,
     }  # fmt: skip
     (folder / "demo.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
-    tell(f"\nEverything is in {folder}. Try your own words: .venv/bin/rltok show {folder / 'learned'} 'any text'")
+    command = "rltok" if shutil.which("rltok") else ".venv/bin/rltok"
+    tell(f"\nEverything is in {folder}. Try your own words: {command} show {quoted(folder / 'learned')} 'any text'")
     return result

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import secrets
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,18 @@ def cannot_read(path: Path, error: OSError) -> RltokError:
     """The error for a file or folder that is there and that the system does not hand out."""
     remedy = "Check its permissions." if isinstance(error, PermissionError) else "Check its disk."
     return RltokError(f"cannot read {path} ({error.strerror or error}). {remedy}")
+
+
+def quoted(path: str | Path) -> str:
+    """A path as a word of a command that is printed to be pasted into a shell; with a dash in front it would be an option."""
+    return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
+
+
+def require_own(path: Path) -> None:
+    """Raise `RltokError` unless rltok may write a file here: a link may lead to a file that is not its own."""
+    if os.path.islink(path):
+        raise RltokError(f"{path} is a link, through which rltok does not write. Put the file itself there, or remove the link.")
+    require_regular(path)
 
 
 def require_regular(path: Path) -> None:
@@ -62,8 +75,7 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in one step: a kill or a full disk leaves what was there before. A link stays one."""
-    path = path.resolve()
+    """Write a text in one step: a kill or a full disk leaves what was there before, and so does a link its target."""
     temporary = path.with_name(f".rltok-{secrets.token_hex(8)}.tmp")  # a name that no other file has
     try:
         with temporary.open("x") as file:
@@ -80,11 +92,13 @@ def check_record_path(out: str, what: str) -> None:
     if not out.strip():
         raise RltokError("--out is empty. Name a file, or leave it out.")
     try:
-        folder = path.resolve().parent
+        folder = path.parent.resolve()
         if not folder.is_dir():
             raise RltokError(f"--out {out}: there is no folder {folder}. Make it first.")
         if path.is_dir():
             raise RltokError(f"--out {out} is a folder. Name a file in it, such as {path / 'record.json'}.")
+        if path.is_symlink():
+            raise RltokError(f"--out {out} is a link. Name the file itself: {quoted(path.resolve())}.")
         if path.exists() and not path.is_file():
             raise RltokError(f"--out {out} is no ordinary file. Name another one.")
         if path.exists() and not _is_record(path, what):

@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import re
+import shlex
 import sys
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -210,19 +212,27 @@ def _add_variance(commands: Any) -> None:
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the whole usage in front of it."""
 
+    given: tuple[str, ...] = ()  # the words of the command line
+
     def error(self, message: str) -> NoReturn:
+        dashed = next((shlex.quote(word) for word in self.given if re.match(r"-[^-\d.]", word) and word != "-h"), None)
+        if dashed:
+            message += f" ({dashed} is no option; a text or a path goes last, after --, a value as in --OPTION={dashed})"
         self.exit(2, f"rltok: {message}. See: {self.prog} --help\n")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Command and options of a command line; exits with code 2 when they cannot be understood."""
     parser = build_parser()
+    _Parser.given = tuple(sys.argv[1:] if arguments is None else arguments)
     options, rest = parser.parse_known_args(arguments)
     # `show RUN --seed 1 TEXT`: before Python 3.13 argparse takes an optional TEXT only right after RUN
-    if options.command == "show" and options.text is None and len(rest) == 1 and not rest[0].startswith("-"):
-        options.text = rest.pop()
+    marked = rest[:1] == ["--"]
+    if options.command == "show" and options.text is None and len(rest) == 1 + marked and (marked or rest[0][:1] != "-"):
+        options.text, rest = rest[-1], []
     if rest:
-        parser.error(f"unknown arguments: {' '.join(rest)} (a text with spaces needs quotes)")
+        spaces = "" if any(word.startswith("-") for word in rest) else " (a text with spaces needs quotes)"
+        parser.error(f"unknown arguments: {' '.join(rest)}{spaces}")
     return options
 
 
@@ -235,9 +245,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     add_prepare(commands, _add_common)
-
     _add_train(commands)
-
     _add_evaluate(commands)
 
     show = commands.add_parser(

@@ -15,7 +15,7 @@ from rltok.data.sources import told
 from rltok.data.tally import SKIPPED
 from rltok.data.unit_writer import Rules
 from rltok.errors import RltokError
-from rltok.files import MISSING
+from rltok.files import MISSING, quoted
 from rltok.options import say
 from rltok.progress import Progress
 
@@ -87,7 +87,7 @@ def _how_to_go_on(folder: Path, record: dict[str, Any]) -> None:
         if not record["splits"][split]["documents"]:
             share = "training then holds out its last rows" if split == "validation" else "there is nothing to score in the end"
             print(f"the {split} split is empty: {share}. Give --{split} TEXT or a larger --{split}-fraction, into a new --out")
-    print(f"\ntrain on it: rltok train --data {folder}" + _settings(record))
+    print(f"\ntrain on it: rltok train --data {quoted(folder)}" + _settings(record))
 
 
 def _settings(record: dict[str, Any]) -> str:

@@ -77,6 +77,12 @@ def repository_commit() -> str | None:
     return _commit_of(Path(__file__).resolve().parents[1])
 
 
+def git_environment() -> dict[str, str]:
+    """The environment without GIT_DIR and its like, which a git hook sets and which name another repository than a folder's."""
+    own = (name for name in os.environ if not name.startswith("GIT_") or name.startswith("GIT_CONFIG"))
+    return {name: os.environ[name] for name in own}
+
+
 @functools.cache
 def _commit_of(root: Path) -> str | None:
     """Asked once a process: what is committed or changed later is not the code that runs in it."""
@@ -84,7 +90,8 @@ def _commit_of(root: Path) -> str | None:
         return None
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout.strip()
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=git_environment()).stdout.strip()
 
     try:
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")

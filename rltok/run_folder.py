@@ -20,9 +20,10 @@ except ImportError:  # Windows has no such locks: there, two trainings in one fo
 from rltok.checkpoint import checkpoints, differences
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError, not_finite
-from rltok.files import MISSING, read_file, require_regular, room
+from rltok.files import MISSING, read_file, require_own, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
+OWN = (".lock", "config.json", "data.json", "sessions.jsonl", "sessions.tmp", "record.json", *LOGS)
 Entry = tuple[int, str | None]  # what a logged line is about: step and split
 SPLITS = ("train", "validation")
 # What a file system says that has no locks, as some that are mounted over a network: as on Windows, see above.
@@ -42,6 +43,8 @@ def check_folder(path: str | Path, resume: bool) -> None:
         raise RltokError(
             f"{path} already holds a run. Add --resume (resume=True in Python) to go on with it, or choose another --out."
         )
+    for name in OWN:
+        require_own(path / name)
     remains = [name for name in (*LOGS, "checkpoints", "record.json") if (path / name).exists()]
     if not holds_run and remains:
         raise RltokError(f"{path} holds {remains[0]} but no config.json. Restore that file, or choose another --out.")
@@ -84,7 +87,6 @@ class RunFolder:
         check_folder(self.path, resume)
         self._made_folder, made_lock = not self.path.exists(), not (self.path / ".lock").exists()
         self.path.mkdir(parents=True, exist_ok=True)
-        require_regular(self.path / ".lock")
         self._lock = (self.path / ".lock").open("a")
         try:
             if fcntl is not None:  # the system frees the lock when the process ends, however it ends
@@ -142,6 +144,7 @@ class RunFolder:
 
     def _write(self, name: str, values: dict[str, Any]) -> None:
         temporary = self.path / f".{name}.tmp"
+        temporary.unlink(missing_ok=True)  # a link would be written through
         temporary.write_text(json.dumps(values, indent=1) + "\n")
         os.replace(temporary, self.path / name)
 
@@ -187,6 +190,7 @@ class RunFolder:
             for name, lines in kept.items():
                 path = self.path / name
                 temporary = path.with_suffix(".tmp")
+                temporary.unlink(missing_ok=True)
                 temporary.write_bytes(b"".join(lines))
                 os.replace(temporary, path)
                 self._logs[name] = path.open("a")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rltok.errors import RltokError
-from rltok.files import MISSING, read_file, require_regular, room
+from rltok.files import MISSING, read_file, require_own, room
 
 NAME = "sessions.jsonl"
 ANNOUNCED = "sessions.tmp"  # the list with a session whose log may not be wound back yet
@@ -122,7 +122,7 @@ def announce(
 
 def _announced(folder: Path, known: list[Session]) -> Session | None:
     """The session that was announced and not settled. One that was written in part wound nothing back, so it is none."""
-    require_regular(folder / ANNOUNCED)
+    require_own(folder / ANNOUNCED)
     try:
         found = [json.loads(line) for line in read_file(folder / ANNOUNCED).splitlines()]
     except (*MISSING, ValueError, RecursionError):

@@ -1,6 +1,7 @@
 """Odd values and surroundings that once ended in a traceback or a silently wrong number."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -10,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rltok import step
+from rltok import commands, step
+from rltok.cli import main
 from rltok.config import with_settings
 from rltok.data import documents
 from rltok.data.hub import hub_reachable
@@ -68,6 +70,57 @@ def test_parquet_with_values_that_python_cannot_hold_is_refused_in_one_line(tmp_
     pq.write_table(pa.table({"text": ["some text"], "id": pa.array([10**12], pa.timestamp("s"))}), path)
     with pytest.raises(RltokError, match="cannot read .*odd.parquet"):
         list(documents(str(path)))
+
+
+@pytest.mark.parametrize("column", ["text", "source", "id"])
+def test_a_column_that_is_there_twice_is_named(column, tmp_path, capsys):
+    path = tmp_path / "twice.parquet"
+    names = list(dict.fromkeys(["text", column])) + [column]
+    pq.write_table(pa.Table.from_arrays([pa.array(["some text"])] * len(names), names=names), path)
+    for command in (["prepare", str(path)], ["train", "--data", str(path)]):
+        assert main([*command, "--out", str(tmp_path / "out")]) == 2
+        assert f"'twice.parquet' has 2 columns named '{column}'. Rename all but one" in capsys.readouterr().err
+
+
+COMMANDS = {
+    "train": [], "evaluate": ["run"], "show": ["run"], "variance": [], "bench": [], "compare": [], "demo": [], "doctor": [],
+    "prepare": ["sample", "--out", "corpus"],
+}  # fmt: skip
+NO_MEMORY = [MemoryError(), pa.ArrowMemoryError("malloc of 8 bytes failed"), torch.OutOfMemoryError("CUDA out of memory"),
+             RuntimeError("DefaultCPUAllocator: can't allocate memory")]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)
+def test_what_to_do_without_memory_names_what_the_command_has(command, error, monkeypatch, capsys):
+    def starve(_):
+        raise error
+
+    monkeypatch.setattr(commands, command, starve)
+    assert main([command, *COMMANDS[command]]) == 2
+    told = capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    has = capsys.readouterr().out
+    assert told.startswith("rltok: out of memory. ") and told.count("\n") == 1
+    named = re.findall(r"--[a-z-]+", told)
+    assert [option for option in named if option not in has] == []
+    assert named or "train.micro_batch" in told
+    assert "--set" in has or not re.search(r"(train|data|model)\.", told)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_a_file_too_large_for_memory_is_not_called_damaged(kind, tmp_path, monkeypatch, capsys):
+    def starve(*_, **__):
+        raise pa.ArrowMemoryError("malloc of 8 bytes failed")
+
+    (tmp_path / f"a.{kind}").write_bytes(b"")
+    monkeypatch.setattr(*((pq, "ParquetFile") if kind == "parquet" else (pa, "input_stream")), starve)
+    data = str(tmp_path / f"a.{kind}")
+    assert main(["prepare", data, "--out", str(tmp_path / "corpus"), "--jobs", "1"]) == 2
+    assert "out of memory. Take --jobs 1" in capsys.readouterr().err
+    assert main(["train", "--data", data, "--out", str(tmp_path / "run")]) == 2
+    assert "out of memory. Read less of the text with --max-bytes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "http://127.0.0.1:abc"])

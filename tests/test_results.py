@@ -128,6 +128,24 @@ def test_the_commit_is_marked_when_the_tree_is_not_clean_and_unknown_outside_a_r
     assert repository_commit() == clean + "+changes"
 
 
+@pytest.mark.parametrize("name", ["GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"])
+def test_a_git_repository_that_the_environment_names_is_not_the_one_of_the_code(name, tmp_path, monkeypatch):
+    own, other = tmp_path / "own", tmp_path / "other"
+    commits = []
+    for place in (own, other):
+        (place / "rltok").mkdir(parents=True)
+        (place / "rltok/results.py").write_text(f"# {place.name}\n")
+        identity = ["-c", "user.name=n", "-c", "user.email=e@example.com"]
+        for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", place.name]):
+            subprocess.run(["git", "-C", str(place), *arguments], check=True)
+        commits.append(subprocess.run(["git", "-C", str(place), "rev-parse", "HEAD"], capture_output=True, text=True).stdout)
+    of_git = {"GIT_WORK_TREE": "", "GIT_INDEX_FILE": ".git/index", "GIT_OBJECT_DIRECTORY": ".git/objects"}.get(name, ".git")
+    monkeypatch.setenv(name, str(other / of_git))
+    monkeypatch.setattr(results, "__file__", str(own / "rltok/results.py"))
+    results._commit_of.cache_clear()
+    assert repository_commit() == commits[0].strip()
+
+
 def test_the_device_and_the_versions_are_named():
     name = device_name(torch.device("cpu"))
     assert name.startswith("cpu ") and name.endswith(f" {torch.get_num_threads()} threads")

@@ -15,7 +15,7 @@ from rltok.data.sources import is_hub, spec_name
 from rltok.data.unit_writer import Rules
 from rltok.data.units import Unit, units_of
 from rltok.errors import RltokError
-from rltok.files import MISSING, read_file, room, write_json
+from rltok.files import MISSING, quoted, read_file, require_own, room, write_json
 from rltok.seal import is_sealed, sealed
 
 try:
@@ -99,6 +99,7 @@ def claimed(folder: Path, request: Request) -> Iterator[None]:
     try:
         with room(folder, AGAIN):
             folder.mkdir(parents=True, exist_ok=True)
+            require_own(folder / ".lock")
             lock = (folder / ".lock").open("a")
     except OSError as error:
         raise RltokError(f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out.") from error
@@ -144,7 +145,7 @@ def check_finished(folder: Path, request: Request, stored: set[int]) -> None:
     try:
         now = request.pieces(False, before)
     except RltokError as error:
-        raise RltokError(f"{error} {folder} itself is finished: rltok train --data {folder} needs no source.") from error
+        raise RltokError(f"{error} {folder} itself is finished: rltok train --data {quoted(folder)} needs no source.") from error
     check_pieces(str(folder), before, now, stored)
 
 

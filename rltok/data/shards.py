@@ -18,7 +18,7 @@ import numpy as np
 
 from rltok.data.documents import one_line
 from rltok.errors import RltokError
-from rltok.files import MISSING, write_json
+from rltok.files import MISSING, read_file, write_json
 from rltok.seal import is_sealed, sealed
 
 ENTRY = np.dtype(
@@ -151,7 +151,7 @@ def seals_of(folder: Path, unit: int) -> list[dict[str, Any]]:
     while not (found and found[-1]["last"]):
         path = folder / f"{shard_name(unit, len(found))}.json"
         try:
-            seal = json.loads(path.read_bytes())
+            seal = json.loads(read_file(path))
             if not is_sealed(seal):
                 return found
             for suffix, file in seal["files"].items():

@@ -74,6 +74,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                     return
                 if line.strip():
                     yield number, line
+    except MemoryError:  # Arrow's own is an ArrowException, too
+        raise
     except (OSError, pa.ArrowException) as error:
         raise RltokError(f"cannot read {str(path)!r}: {one_line(error)}. Check its permissions and that it is whole.") from error
 
@@ -121,7 +123,10 @@ def _labels(column: Any) -> list[Any]:
 
 
 def _check_text_column(schema: Any, name: str) -> None:
-    """Raise `RltokError` unless an Arrow schema has a column `text` of strings or bytes."""
+    """Raise `RltokError` unless an Arrow schema has one column `text` of strings or bytes, and no name that is read twice."""
+    for column in ("text", "source", "id"):
+        if (count := schema.names.count(column)) > 1:
+            raise RltokError(f"{name!r} has {count} columns named {column!r}. Rename all but one, and write the file again.")
     if "text" not in schema.names:
         has = ", ".join(map(repr, schema.names))[:200]
         raise RltokError(f"{name!r} has no column 'text', only {has}. Rename the one that holds the text.")
@@ -148,7 +153,7 @@ def parquet_documents(path: Path) -> Iterator[Document]:
                     filled = NULL_TEXT if text is None else text
                     yield _document(filled, source, label, path.name, f"{path.name}#{number}")
                     number += 1
-    except RltokError:
+    except (RltokError, MemoryError):  # Arrow's own MemoryError is an ArrowException, too
         raise
     except (OSError, pa.ArrowException, ValueError, KeyError, OverflowError) as error:  # odd values or names in a column
         raise RltokError(f"cannot read {str(path)!r} as Parquet: {one_line(error)}. Check that the download is whole.") from error
