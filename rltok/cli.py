@@ -1,16 +1,19 @@
 """The command line: `rltok COMMAND`. A user's mistake is one line on stderr and exit code 2."""
 
-import io
-import os
+import argparse
+import signal
 import sys
 
-from rltok import backends, commands
+from rltok import backends, commands, signals
 from rltok.errors import RltokError
 from rltok.options import parse
+from rltok.streams import lasting_output
 from rltok.terminal import REPLACED
 
-HOW_TO_GO_ON = dict.fromkeys(("train", "compare"), " Go on with the same command and --resume.") | {
-    "prepare": " The same command goes on where it stopped."
+HOW_TO_GO_ON = {
+    "train": " Go on with the same command and --resume.",
+    "compare": " Go on with the same command, its folder as --out, and --resume.",
+    "prepare": " The same command goes on where it stopped.",
 }
 
 
@@ -44,30 +47,44 @@ def _mendable(error: BaseException) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; 0 when it did its work, 2 for a mistake the user can mend, 130 when interrupted."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the caller, as with >&-
-            setattr(sys, name, open(os.devnull, "w"))
-    options = parse(arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has another stream
-        sys.stdout.reconfigure(errors=REPLACED)  # a terminal that lacks a character gets another one instead of an error
+    """Run one command.
+
+    Returns:
+        0 when it did its work, 2 for a mistake the user can mend, or where standard output could not take the result, and
+        128 + the signal's number when it was interrupted: 130 after control-C, 143 after SIGTERM, 129 after SIGHUP.
+    """
+    if arguments is None:  # this process runs nothing else
+        signals.answer()
+    with lasting_output(REPLACED) as failure:
+        try:
+            code = _run(parse(arguments))
+        except SystemExit as ended:  # of --help, --version, and options that cannot be understood
+            if ended.code or failure() is None:
+                raise
+            code = 0
+        if code == 0 and (error := failure()) is not None:
+            told = f"standard output could not be written ({error.strerror}); all else is done. Make room, or send it elsewhere."
+            print(f"rltok: {told}", file=sys.stderr)
+            return 2
+        return code
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         with backends.use(options.backend or backends.asked()):
             getattr(commands, options.command)(options)
-        sys.stdout.flush()
-        return 0
-    except BrokenPipeError:  # the reader of a pipe had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (RltokError, OSError, MemoryError, RuntimeError) as error:
         if options.debug or not _mendable(error):
             raise
         print(f"rltok: {_one_line(error, options.command)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        hint = HOW_TO_GO_ON.get(options.command, "")
-        print(f"\nrltok: interrupted.{hint}", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as interrupted:
+        number = getattr(interrupted, "number", signal.SIGINT)
+        what = "\nrltok: interrupted" if number == signal.SIGINT else f"rltok: ended by {signal.Signals(number).name}"
+        notes = "; ".join([what, *getattr(interrupted, "__notes__", [])])
+        print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
+        return 128 + number
 
 
 if __name__ == "__main__":

@@ -1,16 +1,26 @@
 """How far training has come: a bar in a terminal, a line now and then anywhere else."""
 
 import sys
+import threading
 import time
 
 from tqdm import tqdm
+
+from rltok.streams import lasting
 
 LINES = 10  # in a log, for a whole run
 UNKNOWN_STEP = 10**9  # bytes from line to line of a run whose end nobody knows
 
 
+class _Bar(tqdm):
+    """With a lock of this process alone: one for several leaves a semaphore behind, and a warning, when a signal ends it."""
+
+
+_Bar.set_lock(threading.RLock())
+
+
 class Progress:
-    """Shows bytes trained on, bytes/s and time left on stderr, or nothing.
+    """Shows bytes trained on, bytes/s and time left on stderr, or nothing; a stderr that takes no more ends no work.
 
     Args:
         total: bytes of the whole run; None where nobody knows.
@@ -19,10 +29,11 @@ class Progress:
     """
 
     def __init__(self, total: int | None, done: int, shown: bool) -> None:
-        in_terminal = sys.stderr.isatty()
-        self._bar = tqdm(
-            total=total, initial=done, unit="B", unit_scale=True, disable=not (shown and in_terminal), mininterval=0.5
-        )
+        in_terminal, self._stream = sys.stderr.isatty(), lasting(sys.stderr)
+        self._bar = _Bar(
+            total=total, initial=done, unit="B", unit_scale=True, disable=not (shown and in_terminal), mininterval=0.5,
+            file=self._stream,
+        )  # fmt: skip
         self._lines = shown and not in_terminal
         self._total, self._first, self._done = total, done, done
         self._start = time.perf_counter()
@@ -48,7 +59,7 @@ class Progress:
         if self._total:
             come = f"{min(100, int(100 * self._done / self._total)):3d}%"  # how much there is may have been a guess
             left = f"  {(self._total - self._done) / speed:.0f} s left" if self._done <= self._total else ""
-        print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=sys.stderr, flush=True)
+        print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=self._stream, flush=True)
 
     def close(self) -> None:
         """Leave the bar as it is."""

@@ -20,7 +20,7 @@ except ImportError:  # Windows has no such locks: there, two trainings in one fo
 from rltok.checkpoint import checkpoints, differences
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError, not_finite
-from rltok.files import MISSING, read_file, require_own, require_regular, room
+from rltok.files import MISSING, check_name, read_file, require_own, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
 OWN = (".lock", "config.json", "data.json", "sessions.jsonl", "sessions.tmp", "record.json", *LOGS)
@@ -35,6 +35,7 @@ RESTORE = "Restore the file, or train again in a new folder."
 
 def check_folder(path: str | Path, resume: bool) -> None:
     """Raise `RltokError` when the folder is no place for the run: taken, foreign, or no folder. Changes nothing."""
+    check_name(path, "folder")
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise RltokError(f"{path} is a file; --out needs a folder.")

@@ -130,6 +130,11 @@ def _announced(folder: Path, known: list[Session]) -> Session | None:
     return found[-1] if problem(found) is None and found[:-1] == known and found else None
 
 
+def made_on(sessions: list[Session], step: int) -> str | None:
+    """The device, with its number of threads, on which the last of so many updates was computed; None where nobody knows."""
+    return next((session["device"] for session in reversed(sessions) if session["after"] < step), None)
+
+
 def settle(folder: Path) -> None:
     """The announced list counts from now on: the log is wound back."""
     os.replace(folder / ANNOUNCED, folder / NAME)

@@ -24,9 +24,11 @@ from rltok.presets import check_batch_fits
 from rltok.progress import Progress
 from rltok.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
 from rltok.run_folder import RESTORE, Entry, RunFolder
-from rltok.sessions import Session, announce, furthest, sessions_of, settle
+from rltok.sessions import Session, announce, furthest, made_on, sessions_of, settle
+from rltok.signals import act_on, held_back
 from rltok.snapshots import snapshot, snapshot_steps
 from rltok.step import Ahead, autocast, backend_of, new_model, resolve_device, train_step, uses_bf16
+from rltok.streams import lasting
 from rltok.unet import AutoregressiveUNet
 
 CURVE_POINTS = 200
@@ -129,7 +131,8 @@ def _lines_until(step: int, config: Config) -> dict[str, list[Entry]]:
     return {"metrics.jsonl": metrics, "snapshots.jsonl": [(done, None) for done in pictured]}
 
 
-def _loop(run: Run, tensorboard: Any, progress: Progress) -> None:
+def _loop(run: Run, tensorboard: Any, progress: Progress, came: list[int]) -> None:
+    """Train to the end, or to the end of the update during which a signal `came`, and save."""
     train, total = run.config.train, run.config.num_updates
     pictured = snapshot_steps(total)
 
@@ -153,8 +156,11 @@ def _loop(run: Run, tensorboard: Any, progress: Progress) -> None:
         if _due(run.step, train.log_every, total):
             log(line)
         look()
-        if _due(run.step, train.checkpoint_every, total):
+        ends = bool(came)
+        if ends or _due(run.step, train.checkpoint_every, total):
             run.save()
+        if ends:
+            return
 
 
 def _summary_writer() -> Any:
@@ -244,10 +250,13 @@ def train(
         tensorboard: also write the metrics for TensorBoard.
         note, full: go into the record; full=False marks a smoke run. A finished run keeps the record it has.
 
+    SIGTERM and SIGHUP wait for the end of an update and a checkpoint, then end the process as they would have.
+
     Raises:
         RltokError: bad settings, data, folder or checkpoint, a backend that cannot run here, too little memory, or a loss
             that is not finite (the last checkpoint stays).
     """
+    say = partial(print, file=lasting(sys.stderr), flush=True) if progress else lambda _: None
     chosen = resolve_device(device)
     backend, why = backend_of(config, chosen)
     summary_writer = _summary_writer() if tensorboard else None
@@ -267,17 +276,20 @@ def train(
         ahead = Ahead(corpus, config, chosen, config.num_updates)
         run = Run(config, corpus, folder, model, make_optimizer(model, config.train), chosen, ahead)
         run.resume()
-        if resume and progress:
-            print(f"going on after update {run.step}" if run.step else "no checkpoint yet: starting over", file=sys.stderr)
-        for name, value in model.rule.facts().items() if progress else ():
-            print(f"the rule {config.model.rule.name} was fitted: {name} {value:.6g}", file=sys.stderr)
-        if progress:
-            print(f"backend {backend}: {why}", file=sys.stderr)
+        if resume:
+            say(f"going on after update {run.step}" if run.step else "no checkpoint yet: starting over")
+        if run.trains and (before := made_on(run.sessions, run.step)) not in (None, device_name(chosen)):
+            say(f"digits may differ from update {run.step + 1} on: computed on {device_name(chosen)}, until now on {before}")
+        for name, value in model.rule.facts().items():
+            say(f"the rule {config.model.rule.name} was fitted: {name} {value:.6g}")
+        say(f"backend {backend}: {why}")
         first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
         board = summary_writer(str(folder.path / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
         total = config.num_updates * config.bytes_per_update
-        with board as events, closing(Progress(total, run.bytes, progress)) as shown:
-            _loop(run, events, shown)
+        with board as events, closing(Progress(total, run.bytes, progress)) as shown, held_back() as came:
+            _loop(run, events, shown, came)
+        if came:
+            act_on(came[0], f"the checkpoint of update {run.step} is saved", progress)
         return _finish(run, note, full)
     finally:
         folder.close()

@@ -14,6 +14,7 @@ from rltok.files import check_record_path
 from rltok.record_checks import is_clean
 from rltok.records import Sweep, read_sweeps
 from rltok.results import repository_commit
+from rltok.streams import lasting_output
 
 DIGITS = 6  # significant ones that `rounded` keeps; pages show fewer, and rounding twice would show others
 
@@ -107,12 +108,15 @@ def at_least(least: int, **values: int | None) -> None:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Call it; an `RltokError` is told in one line, with exit code 2, and so is control-C, with 130."""
-    try:
-        main()
-    except KeyboardInterrupt:
-        print(f"{Path(sys.argv[0]).name}: interrupted. The same command goes on from what is stored.", file=sys.stderr)
-        raise SystemExit(130) from None
-    except RltokError as error:
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    """Call it; an `RltokError` is told in one line, with code 2, and so is control-C, with 130. A closed log ends nothing."""
+    with lasting_output() as failure:
+        try:
+            main()
+            if (error := failure()) is not None:
+                raise RltokError(f"standard output could not be written ({error.strerror}). Make room, or send it elsewhere.")
+        except KeyboardInterrupt:
+            print(f"{Path(sys.argv[0]).name}: interrupted. The same command goes on from what is stored.", file=sys.stderr)
+            raise SystemExit(130) from None
+        except RltokError as error:
+            print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+            raise SystemExit(2) from None

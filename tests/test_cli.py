@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -310,15 +309,6 @@ def test_colour_follows_the_choice_then_no_color_then_the_terminal(choice, termi
     if no_color is not None:
         monkeypatch.setenv("NO_COLOR", no_color)
     assert use_colour(choice) is coloured
-
-
-def test_a_reader_that_has_had_enough_is_no_error(finished, monkeypatch, capsys):
-    reading, writing = os.pipe()
-    os.close(reading)
-    with open(writing, "w", encoding="utf-8") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        assert main(["show", str(finished), "gulls"]) == 0
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("encoding, bar, newline", [("ascii", "|", "$"), ("latin-1", "|", "$"), ("cp437", BAR, "$")])

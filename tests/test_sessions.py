@@ -61,6 +61,23 @@ def test_a_run_that_was_never_interrupted_has_one_session(text, tmp_path):
     assert json.loads((tmp_path / "run/record.json").read_text())["sessions"] == [first]
 
 
+def test_a_resume_with_another_number_of_threads_says_that_digits_may_differ_from_there_on(text, tmp_path, monkeypatch, capsys):
+    """The session with two threads is stopped before its first checkpoint, so what is kept was computed with one."""
+    out, threads = tmp_path / "run", torch.get_num_threads()
+    try:
+        for count, update in ((1, 5), (2, 5), (1, 5), (2, None)):
+            torch.set_num_threads(count)
+            train_until(monkeypatch, update, small_config(), text, out, progress=True)
+            told = [line for line in capsys.readouterr().err.splitlines() if "differ" in line]
+            device = training.device_name(torch.device("cpu"))
+            here = f"digits may differ from update 4 on: computed on {device}, until now on {device.replace('2 th', '1 th')}"
+            assert told == ([here] if count == 2 else [])
+        rltok.train(small_config(), text, out, resume=True, progress=True)
+        assert "differ" not in capsys.readouterr().err  # nothing is computed
+    finally:
+        torch.set_num_threads(threads)
+
+
 def json_lines_with_times(out):
     return [json.loads(line) for line in (out / NAME).read_text().splitlines()]
 

@@ -1,0 +1,76 @@
+"""A process that runs commands in children which send themselves signals at chosen moments; `test_signals.py` talks to it.
+
+It reads one JSON line a child, {"arguments", "signals": [[name, point, call], ...], "ignored", "folder"}, and answers with its
+exit code, negative where a signal ended it. Arguments are those of the command line or, in a table, of `rltok.train`. A signal
+comes just before the `call`-th call of the function called `point`. What the child says is in the files stdout and stderr of the
+folder. Importing torch happens once, in the parent, which never computes anything.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+import torch._dynamo  # the first optimizer step would import it, in every child again
+
+import rltok.cli
+import rltok.commands
+import rltok.compare
+import rltok.snapshots
+import rltok.training
+from rltok.config import from_dict
+from rltok.run_folder import RunFolder
+
+POINTS = {
+    "load_corpus": (rltok.commands, "load_corpus"),
+    "train_step": (rltok.training, "train_step"),
+    "show": (rltok.commands, "boundary_view"),
+    "result": (rltok.compare, "duration"),  # told of each
+    "close": (RunFolder, "close"),
+    "exit": (sys, "exit"),
+}
+
+
+def signal_at(name: str, point: str, call: int) -> None:
+    owner, attribute = POINTS[point]
+    original, calls = getattr(owner, attribute), 0
+
+    def signalling(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            os.kill(os.getpid(), getattr(signal, name))
+        return original(*args, **kwargs)
+
+    setattr(owner, attribute, signalling)
+
+
+def run(order: dict) -> None:
+    for number, name in enumerate(("stdout", "stderr"), start=1):
+        os.dup2(os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    for name in order["ignored"]:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for each in order["signals"]:
+        signal_at(*each)
+    torch.set_num_threads(1)
+    rltok.snapshots.FIXED_TEXTS = {"short": "Two gulls."}
+    arguments = order["arguments"]
+    if isinstance(arguments, dict):
+        rltok.train(**arguments | {"config": from_dict(arguments["config"])})
+        return
+    sys.argv = ["rltok", *arguments]
+    sys.exit(rltok.cli.main())
+
+
+if __name__ == "__main__":
+    # A job in the background, or under nohup, has inherited that some are ignored.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        signal.signal(number, handler)
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            run(json.loads(line))
+            sys.exit()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
