@@ -79,7 +79,8 @@ def train(options: argparse.Namespace) -> None:
     config, told = _settings(options)
     out = options.out or f"runs/{config.name}"
     check_folder(out, options.resume)  # before anything is read or downloaded
-    for line in filter(None, (told, travel_advice(config))):
+    short = travel_advice(config)
+    for line in filter(None, (told, None if options.json else short)):
         print(line, file=sys.stderr)
     max_bytes = options.max_bytes
     if max_bytes is None and is_hub(options.data):
@@ -94,7 +95,7 @@ def train(options: argparse.Namespace) -> None:
     )  # fmt: skip
     if options.json:
         result = {"out": out, "text": corpus.told, "updates": record.updates, "bytes": record.bytes}
-        print_json(result | {"evaluation": record.evaluation})
+        print_json(result | {"evaluation": record.evaluation, "advice": short})
         return
     found = record.evaluation
     print(

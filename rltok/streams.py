@@ -60,7 +60,7 @@ def lasting(stream: Any) -> Any:
 
 
 @contextmanager
-def lasting_output(errors: str) -> Iterator[Callable[[], OSError | None]]:
+def lasting_output(errors: str = "replace") -> Iterator[Callable[[], OSError | None]]:
     """Inside, whatever standard output and standard error cannot take ends no work; gives `Lasting.failure` of the former.
 
     `errors` is what becomes of characters that standard output's encoding lacks.
