@@ -197,12 +197,22 @@ def test_the_list_of_kept_documents_has_one_entry_for_each(made):
         open_prepared(out).rows("train", CONFIG)
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"schema": 1}', "{", '{"schema": 2, "settings": {}}'])
+@pytest.mark.parametrize("content", ["[]", "{}", "{", '{"schema": 3, "settings": {}}'])
 def test_a_damaged_request_is_one_line(made, content):
     again, out = made
     (out / "request.json").write_text(content)
     with pytest.raises(RltokError, match="request.json is .*Delete .*out and prepare again"):
         prepare_folder(again, out)
+
+
+def test_a_folder_of_another_version_is_not_gone_on_with_and_still_read(made):
+    again, out = made
+    (out / "request.json").write_text(json.dumps(sealed({"schema": 2, "settings": {}})))
+    with pytest.raises(
+        RltokError, match="another version of rltok.*Choose another --out; .*rltok train --data .*out still reads"
+    ):
+        prepare_folder(again, out)
+    assert len(load_corpus(out, CONFIG).train) > 1
 
 
 def flip(path, place):

@@ -135,8 +135,12 @@ def read_request(folder: Path) -> dict[str, Any]:
         if isinstance(error, RltokError):
             raise
         raise RltokError(f"{folder / REQUEST} is damaged. Delete {folder} and prepare again.") from error
-    why = "of another version" if other else "damaged"
-    raise RltokError(f"{folder / REQUEST} is {why}. Delete {folder} and prepare again.")
+    if other:
+        raise RltokError(
+            f"{folder} was begun by another version of rltok, which cannot be gone on with. Choose another --out; where it is"
+            f" finished, rltok train --data {folder} still reads it."
+        )
+    raise RltokError(f"{folder / REQUEST} is damaged. Delete {folder} and prepare again.")
 
 
 def check_finished(folder: Path, request: Request, stored: set[int]) -> None:
