@@ -14,6 +14,7 @@ from rltok.data.sources import is_hub, text_bytes
 from rltok.doctor_command import doctor
 from rltok.errors import RltokError
 from rltok.evaluate_command import evaluate, print_json, scoring_device, shown
+from rltok.files import check_name
 from rltok.lab_command import variance
 from rltok.loading import load
 from rltok.options import parse_settings, use_colour
@@ -69,8 +70,8 @@ def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:
 
 def train(options: argparse.Namespace) -> None:
     """`rltok train`."""
-    if options.out is not None and not options.out.strip():
-        raise RltokError("--out is empty. Name a folder, or leave it away.")
+    if options.out is not None:
+        check_name(options.out, "folder")
     config, told = _settings(options)
     out = options.out or f"runs/{config.name}"
     check_folder(out, options.resume)  # before anything is read or downloaded

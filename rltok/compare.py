@@ -111,8 +111,8 @@ def stored_record(out: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        if any(RUN.fullmatch(entry.name) and entry.is_dir() for entry in out.iterdir()):
-            return None  # the runs say themselves what they are of
+        if not data or any(RUN.fullmatch(entry.name) and entry.is_dir() for entry in out.iterdir()):
+            return None  # just begun, or the runs say themselves what they are of
         raise RltokError(f"{path} is damaged, and no run of a comparison stands beside it. Choose another --out.") from error
     if not isinstance(found, dict) or not str(found.get("what")).startswith(WHAT):
         raise RltokError(f"{path} is no record of {WHAT}, so it stays as it is. Choose another --out.")

@@ -3,19 +3,18 @@
 import argparse
 import json
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rltok.compare import RECORD, Comparison, check_agrees, record_of, run_all, stored_record
 from rltok.contenders import SMOKE_ROWS, base_config, contenders
-from rltok.contest import Setting, default_workers, estimated_seconds
+from rltok.contest import Setting, begun_elsewhere, default_workers, estimated_seconds
 from rltok.data import Corpus, Rows, load_corpus
 from rltok.data.sources import is_hub, text_bytes
-from rltok.demo import free_folder
 from rltok.errors import RltokError
-from rltok.files import require_regular, room, write_json
+from rltok.files import check_name, new_folder, require_regular, room, write_json
 from rltok.options import parse_settings, say
 from rltok.presets import check_batch_fits
 from rltok.standings import figure, table
@@ -27,41 +26,56 @@ FIGURE = "compare.png"
 
 def compare(options: argparse.Namespace) -> None:
     """`rltok compare`."""
-    comparison, setting = _prepare(options)
+    if options.out is not None:
+        check_name(options.out, "folder")
+    with new_folder(None, "compare") if options.out is None else nullcontext(Path(options.out)) as out:
+        _compare(options, out)
+
+
+def _compare(options: argparse.Namespace, out: Path) -> None:
+    comparison, setting = _prepare(options, out)
     jobs = comparison.expected_jobs(setting)
     count = min(options.jobs or default_workers(resolve_device(setting.device), len(jobs)), len(jobs))
     base = comparison.bases[0]
     say(options, f"{len(jobs)} runs of {base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each")
     seconds = estimated_seconds(jobs, setting, count)
     say(options, f"expected time: about {duration(seconds)} with {count} at a time, from an update of each kind timed just now")
-    say(options, f"everything goes to {comparison.out}; after an interruption: the same with --out {comparison.out} --resume")
-    with room(comparison.out):
-        comparison.out.mkdir(parents=True, exist_ok=True)
-        before = stored_record(comparison.out)
+    if begun := begun_elsewhere(jobs, setting, count):
+        told = "digits may differ from where they go on: begun on another device or with another number of threads"
+        say(options, f"{', '.join(begun)}: {told}")
+    say(options, f"everything goes to {out}; after an interruption: the same with --out {out} --resume")
+    with room(out):
+        out.mkdir(parents=True, exist_ok=True)
+        before = stored_record(out) if options.resume else _claim(out)
         if before is None or not before["finished"]:  # a finished record stays until there is a newer one
-            write_json(comparison.out / RECORD, record_of(comparison, setting, options.split, []))
+            write_json(out / RECORD, record_of(comparison, setting, options.split, []))
     results = run_all(comparison, setting, count, lambda line: say(options, line))
     record = record_of(comparison, setting, options.split, results)
-    with room(comparison.out):
-        write_json(comparison.out / RECORD, record)
-    _draw(record, comparison.out / FIGURE)
+    with room(out):
+        write_json(out / RECORD, record)
+    _draw(record, out / FIGURE)
     if options.json:
         print(json.dumps(record, indent=1, allow_nan=False))
         return
     print("\n".join(["", *table(record["standings"]), *notes(record)]))
-    print(f"record: {comparison.out / RECORD}, figure: {comparison.out / FIGURE}, look: rltok show {jobs[0][2]} 'any text'")
+    print(f"record: {out / RECORD}, figure: {out / FIGURE}, look: rltok show {jobs[0][2]} 'any text'")
 
 
-def _prepare(options: argparse.Namespace) -> tuple[Comparison, Setting]:
+def _claim(out: Path) -> None:
+    """Begin the record of a new comparison. Raises `RltokError` where another process did so first."""
+    try:
+        (out / RECORD).open("x").close()
+    except FileExistsError:
+        raise RltokError(f"another process has begun a comparison in {out}. Choose another --out.") from None
+
+
+def _prepare(options: argparse.Namespace, out: Path) -> tuple[Comparison, Setting]:
     """Everything that can be wrong, before anything is timed, trained or written."""
     names, settings, device = contenders(options.rules), parse_settings(options.set), resolve_device(options.device)
     if options.jobs is not None and options.jobs < 1:
         raise RltokError(f"--jobs must be at least 1; got {options.jobs}. Leave it out for one run a thread.")
     if options.resume and options.out is None:
         raise RltokError("--resume needs the folder of the comparison. Name it with --out.")
-    if options.out is not None and not options.out.strip():
-        raise RltokError("--out is empty. Name a folder, or leave it away.")
-    out = free_folder(Path("runs"), "compare") if options.out is None else Path(options.out)
     check_out(out, options.resume)
     reading = {"max_bytes": options.max_bytes, "allow_binary": options.allow_binary, "force": options.force}
     shared = {"budget": options.budget, "names": names}

@@ -31,8 +31,9 @@ from rltok.loading import load
 from rltok.memory import guarded
 from rltok.optim import make_optimizer
 from rltok.pools import end_with_parent, stopping
-from rltok.results import thin
+from rltok.results import device_name, thin
 from rltok.run_folder import metrics_of
+from rltok.sessions import sessions_of
 from rltok.snapshots import drawn_texts
 from rltok.step import micro_batches, new_model, resolve_device, train_step
 from rltok.training import train
@@ -178,12 +179,24 @@ def workers(count: int, setting: Setting) -> Iterator[Mapper]:
         yield lambda jobs: (run_job(job, setting) for job in jobs)
         return
     context = multiprocessing.get_context("spawn")
-    start = (setting, max(1, torch.get_num_threads() // count), backends.asked())
+    start = (setting, threads_each(count), backends.asked())
     with (
         ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=start) as pool,
         stopping(pool, count, "Go on with --resume --jobs 1."),
     ):
         yield lambda jobs: (done.result() for done in as_completed([pool.submit(_run_in_worker, job) for job in jobs]))
+
+
+def threads_each(count: int) -> int:
+    """Threads of each of so many runs at a time."""
+    return max(1, torch.get_num_threads() // count)
+
+
+def begun_elsewhere(jobs: Sequence[Job], setting: Setting, count: int) -> list[str]:
+    """Runs that were begun on another device, or with another number of threads, and that are not finished."""
+    here = device_name(resolve_device(setting.device), threads_each(count))
+    waiting = [folder for job in jobs if stored_result(job, setting) is None for folder in job[2:]]
+    return [folder.name for folder in waiting if any(each["device"] != here for each in sessions_of(folder)[-1:])]
 
 
 def default_workers(device: torch.device, runs: int) -> int:
@@ -222,7 +235,7 @@ def estimated_seconds(jobs: Sequence[Job], setting: Setting, count: int) -> floa
     """
     updates: dict[str, float] = {}
     total = 0.0
-    threads = max(1, torch.get_num_threads() // count)
+    threads = threads_each(count)
     for job in jobs:
         _, config, folder = job
         if stored_result(job, setting) is not None:

@@ -9,8 +9,8 @@ from typing import Any
 from rltok.byte_classes import CLASSES
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
-from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, evaluate, paired_difference
+from rltok.files import check_name, new_folder
 from rltok.loading import load
 from rltok.presets import preset
 from rltok.snapshots import boundary_view
@@ -21,14 +21,6 @@ from rltok.training import train
 SMOKE_BYTES = 12 * 8192
 SHOWN_BYTES = 420
 SHOWN_CLASSES = ("space", "word start", "letter", "punctuation")
-
-
-def free_folder(parent: Path, stem: str = "demo") -> Path:
-    """parent/stem-N with the first N that is not taken."""
-    number = 1
-    while (parent / f"{stem}-{number}").exists():
-        number += 1
-    return parent / f"{stem}-{number}"
 
 
 def demo_config(seed: int, smoke: bool) -> Config:
@@ -88,9 +80,13 @@ def verdict(after: Evaluation, random: Evaluation) -> str:
 
 def run_demo(out: str | None, *, seed: int, device: str, smoke: bool, quiet: bool) -> dict[str, Any]:
     """Train learned and random boundaries, print the story, write demo.json; returns what it holds."""
-    folder = Path(out) if out else free_folder(Path("runs"))
-    if folder.exists():
-        raise RltokError(f"{folder} exists already. Leave --out away, or choose a new folder.")
+    if out is not None:
+        check_name(out, "folder")
+    with new_folder(None if out is None else Path(out), "demo") as folder:
+        return _run(folder, seed=seed, device=device, smoke=smoke, quiet=quiet)
+
+
+def _run(folder: Path, *, seed: int, device: str, smoke: bool, quiet: bool) -> dict[str, Any]:
     tell: Callable[[str], None] = (lambda text: None) if quiet else print
     chosen = resolve_device(device)
     config = demo_config(seed, smoke)

@@ -7,12 +7,14 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from rltok.errors import RltokError
 
+LONGEST_INSIDE = "x" * 150  # room for the names of all that commands write into a folder of the user
 MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -74,11 +76,57 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
+def check_name(out: str | Path, what: str) -> None:
+    """Raise `RltokError` where a folder or file, as `what` says, of this name could not be opened by every later command."""
+    name = str(out)
+    if not name.strip():
+        raise RltokError(f"--out is empty. Name a {what}.")
+    try:
+        in_utf8 = os.fsencode(name) == name.encode()  # parts of torch and safetensors take no other name
+    except UnicodeEncodeError:
+        in_utf8 = False
+    if not in_utf8:
+        raise RltokError(f"--out {name[:60]!a} is no UTF-8 text, so later commands could not open it. Name another {what}.")
+    try:
+        os.lstat(os.path.join(os.path.abspath(name), LONGEST_INSIDE))
+    except (*MISSING, PermissionError):
+        pass
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise RltokError(f"--out {name[:60]!a} cannot be a {what}'s name ({told}). Name another {what}.") from error
+
+
+@contextmanager
+def new_folder(path: Path | None, stem: str) -> Iterator[Path]:
+    """Make a folder of one's own: `path`, or runs/stem-N with the first N that no other process took.
+
+    It goes again where an error leaves it empty.
+
+    Raises:
+        RltokError: `path` exists, or nothing can be made there.
+    """
+    for folder in (Path("runs") / f"{stem}-{number}" for number in count(1)) if path is None else [path]:
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            if path is not None:
+                raise RltokError(f"{path} exists already. Leave --out away, or choose a new folder.") from None
+        except OSError as error:
+            told = f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out."
+            raise RltokError(told) from error
+    try:
+        yield folder
+    except BaseException:
+        with suppress(OSError):  # not empty
+            folder.rmdir()
+        raise
+
+
 def check_record_path(out: str, what: str) -> None:
     """Raise `RltokError` unless a record called `what`, or `what: ...`, may be written there: a new file, or such a record."""
+    check_name(out, "file")
     path = Path(out)
-    if not out.strip():
-        raise RltokError("--out is empty. Name a file, or leave it out.")
     try:
         folder = path.resolve().parent
         if not folder.is_dir():
@@ -89,7 +137,7 @@ def check_record_path(out: str, what: str) -> None:
             raise RltokError(f"--out {out} is no ordinary file. Name another one.")
         if path.exists() and not _is_record(path, what):
             raise RltokError(f"--out {out} exists and is no record of this command, so it stays. Name another file.")
-    except (OSError, RuntimeError) as error:  # a name that is too long, a loop of links
+    except (OSError, RuntimeError) as error:  # a loop of links
         told = getattr(error, "strerror", None) or str(error)[:60]
         raise RltokError(f"--out {out[:60]} cannot be a file's name ({told}). Name another file.") from error
     try:

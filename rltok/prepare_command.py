@@ -14,7 +14,7 @@ from rltok.data.shards import SPLITS
 from rltok.data.tally import SKIPPED
 from rltok.data.unit_writer import Rules
 from rltok.errors import RltokError
-from rltok.files import MISSING
+from rltok.files import check_name
 from rltok.options import say
 from rltok.progress import Progress
 
@@ -29,17 +29,8 @@ WORDS = {
 
 def prepare(options: argparse.Namespace) -> None:
     """`rltok prepare`."""
-    if not options.out.strip():
-        raise RltokError("--out is empty. Name a folder.")
+    check_name(options.out, "folder")
     folder = Path(options.out)
-    try:
-        os.lstat(folder)
-    except MISSING:
-        pass
-    except OSError as error:
-        raise RltokError(
-            f"--out {options.out[:60]} cannot be a folder's name ({error.strerror}). Name another folder."
-        ) from error
     for place in (folder, *folder.parents):
         if os.path.lexists(place) and not place.is_dir():
             raise RltokError(f"{place} is a file; --out needs a folder.")

@@ -105,11 +105,11 @@ def versions() -> dict[str, str]:
     return found
 
 
-def device_name(device: torch.device) -> str:
-    """The card, or the processor's architecture with the number of threads in use."""
+def device_name(device: torch.device, threads: int | None = None) -> str:
+    """The card, or the processor's architecture with a number of threads, by default that in use."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"cpu {platform.machine()}, {torch.get_num_threads()} threads"
+    return f"cpu {platform.machine()}, {threads or torch.get_num_threads()} threads"
 
 
 def thin(points: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:

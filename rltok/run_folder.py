@@ -20,7 +20,7 @@ except ImportError:  # Windows has no such locks: there, two trainings in one fo
 from rltok.checkpoint import checkpoints, differences
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError, TrainingFailed
-from rltok.files import MISSING, read_file, require_regular, room
+from rltok.files import MISSING, check_name, read_file, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
 Entry = tuple[int, str | None]  # what a logged line is about: step and split
@@ -34,6 +34,7 @@ RESTORE = "Restore the file, or train again in a new folder."
 
 def check_folder(path: str | Path, resume: bool) -> None:
     """Raise `RltokError` when the folder is no place for the run: taken, foreign, or no folder. Changes nothing."""
+    check_name(path, "folder")
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise RltokError(f"{path} is a file; --out needs a folder.")

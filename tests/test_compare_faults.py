@@ -213,7 +213,7 @@ def test_a_folder_in_the_place_of_a_file_is_named(name, out, capsys, monkeypatch
         (" ", "--out is empty. Name a folder"),
         ("text.txt/x", "/text.txt is a file; --out needs a folder"),
         ("/proc/x/y", "cannot write to /proc/x/y (No such file or directory). Choose a folder you may write to with --out"),
-        ("a" * 300, "(File name too long). Choose"),
+        ("a" * 300, "(File name too long). Name another folder"),
     ],
 )
 def test_a_place_where_nothing_can_be_written_is_told_before_anything_is_timed(place, told, tmp_path, capsys, monkeypatch):

@@ -11,9 +11,11 @@ from rltok.byte_classes import CLASSES
 from rltok.checkpoint import checkpoints
 from rltok.cli import main
 from rltok.data import load_corpus
-from rltok.demo import demo_config, free_folder, passage, random_twin, verdict
+from rltok.demo import demo_config, passage, random_twin, verdict
+from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.loading import load_config
+from rltok.step import resolve_device
 from rltok.terminal import BAR
 
 RATES = {"space": 0.9, "word start": 0.05, "letter": 0.1, "punctuation": 0.4, "digit": 1.0, "other": 0.0}
@@ -69,11 +71,26 @@ def test_the_twin_differs_in_nothing_but_rule_rate_and_name():
     assert demo_config(3, smoke=True).num_updates == 12
 
 
-def test_folders_are_numbered_on(tmp_path):
-    assert free_folder(tmp_path / "runs").name == "demo-1"
-    (tmp_path / "demo-1").mkdir()
-    (tmp_path / "demo-2").write_text("taken too")
-    assert free_folder(tmp_path).name == "demo-3"
+def test_two_demos_at_once_get_a_folder_each_and_one_that_fails_leaves_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/demo-1").write_text("taken")
+    taken = []
+
+    def fail(config, corpus, folder, **_):
+        taken.append(folder.parent.name)
+        raise RltokError("enough")
+
+    def second(device):
+        monkeypatch.setattr(demo, "resolve_device", resolve_device)
+        assert main(["demo", "--smoke"]) == 2
+        return resolve_device(device)
+
+    monkeypatch.setattr(demo, "train", fail)
+    monkeypatch.setattr(demo, "resolve_device", second)  # the second begins when the first has just begun
+    assert main(["demo", "--smoke"]) == 2
+    assert capsys.readouterr().err == "rltok: enough\n" * 2
+    assert taken == ["demo-3", "demo-2"] and [path.name for path in (tmp_path / "runs").iterdir()] == ["demo-1"]
 
 
 def test_a_folder_that_exists_is_refused_before_anything_is_trained(tmp_path, capsys, monkeypatch):
