@@ -19,8 +19,10 @@ SMALL = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """An empty folder, but for a text, is the current one; nothing is read, so a mistake is told before any work."""
+    """A folder with a text alone is the current one, and pictures are of a short text; gives the path of the former."""
     monkeypatch.chdir(tmp_path)
+    for module in ("snapshots", "contest"):
+        monkeypatch.setattr(f"rltok.{module}.FIXED_TEXTS", {"short": "Two gulls."})
     return write_text(tmp_path, TEXT * 3)
 
 

@@ -23,7 +23,8 @@ BROKEN = ["closed", pytest.param("full", marks=needs_full)]
 
 @pytest.fixture(autouse=True)
 def short_snapshots(monkeypatch):
-    monkeypatch.setattr("rltok.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+    for module in ("snapshots", "contest"):
+        monkeypatch.setattr(f"rltok.{module}.FIXED_TEXTS", {"short": "Two gulls."})
 
 
 @contextmanager
@@ -86,7 +87,6 @@ def test_preparing_goes_on_without_its_output(kind, monkeypatch, tmp_path):
 
 
 def test_comparing_goes_on_without_its_output(monkeypatch, tmp_path):
-    monkeypatch.undo()  # a comparison draws its pictures of all texts
     text, settings = write_text(tmp_path), as_options(SETTINGS)
     words = ["compare", "--rules", "even", "--preset", "tiny", *settings, "--data", text, "--jobs", 1, "--device", "cpu"]
     with broken("closed") as stream:
