@@ -29,9 +29,9 @@ test: $(VENV)/installed/test  ## Everything CI checks: style, import directions,
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
-	$(if $(NOTEBOOKS),$(BIN)/python -m pytest --nbval notebooks)
+	$(if $(NOTEBOOKS),$(BIN)/python -m pytest -n 2 --dist loadfile --nbval notebooks)
 
-test-fast: $(VENV)/installed/test  ## The tests that take under a minute together.
+test-fast: $(VENV)/installed/test  ## Tests of a minute on two cores: no notebooks, and not the slow ones in tests/slow_tests.txt.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 mutate: $(VENV)/installed/test  ## Plant known mistakes one by one and check that a test notices each.
