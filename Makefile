@@ -32,9 +32,9 @@ lint: $(VENV)/installed/test  ## Style, format and import directions.
 
 test: $(VENV)/installed/test  ## All tests, and every stored output of the notebooks.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
-	$(if $(NOTEBOOKS),$(BIN)/python -m pytest --nbval notebooks)
+	$(if $(NOTEBOOKS),$(BIN)/python -m pytest -n 2 --dist loadfile --nbval notebooks)
 
-test-fast: $(VENV)/installed/test  ## The tests that take under a minute together.
+test-fast: $(VENV)/installed/test  ## Tests of a minute on two cores: no notebooks, and not the slow ones in tests/slow_tests.txt.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 # Old releases of what is needed on new ones of what those need: warnings of theirs say nothing about rltok.

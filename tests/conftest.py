@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import jaxtyping
 import pytest
@@ -28,6 +31,15 @@ settings.register_profile("rltok", deadline=None, derandomize=True)
 settings.load_profile("rltok")
 
 
+SLOW = set(Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split())
+
+
+def pytest_itemcollected(item):
+    """What is slow was measured, and stands in a list."""
+    if f"{item.path.name}::{item.name.partition('[')[0]}" in SLOW:
+        item.add_marker("slow")
+
+
 @pytest.fixture
 def shapes_unchecked():
     """For tests of hundreds of forward passes: the shape checks would take most of the time, and other tests have them on."""
@@ -46,6 +58,18 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     rltok.train(small_config(), write_text(folder), folder / "run", note="for tests")
     return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def children():
+    """The process of `killed_runs.py`, which runs.kill_run talks to."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    command = [sys.executable, str(Path(__file__).with_name("killed_runs.py"))]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as process:
+        yield process
+        process.stdin.close()
 
 
 class _NothingRead(TorchDispatchMode):

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import signal
 from pathlib import Path
+
+import torch
 
 from rltok.config import Config, with_settings
 from rltok.presets import preset
@@ -54,3 +57,11 @@ def digests(folder: Path) -> dict[str, str]:
     """Every file under a folder with a digest of what it holds."""
     files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def kill_run(children, config, text, out, point, call, *, resume=False):
+    """Train in a child of `killed_runs.py` until the `call`-th call of `point`, where it dies."""
+    order = {"text": text, "out": str(out), "config": config.to_dict(), "threads": torch.get_num_threads()}
+    children.stdin.write(json.dumps(order | {"resume": resume, "point": point, "call": call}) + "\n")
+    children.stdin.flush()
+    assert int(children.stdout.readline()) == signal.SIGKILL, "the child ended before it came to this point"

@@ -194,7 +194,6 @@ def test_resume_with_other_settings_is_refused(compared, tmp_path, capsys):
     assert "learning_rate" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_processes_give_the_same_numbers(compared, tmp_path):
     assert main([*command(tmp_path, tmp_path / "out", rules=["learned", "bpe"])[:-1], "train.micro_batch=4", "--jobs", "2"]) == 0
     one, two = (record_in(place) for place in (compared, tmp_path / "out"))

@@ -102,7 +102,6 @@ def test_a_folder_that_exists_is_refused_before_anything_is_trained(tmp_path, ca
     assert digests(tmp_path) == before
 
 
-@pytest.mark.slow
 def test_the_whole_demo_at_smoke_size_tells_the_story_and_stores_its_numbers(tmp_path, capsys, shapes_unchecked):
     out = tmp_path / "demo"
     assert main(["demo", "--smoke", "--out", str(out), "--device", "cpu", "--seed", "2"]) == 0

@@ -95,6 +95,7 @@ def test_other_rules_pool_in_their_own_way_between_the_same_kernels(rule):
 
 
 @pytest.mark.parametrize("norm_eps", [None, 1.0])
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_a_policy_of_the_user_that_norms_in_another_way_makes_its_own_terms(norm_eps):
     torch.manual_seed(0)
     rule = LearnedRule(32, target_rate=0.2, lags=2, scale=4.0, softcap=6.0, norm_eps=norm_eps)
@@ -106,6 +107,7 @@ def test_a_policy_of_the_user_that_norms_in_another_way_makes_its_own_terms(norm
     assert logits[0].std() > 0.3
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_all_tokens_or_a_single_one():
     ids, boundaries = batch((12, 12))
     model = scrambled(tiny_model(embedding_dim=32))
@@ -150,6 +152,7 @@ def test_outside_16_bit_autocast_everything_is_plain():
 
 
 @pytest.mark.parametrize("place", [0, 20])
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_a_byte_changes_no_bit_before_it_on_the_fast_path(place):
     model, ids = scrambled(tiny_model(embedding_dim=32)), batch((30,))[0]
     other, uniforms = ids.clone(), random_uniforms(1, 30).to(DEVICE)
@@ -183,6 +186,7 @@ SETTINGS = {"target_rate": 0.2, "lags": 2, "scale": 1.0, "softcap": 6.0, "norm_e
 @pytest.mark.parametrize(
     "make", [Shifted, WithoutTerms, lambda *a, **k: biased(LearnedRule(*a, **k))], ids=["terms", "call", "bias"]
 )
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_what_a_user_changed_in_the_learned_rule_holds_on_the_fast_path_too(make):
     torch.manual_seed(0)
     model = scrambled(AutoregressiveUNet(tiny_model(embedding_dim=32).config, make(32, **SETTINGS)))
@@ -228,6 +232,7 @@ def test_weights_that_are_not_in_fp32_take_the_plain_path():
     assert torch.equal(*found)
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_a_softcap_beyond_all_scores_costs_no_digits():
     ids, boundaries = batch((17, 2, 9))
     for softcap in (1e6, 1e8):

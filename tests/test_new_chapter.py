@@ -27,7 +27,6 @@ def project(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
 def test_a_new_chapter_keeps_all_rules_and_stands_in_the_book(project):
     new_chapter.new_chapter(NAME, TITLE, project)
     path = project / "notebooks" / NAME

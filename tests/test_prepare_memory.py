@@ -54,7 +54,6 @@ for name in ("small", "large"):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into /proc")
 def test_memory_does_not_grow_with_the_text(tmp_path):
     root = Path(__file__).resolve().parents[1]

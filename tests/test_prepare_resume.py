@@ -109,7 +109,6 @@ def start(paths, out, jobs, rules):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 @pytest.mark.parametrize("jobs, how", [(2, signal.SIGKILL), (2, signal.SIGINT)])
 def test_a_real_process_with_workers_killed_at_random_moments_ends_with_the_same_bytes(tmp_path, jobs, how):

@@ -1,7 +1,6 @@
 """Exact resume: processes killed at every kind of moment, then the run goes on as if nothing had happened."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import jaxtyping
 import pytest
 import torch
 from killed_runs import SHORT_TEXT
-from runs import SETTINGS, as_options, digests, json_lines, small_config, write_text
+from runs import SETTINGS, as_options, digests, json_lines, kill_run, small_config, write_text
 from safetensors.torch import load_file
 
 import rltok
@@ -50,24 +49,9 @@ def uninterrupted(quick, text, tmp_path_factory):
     return out
 
 
-@pytest.fixture(scope="module")
-def children():
-    """The process of `killed_runs.py`."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(Path(__file__).with_name("killed_runs.py"))]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as process:
-        yield process
-        process.stdin.close()
-
-
 def kill(children, text, out, point, call, *, resume=False):
     """Train until the `call`-th call of `point`, where the process dies."""
-    order = {"text": text, "out": str(out), "config": CONFIG.to_dict(), "threads": torch.get_num_threads()}
-    children.stdin.write(json.dumps(order | {"resume": resume, "point": point, "call": call}) + "\n")
-    children.stdin.flush()
-    assert int(children.stdout.readline()) == signal.SIGKILL, "the child ended before it came to this point"
+    kill_run(children, CONFIG, text, out, point, call, resume=resume)
 
 
 def assert_same_run(out, uninterrupted):
@@ -82,23 +66,23 @@ def assert_same_run(out, uninterrupted):
 
 MOMENTS = {  # those marked * are left out of the quick tests
     "while it takes its folder": ("replace", 2),
-    "before the first line *": ("log", 1),
+    "before the first line": ("log", 1),
     "before the first checkpoint": ("train_step", 3),
-    "inside the first checkpoint's weights *": ("save_file", 1),
+    "inside the first checkpoint's weights": ("save_file", 1),
     "between weights and optimizer of the first checkpoint": ("save_file", 2),
-    "before the first checkpoint gets its name *": ("rename", 1),
+    "before the first checkpoint gets its name": ("rename", 1),
     "between two checkpoints": ("train_step", 5),
-    "inside the second checkpoint's optimizer *": ("save_file", 4),
-    "before the second checkpoint gets its name *": ("rename", 2),
+    "inside the second checkpoint's optimizer": ("save_file", 4),
+    "before the second checkpoint gets its name": ("rename", 2),
     "between the second checkpoint and the end of the first": ("rename", 3),
     "halfway through deleting the first checkpoint": ("rmtree", 1),
     "in the middle of a line of metrics": ("log", 9),
-    "in the middle of a line of snapshots *": ("log", 7),
-    "after the last checkpoint *": ("record", 1),
+    "in the middle of a line of snapshots": ("log", 7),
+    "after the last checkpoint": ("record", 1),
 }
 
 
-@pytest.mark.parametrize("moment", [pytest.param(m, marks=[pytest.mark.slow] * m.endswith("*")) for m in MOMENTS])
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_run_killed_resumes_to_the_same_lines_and_the_same_bits(moment, children, text, uninterrupted, tmp_path):
     kill(children, text, tmp_path / "run", *MOMENTS[moment])
     for checkpoint in checkpoints(tmp_path / "run"):
@@ -162,7 +146,6 @@ def test_a_damaged_newest_checkpoint_is_named_and_deleting_it_goes_on_from_the_o
     assert json_lines(out / "metrics.jsonl") == reference
 
 
-@pytest.mark.slow
 def test_the_command_killed_from_outside_at_any_moment_resumes_to_the_same_lines(text, tmp_path, capsys):
     settings = as_options(SETTINGS | {"train.training_bytes": 20 * 256})
     command = ["train", "--data", text, "--preset", "tiny", *settings, "--device", "cpu", "--out"]

@@ -2,16 +2,13 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from helpers import ragged_ids, random_uniforms, tiny_model
 from killed_runs import SHORT_TEXT
-from runs import TEXT, digests, json_lines, small_config, write_text
+from runs import TEXT, digests, json_lines, kill_run, small_config, write_text
 from safetensors.torch import load_file
 from test_causality import LENGTHS, TOLERANCE, assert_past_is_untouched, check_every_place, outputs
 
@@ -131,17 +128,6 @@ def whole(text, tmp_path_factory):
     return run
 
 
-def killed_at_update(rule, text, out, call):
-    order = {"text": text, "out": str(out), "config": config_of(rule).to_dict(), "threads": torch.get_num_threads()}
-    order |= {"resume": False, "point": "train_step", "call": call}
-    script = str(Path(__file__).with_name("killed_runs.py"))
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, script], input=json.dumps(order) + "\n", capture_output=True, text=True, env=environment
-    )
-    assert done.stdout.strip() == str(int(signal.SIGKILL)), done.stderr
-
-
 def assert_same_run(out, whole):
     for name in ("metrics.jsonl", "snapshots.jsonl"):
         assert json_lines(out / name) == json_lines(whole / name)
@@ -153,9 +139,9 @@ def assert_same_run(out, whole):
 @pytest.mark.parametrize("rule", ["entropy", "bpe_causal"])
 @pytest.mark.parametrize("call", [1, 5], ids=["before the first checkpoint", "after it"])
 def test_a_killed_run_resumes_to_the_same_bits_and_fits_again_only_if_it_had_no_checkpoint(
-    rule, call, text, whole, tmp_path, monkeypatch
+    rule, call, children, text, whole, tmp_path, monkeypatch
 ):
-    killed_at_update(rule, text, tmp_path / "run", call)
+    kill_run(children, config_of(rule), text, tmp_path / "run", "train_step", call)
     fits = []
     for cls in (EntropyRule, BpeRule):
         original = cls.fit

@@ -30,7 +30,6 @@ def no_kernel(monkeypatch):
     monkeypatch.setattr(run_notebooks, "run_cells", run_cells)
 
 
-@pytest.mark.slow
 def test_running_twice_gives_the_same_bytes(tmp_path):
     path = run(write(tmp_path / "notebooks"))
     first = contents(path)
@@ -58,7 +57,6 @@ def test_a_cell_that_raises_is_named_and_nothing_is_written(tmp_path):
     assert contents(path) == before
 
 
-@pytest.mark.slow
 def test_a_cell_that_takes_too_long_is_named(tmp_path):
     path = write(tmp_path / "notebooks", SMALL.replace('print("drawn")', "import time\n\ntime.sleep(60)"))
     with pytest.raises(NotebookError, match="07_small: cell 7 ran over 1 s"):
@@ -138,7 +136,6 @@ def test_an_edited_gpu_cell_needs_a_gpu(tmp_path, no_kernel):
     assert contents(path) == before
 
 
-@pytest.mark.slow
 def test_smoke_runs_the_gpu_cells_small_and_writes_nothing(tmp_path):
     text = WITH_GPU.replace('print("trained on a card")', 'import os\n\nopen(os.environ["RLTOK_SMOKE"], "w").close()')
     path = write(tmp_path / "notebooks", text)

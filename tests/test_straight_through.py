@@ -102,7 +102,6 @@ def rates_of(config, text):
     return [train_step(model, optimizer, micro_batches(corpus, config, i, device), config, i).to_dict()["rate"] for i in steps]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "target"), [("dynamic_pooling", 0.2), ("hnet", 0.4)])
 def test_training_moves_the_rate_towards_its_target(rule, target, tmp_path):
     settings = {"name": rule, "target_rate": target, "ratio_weight": 1.0}  # H-Net has 0.03: 60 updates are few

@@ -25,8 +25,6 @@ BODY = SMALL.replace('print("value 0.375")', 'import os\nimport sys\n\nimport rl
     'print("noise", file=sys.stderr)\nprint(os.environ["CUDA_VISIBLE_DEVICES"] == "", os.environ["OMP_NUM_THREADS"])',
 )
 
-pytestmark = pytest.mark.slow
-
 
 def command(project, *arguments):
     """A command in the project, as on a machine where another rltok is installed and a GPU is there."""

@@ -209,7 +209,6 @@ def test_bf16_forward_passes_keep_fp32_weights(text, tmp_path, short_snapshots):
     assert {weights.dtype for weights in load(tmp_path / "run").state_dict().values()} == {torch.float32}
 
 
-@pytest.mark.slow
 def test_a_tiny_model_memorises_one_sentence(tmp_path, short_snapshots):
     sentence = b"My grandmother keeps 23 bees in a red hive."
     config = with_settings(
