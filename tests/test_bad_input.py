@@ -21,6 +21,7 @@ from rltok.seal import sealed
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 PRESET = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]
+TOLD = ("backend ", "training text: ", "a short run for a policy: ")
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def refused(capsys):
         out, err = capsys.readouterr()
         assert out == ""
         *progress, message = err.splitlines(keepends=True)
-        assert all("kB/s" in line or line.startswith(("backend ", "training text: ")) for line in progress)
+        assert all("kB/s" in line or line.startswith(TOLD) for line in progress)
         assert message.startswith("rltok: ") and message.endswith("\n")
         return message
 
