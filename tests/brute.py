@@ -145,4 +145,5 @@ def scores(model, row, strings):
 
 def close(found, expected, *, atol, what=""):
     """Equal to within `atol`, and not because both are nothing."""
-    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=0, atol=atol, err_msg=str(what))
+    found, expected = (np.asarray(x.detach() if isinstance(x, torch.Tensor) else x) for x in (found, expected))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=atol, err_msg=str(what))
