@@ -38,6 +38,8 @@ __all__ = ["bench", "compare", "demo", "doctor", "evaluate", "prepare", "show", 
 def _read_config(path: str) -> Config:
     if os.path.isdir(path):
         raise RltokError(f"{path} is a folder. Name a file in it: --config {quoted(Path(path, 'config.json'))}")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise RltokError(f"{path} is no ordinary file. Write the settings to one, as the config.json of a run has them.")
     try:
         return from_dict(json.loads(read_file(Path(path))))
     except (ValueError, RecursionError) as error:

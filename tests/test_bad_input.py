@@ -116,6 +116,13 @@ def test_a_config_file_that_is_none(content, refused, text, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_limit_of_no_bytes_is_not_too_little_text(number, refused, text, tmp_path):
+    for command in ("train", "compare"):
+        message = refused(command, "--data", text, "--out", tmp_path / "run", f"--max-bytes={number}")
+        assert f"--max-bytes must be at least 1; got {number}. Leave it out" in message
+
+
 def test_a_corpus_shorter_than_one_batch_says_how_many_rows_and_what_to_set(refused, tmp_path):
     short = write_text(tmp_path, b"One hundred bytes or so of text. " * 5)
     message = refused("train", *PRESET, "--data", short, "--out", tmp_path / "run")

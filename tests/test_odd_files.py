@@ -35,7 +35,7 @@ def pipe(tmp_path):
 def test_a_pipe_as_config_or_as_text_to_show_is_not_waited_for(pipe, finished, tmp_path):
     text = write_text(tmp_path)
     told = refused("train", "--data", text, "--out", tmp_path / "run", "--config", pipe)
-    assert "pipe is no ordinary file" in told and not (tmp_path / "run").exists()
+    assert "pipe is no ordinary file. Write the settings to one" in told and not (tmp_path / "run").exists()
     assert "pipe is no ordinary file. Pipe its text in: --file -" in refused("show", finished, "--file", pipe)
 
 

@@ -123,7 +123,8 @@ def test_bytes_that_are_no_text_are_let_through_when_asked(run, tmp_path):
 
 
 @pytest.mark.parametrize("options, complaint", [
-    (["--sequence-length", "4"], "--sequence-length must be at least 8; got 4"),
+    (["--sequence-length", "4"], "--sequence-length must be between 8 and 16777216; got 4"),
+    (["--sequence-length", str(2**64)], "--sequence-length must be between 8 and 16777216; got 18446744073709551616"),
     (["--shard-bytes", "0"], "--shard-bytes must be at least 1; got 0"),
     (["--jobs", "0"], "--jobs must be at least 1; got 0"),
     (["--validation-fraction", "1"], "--validation-fraction must be at least 0 and less than 1; got 1.0"),

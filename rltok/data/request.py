@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rltok.config import LONGEST_ROW
 from rltok.data.pieces import Piece, check_pieces, piece_of
 from rltok.data.prepared import REQUEST, WHAT
 from rltok.data.shards import SPLITS
@@ -41,7 +42,12 @@ class Request:
         rules = self.rules
         shares = (rules.validation_fraction, rules.test_fraction)
         checks = (
-            ("--sequence-length", rules.sequence_length, rules.sequence_length >= 8, "at least 8"),
+            (
+                "--sequence-length",
+                rules.sequence_length,
+                8 <= rules.sequence_length <= LONGEST_ROW,
+                f"between 8 and {LONGEST_ROW}",
+            ),
             ("--shard-bytes", rules.shard_bytes, rules.shard_bytes >= 1, "at least 1"),
             ("--validation-fraction", shares[0], math.isfinite(shares[0]) and 0 <= shares[0] < 1, "at least 0 and less than 1"),
             ("--test-fraction", shares[1], math.isfinite(shares[1]) and 0 <= shares[1] < 1, "at least 0 and less than 1"),

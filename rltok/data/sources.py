@@ -111,6 +111,8 @@ def documents(
 
 def text_bytes(spec: Spec, *, max_bytes: int | None, allow_binary: bool, force: bool) -> int:
     """How much text there is, up to `max_bytes`; of a prepared folder, text for training."""
+    if max_bytes is not None and max_bytes < 1:
+        raise RltokError(f"--max-bytes must be at least 1; got {max_bytes}. Leave it out to read everything.")
     if isinstance(spec, str | Path) and is_prepared(spec):
         total = open_prepared(spec).text_bytes("train")
         return total if max_bytes is None else min(total, max_bytes)
