@@ -6,7 +6,7 @@ file --read_start, beside--> start     (start, finished run) --starts_table, vie
 from pathlib import Path
 from typing import Any
 
-from rltok.config import from_dict
+from rltok.config import ADDED_SETTINGS, from_dict
 from rltok.errors import RltokError
 from rltok.evidence_figures import passage_html
 from rltok.evidence_format import SCHEMA, START
@@ -30,7 +30,11 @@ def check_start(found: Any, demand: Demand) -> None:
     check_origin(found, demand)
     for session in found["sessions"]:
         check_commit(session["commit"], demand)
-    demand(from_dict(found["config"]).to_dict() == found["config"], "its configuration is not whole")
+    whole = from_dict(found["config"]).to_dict()
+    for section, added in ADDED_SETTINGS.items():  # which the code had not when it was made
+        mine = found["config"][section]
+        whole[section] = {key: value for key, value in whole[section].items() if key not in added or key in mine}
+    demand(whole == found["config"], "its configuration is not whole")
     demand(isinstance(found["data"], dict) and "hash" in (found["data"].get("train") or {}), "its text has no hash")
     demand(len(found["curve"]) > 0 and len(found["snapshots"]) > 0, "it holds no line of training, or no snapshot")
 

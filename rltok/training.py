@@ -267,8 +267,7 @@ def train(
             f" {config.data.sequence_length}. Make it with load_corpus(..., config.data)."
         )
     check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
-    if progress:
-        print(corpus.told, file=sys.stderr)
+    say(corpus.told)
     folder = RunFolder(out, config, corpus.description, resume)
     try:
         with folder.tentative():

@@ -28,7 +28,7 @@ PLUMBING = {
 }
 OTHER_TEXTS = {"scripts/measure_toy.py", "rltok/toy_runs.py", "rltok/toy/language.py"}  # languages that are made up on the spot
 # Names the sample's splits in a text, to store all three.
-NAMES_ONLY = {"rltok/data/units.py"}
+NAMES_ONLY = {"rltok/data/units.py", "rltok/data/found.py"}
 # These load no model: the modules of rltok that they import are listed, and none of them runs one for them.
 COUNTS = {
     # documents and bytes of every split for the page on the texts
