@@ -31,8 +31,8 @@ test: $(VENV)/installed/test  ## Everything CI checks: style, import directions,
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 	$(if $(NOTEBOOKS),$(BIN)/python -m pytest -n 2 --dist loadfile --nbval notebooks)
 
-test-fast: $(VENV)/installed/test  ## Tests of a minute on two cores: no notebooks, and not the slow ones in tests/slow_tests.txt.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+test-fast: $(VENV)/installed/test  ## Under a minute on two cores: leaves out the notebooks and the slow files that tests/slow_tests.txt lists.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests $(addprefix --ignore=tests/,$(file < tests/slow_tests.txt))
 
 mutate: $(VENV)/installed/test  ## Plant known mistakes one by one and check that a test notices each.
 	$(BIN)/python scripts/mutate.py
