@@ -34,8 +34,8 @@ test: $(VENV)/installed/test  ## All tests, and every stored output of the noteb
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 	$(if $(NOTEBOOKS),$(BIN)/python -m pytest -n 2 --dist loadfile --nbval notebooks)
 
-test-fast: $(VENV)/installed/test  ## Tests of a minute on two cores: no notebooks, and not the slow ones in tests/slow_tests.txt.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+test-fast: $(VENV)/installed/test  ## Under a minute on two cores: leaves out the notebooks and the slow files that tests/slow_tests.txt lists.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests $(addprefix --ignore=tests/,$(file < tests/slow_tests.txt))
 
 # Old releases of what is needed on new ones of what those need: warnings of theirs say nothing about rltok.
 test-lowest:  ## The tests with the lowest declared versions, in .venv-lowest; T=tests/test_x.py for some.

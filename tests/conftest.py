@@ -31,15 +31,6 @@ settings.register_profile("rltok", deadline=None, derandomize=True)
 settings.load_profile("rltok")
 
 
-SLOW = set(Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split())
-
-
-def pytest_itemcollected(item):
-    """What is slow was measured, and stands in a list."""
-    if f"{item.path.name}::{item.name.partition('[')[0]}" in SLOW:
-        item.add_marker("slow")
-
-
 @pytest.fixture
 def shapes_unchecked():
     """For tests of hundreds of forward passes: the shape checks would take most of the time, and other tests have them on."""
