@@ -106,7 +106,6 @@ def test_other_commands_end_with_one_line(name, code, line, finished, ended):
     assert ended(["show", finished, "gulls"], (name, "show", 1)) == (code, line)
 
 
-@pytest.mark.slow
 def test_a_comparison_ends_with_its_workers(ended, tmp_path):
     words = ["compare", "--rules", "even", "random_k", "whitespace", "--preset", "tiny", *as_options(SETTINGS), "--jobs", 2]
     words += ["--data", write_text(tmp_path), "--out", tmp_path / "out", "--device", "cpu"]

@@ -94,7 +94,6 @@ def test_comparing_goes_on_without_its_output(monkeypatch, tmp_path):
     assert json.loads((tmp_path / "out/compare.json").read_text())["finished"]
 
 
-@pytest.mark.slow
 def test_the_demo_goes_on_without_its_output(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "SMOKE_BYTES", 8192)
     with broken("closed") as stream:

@@ -59,7 +59,6 @@ def test_an_edited_chapter_that_has_not_run_is_named_and_nothing_is_written(proj
     py.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("address", [ADDRESS, "https://example.org/someone/rltok"])
 def test_an_address_arrives_everywhere_and_leaves_again_without_a_trace(project, address):
     found = python(project, "write_address.py", "")
