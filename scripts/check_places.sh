@@ -37,7 +37,10 @@ mkdir -p "$clone"/{runs/demo-1/learned,build/_build/html/_sources,corpora/one,no
 for place in runs build/_build/html/_sources .venv-book/lib corpora/one; do echo 'import os,sys' > "$clone/$place/runs.py"; done
 cp "$clone"/notebooks/00_quickstart.ipynb "$clone"/notebooks/.ipynb_checkpoints/00_quickstart-checkpoint.ipynb
 try "a clone in a path with spaces, after the demo and the book" "$clone"
-try "the same once more" "$clone"
+
+git init -q "$folder/other"
+try "the same once more, as from a hook of another repository" "$clone" GIT_DIR="$folder/other/.git"
+if git -C "$folder/other" rev-parse -q --verify HEAD; then echo "Tests have committed to another repository." >&2; exit 1; fi
 
 git -C "$clone" worktree add -q "$folder/worktree"
 try "a worktree" "$folder/worktree"

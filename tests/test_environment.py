@@ -144,3 +144,14 @@ def test_with_an_address_the_package_links_to_it(built):
     _, metadata = built("https://example.org/someone/rltok")
     links = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
     assert links["Source"] == "https://example.org/someone/rltok" and links["Issues"] == links["Source"] + "/issues"
+
+
+def test_what_runs_and_builds_leave_in_the_root_does_not_change_what_ruff_says(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(SETTINGS, encoding="utf-8")
+    for place in ("runs", "build", "corpora", ".venv-book", "tests"):  # no repository, so ruff reads no .gitignore
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "a.py").write_text("import sys, os\n")
+    (tmp_path / "tests" / "a.py").write_text("import torch\nfrom runs import TEXT\n\nimport rltok\n\nprint(torch, TEXT, rltok)\n")
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
