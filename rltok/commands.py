@@ -81,9 +81,8 @@ def train(options: argparse.Namespace) -> None:
     config, told = _settings(options)
     out = options.out or f"runs/{config.name}"
     check_folder(out, options.resume)  # before anything is read or downloaded
-    short = travel_advice(config)
-    for line in filter(None, (told, None if options.json else short)):
-        print(line, file=sys.stderr)
+    if told:
+        print(told, file=sys.stderr)
     max_bytes = options.max_bytes
     if max_bytes is None and is_hub(options.data):
         max_bytes = round(config.train.training_bytes / (1 - config.data.held_out_fraction))
@@ -97,7 +96,7 @@ def train(options: argparse.Namespace) -> None:
     )  # fmt: skip
     if options.json:
         result = {"out": out, "text": corpus.told, "updates": record.updates, "bytes": record.bytes}
-        print_json(result | {"evaluation": record.evaluation, "advice": short})
+        print_json(result | {"evaluation": record.evaluation, "advice": travel_advice(config)})
         return
     found = record.evaluation
     print(

@@ -29,6 +29,8 @@ WHO = {
     "dynamic_pooling_port": "dynamic pooling as the paper's authors compared with it",
     "hnet": "H-Net as published",
     "hnet_port": "H-Net as the paper's authors compared with it",
+    "policy": "the whole method with the discount of the authors' code, 0.9, and eight lags",
+    "policy_x20": "the same with the discount 0.95, and 20 times the learning rate for the policy's own weights",
     "ours": "the whole method with the discount of the text and eight lags",
     "ours_gamma0.9": "`ours` with the discount of the authors' code",
     "ours_gamma0.9_rms": "`ours_gamma0.9` with the policy's weight raised until weight times advantages are those of `ours`",

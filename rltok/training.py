@@ -20,7 +20,7 @@ from rltok.files import room
 from rltok.flops import parameter_counts, training_flops
 from rltok.memory import guarded
 from rltok.optim import make_optimizer
-from rltok.presets import check_batch_fits
+from rltok.presets import check_batch_fits, travel_advice
 from rltok.progress import Progress
 from rltok.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
 from rltok.run_folder import RESTORE, Entry, RunFolder
@@ -267,7 +267,8 @@ def train(
             f" {config.data.sequence_length}. Make it with load_corpus(..., config.data)."
         )
     check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
-    say(corpus.told)
+    for line in filter(None, (corpus.told, travel_advice(config) if full else None)):
+        say(line)
     folder = RunFolder(out, config, corpus.description, resume)
     try:
         with folder.tentative():

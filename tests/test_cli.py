@@ -105,7 +105,7 @@ def test_a_run_too_short_for_its_policy_says_so_in_a_line_before_it_trains(ok, t
     sizes = ("data.sequence_length=64", "train.sequences_per_update=4", "train.micro_batch=4", "train.training_bytes=1024")
     command = ["train", "--preset", "tiny", "--data", text, *SMALL, "--device", "cpu", "--set", *sizes]
     err = ok(*command, "--out", tmp_path / "short").err
-    multiplier = re.match(r"a short run for a policy: .* --set (train\.policy_lr_multiplier=\S+)\n", err)[1]
+    multiplier = re.search(r"^a short run for a policy: .* --set (train\.policy_lr_multiplier=\S+)$", err, re.MULTILINE)[1]
     err = ok(*command, "--out", tmp_path / "enough", "--set", multiplier).err
     assert "short run" not in err
     record = json.loads((tmp_path / "enough/record.json").read_text())
