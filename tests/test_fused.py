@@ -235,5 +235,5 @@ def test_weights_that_are_not_in_fp32_take_the_plain_path():
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_a_softcap_beyond_all_scores_costs_no_digits():
     ids, boundaries = batch((17, 2, 9))
-    for softcap in (1e6, 1e8):
+    for softcap in (1e4, 1e6):  # within the kernels' reach, and beyond it
         assert_as_good_as_plain(scrambled(tiny_model(embedding_dim=32, attention_softcap=softcap)), ids, boundaries)
