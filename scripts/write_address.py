@@ -21,11 +21,8 @@ from run_notebooks import write_atomically
 
 
 def render_pyproject(text: str, address: str) -> str:
-    """pyproject.toml with the address, and with links for package registries where there is one."""
-    text = re.sub(r'(?m)^repository = ".*"$', f'repository = "{address}"', text)
-    text = re.sub(r"(?m)^\[project\.urls\]\n(?:.+\n)*\n", "", text)
-    links = f'[project.urls]\nRepository = "{address}"\nIssues = "{address}/issues"\n\n' if address else ""
-    return text.replace("[tool.rltok]\n", links + "[tool.rltok]\n", 1)
+    """pyproject.toml with the address, of which setup.py makes the package's links."""
+    return re.sub(r'(?m)^repository = ".*"$', f'repository = "{address}"', text)
 
 
 def render_citation(text: str, address: str) -> str:

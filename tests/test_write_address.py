@@ -75,7 +75,7 @@ def test_an_address_arrives_everywhere_and_leaves_again_without_a_trace(project,
         assert (link in new.cells[0].source) == ("github" in address)
     assert yaml.safe_load((project / "book" / "_config.yml").read_text())["repository"]["url"] == address
     assert yaml.safe_load((project / "CITATION.cff").read_text())["repository-code"] == address
-    assert f'Repository = "{address}"' in (project / "pyproject.toml").read_text()
+    assert f'repository = "{address}"' in (project / "pyproject.toml").read_text()
     checked = python(project, "-c", CHECK)
     assert checked.stdout == "[]\n[]\n", checked.stdout + checked.stderr
     assert python(project, "write_address.py", "").returncode == 0
