@@ -16,6 +16,7 @@ from rltok.errors import RltokError
 from rltok.optim import policy_travel
 
 LITTLE_TRAVEL = 0.25  # of the paper's, see `travel_advice`: at 32m a sixth still costs 0.01 to 0.02 bits per byte
+LARGEST_ADVISED = 100  # a larger multiplier makes up for no more than a handful of updates
 SHORTEST = 8  # bytes of a row, the least that data.sequence_length may be
 _PRESETS: dict[str, Callable[[], Config]] = {}
 
@@ -258,9 +259,10 @@ def travel_advice(config: Config) -> str | None:
     if travel >= LITTLE_TRAVEL * paper:
         return None
     wanted = float(f"{config.train.policy_lr_multiplier * paper / travel:.2g}")
+    faster = f", or begin anew with --set train.policy_lr_multiplier={wanted:g}" if wanted <= LARGEST_ADVISED else ""
     return (
-        f"a short run for a policy: its weights move {travel / paper:.2g} times as far as in the paper's, and boundaries may stay"
-        f" undecided. As far: --set train.policy_lr_multiplier={wanted:g}"
+        f"a short run for a policy: its weights move {100 * travel / paper:.2g} % as far as in the paper's run, so boundaries may stay"
+        f" undecided. Train longer{faster}"
     )
 
 
