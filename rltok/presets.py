@@ -261,8 +261,8 @@ def travel_advice(config: Config) -> str | None:
     wanted = float(f"{config.train.policy_lr_multiplier * paper / travel:.2g}")
     faster = f", or begin anew with --set train.policy_lr_multiplier={wanted:g}" if wanted <= LARGEST_ADVISED else ""
     return (
-        f"a short run for a policy: its weights move {100 * travel / paper:.2g} % as far as in the paper's run, so boundaries may stay"
-        f" undecided. Train longer{faster}"
+        f"a short run for a policy: its weights move {100 * travel / paper:.2g} % as far as in the paper's run, so boundaries may"
+        f" stay undecided. Train longer{faster}"
     )
 
 
