@@ -205,13 +205,13 @@ class TrainConfig(Section):
     keep_checkpoints: int = 2
 
     def _check(self) -> None:
-        self._between(1, MOST_BYTES, "training_bytes", "log_every", "evaluate_every", "evaluate_rows")
-        self._between(1, MOST_BYTES, "checkpoint_every", "keep_checkpoints")
+        self._between(1, MOST_BYTES, "training_bytes")
+        self._between(1, 2**63 - 1, "log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints")
         self._between(1, 1 << 20, "sequences_per_update", "micro_batch")
         self._between(1e-12, 10, "learning_rate")
         self._between(1e-6, 10_000, "policy_lr_multiplier")
-        self._between(1e-16, 1, "adam_eps")
-        self._between(1e-6, 1e9, "clip_norm")
+        self._between(1e-30, 1, "adam_eps")
+        self._between(1e-6, 1e30, "clip_norm")
         self._between(0, 1, "warmup_fraction", "warmup_start", "final_fraction")
         self._between(0, 10, "weight_decay")
         self._between(0, 2**63 - 1, "seed")

@@ -119,9 +119,12 @@ def new_folder(path: Path | None, stem: str) -> Iterator[Path]:
     """
     for folder in (Path("runs") / f"{stem}-{number}" for number in count(1)) if path is None else [path]:
         try:
-            folder.mkdir(parents=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
             break
-        except FileExistsError:
+        except FileExistsError as error:
+            if not os.path.isdir(folder.parent):  # a file, or a link to a disk that is not there
+                raise RltokError(f"{folder.parent} is no folder. Move it away, or choose another --out.") from error
             if path is not None:
                 raise RltokError(f"{path} exists already. Leave --out away, or choose a new folder.") from None
         except OSError as error:

@@ -258,7 +258,7 @@ def travel_advice(config: Config) -> str | None:
     travel, paper = policy_travel(config), policy_travel(preset("147m"))
     if travel >= LITTLE_TRAVEL * paper:
         return None
-    wanted = float(f"{config.train.policy_lr_multiplier * paper / travel:.2g}")
+    wanted = float(f"{config.train.policy_lr_multiplier * paper / travel:.2g}") if travel else math.inf
     faster = f", or begin anew with --set train.policy_lr_multiplier={wanted:g}" if wanted <= LARGEST_ADVISED else ""
     return (
         f"a short run for a policy: its weights move {100 * travel / paper:.2g} % as far as in the paper's run, so boundaries may"

@@ -167,9 +167,9 @@ LIMITS = {
     "train.learning_rate": (1e-12, 10), "train.policy_lr_multiplier": (1e-6, 10_000),
     "train.warmup_fraction": (0, 1), "train.warmup_start": (0, 1),
     "train.final_fraction": (0, 1), "train.beta1": "at least 0 and below 1", "train.beta2": "at least 0 and below 1",
-    "train.adam_eps": (1e-16, 1), "train.weight_decay": (0, 10), "train.clip_norm": (1e-6, 1e9), "train.seed": (0, 2**63 - 1),
-    "train.log_every": (1, 10**15), "train.evaluate_every": (1, 10**15), "train.evaluate_rows": (1, 10**15),
-    "train.checkpoint_every": (1, 10**15), "train.keep_checkpoints": (1, 10**15),
+    "train.adam_eps": (1e-30, 1), "train.weight_decay": (0, 10), "train.clip_norm": (1e-6, 1e30), "train.seed": (0, 2**63 - 1),
+    "train.log_every": (1, 2**63 - 1), "train.evaluate_every": (1, 2**63 - 1), "train.evaluate_rows": (1, 2**63 - 1),
+    "train.checkpoint_every": (1, 2**63 - 1), "train.keep_checkpoints": (1, 2**63 - 1),
 }  # fmt: skip
 OPEN = {name: allowed for name, allowed in LIMITS.items() if isinstance(allowed, str)}
 CLOSED = {name: pair for name, pair in LIMITS.items() if name not in OPEN}

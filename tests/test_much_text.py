@@ -4,7 +4,9 @@ import gzip
 import json
 import os
 import resource
+import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,8 @@ from preparing import request, write_jsonl
 from rltok.cli import main
 from rltok.config import DataConfig
 from rltok.data import cut_documents, documents, load_corpus, tables
+from rltok.data import mapped as mapped_module
+from rltok.data.mapped import MappedBytes
 from rltok.data.prepare import prepare_folder
 from rltok.data.sources import text_bytes
 from rltok.errors import RltokError
@@ -181,3 +185,25 @@ def test_half_a_surrogate_pair_in_an_id_or_a_source_stops_nothing(tmp_path, caps
     assert [document[1:] for document in found[3:5]] == [("s\\udfff", f"\\ud800#{i}", "\\ud800") for i in (1, 2)]
     assert [document[1:] for document in found[30:32]] == [("\\xfe", f"\\xff#{i}", "\\xff") for i in (1, 2)]
     assert main(["prepare", path, "--out", str(tmp_path / "out1"), "--check"]) == 0
+
+
+def test_threads_that_share_mapped_rows_drop_no_map_that_another_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped_module, "MOST_MAPS", 1)
+    paths = [tmp_path / f"{number}" for number in range(40)]
+    for number, path in enumerate(paths):
+        path.write_bytes(bytes([number]) * 4)
+    zeros = np.zeros(40, dtype=np.int64)
+    rows = MappedBytes(paths, np.arange(40), zeros, zeros + 4, 4)
+
+    def read(seed):
+        for _ in range(100):
+            wanted = np.random.default_rng(seed).permutation(40)
+            assert (rows[wanted] == wanted[:, None]).all()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(read, range(8)))
+    finally:
+        sys.setswitchinterval(interval)

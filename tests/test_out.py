@@ -126,3 +126,9 @@ def test_folders_are_numbered_on_and_one_left_empty_goes_again(tmp_path):
         (kept / "work").touch()
         raise ValueError
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["demo-1", "demo-2", "demo-3", "demo-4"]
+
+
+def test_a_folder_of_runs_that_leads_nowhere_is_named(tmp_path, capsys):
+    (tmp_path / "runs").symlink_to(tmp_path / "a disk that is not there")
+    assert main(["compare", "--rules", "even", "--budget", "smoke", "--device", "cpu"]) == 2
+    assert "runs is no folder. Move it away, or choose another --out." in capsys.readouterr().err

@@ -119,6 +119,8 @@ def test_a_short_run_is_told_the_multiplier_with_which_its_policy_moves_as_far_a
     assert travel_advice(enough) is None
     slow = with_settings(short, {"train.policy_lr_multiplier": 2.0})  # what is set already is counted
     assert f"={multiplier:g}" in travel_advice(slow)
+    still = with_settings(preset("tiny"), {"train.training_bytes": 8192, "train.warmup_start": 0.0})
+    assert policy_travel(still) == 0 and travel_advice(still).endswith("Train longer")
     handful = preset("32m", {"train.training_bytes": 2**20})
     assert travel_advice(handful).endswith("Train longer")
     for settings in ({"model.rule.name": "even"}, {"objective.lambda_policy": 0.0}):

@@ -57,8 +57,10 @@ class MappedBytes:
         return found
 
     def _map(self, file: int) -> np.ndarray:
-        if file not in self._maps:
+        found = self._maps.get(file)  # kept here, as another thread may drop it
+        if found is None:
             if len(self._maps) >= MOST_MAPS:
-                del self._maps[next(iter(self._maps))]  # the oldest
-            self._maps[file] = np.memmap(self._paths[file], dtype=np.uint8, mode="r")
-        return self._maps[file]
+                for oldest in list(self._maps)[:1]:
+                    self._maps.pop(oldest, None)
+            found = self._maps[file] = np.memmap(self._paths[file], dtype=np.uint8, mode="r")
+        return found
