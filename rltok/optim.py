@@ -36,13 +36,18 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
     )
 
 
+def warmup_updates(num_updates: int, train: TrainConfig) -> int:
+    """Updates before the peak of the learning rate; 0 without a warm-up."""
+    return max(1, round(train.warmup_fraction * num_updates)) if train.warmup_fraction > 0 else 0
+
+
 def learning_rate(step: int, num_updates: int, train: TrainConfig) -> float:
     """Rate of update `step` (from 0): linear from warmup_start to 1, then a cosine to final_fraction, times the peak rate."""
-    warmup = max(1, round(train.warmup_fraction * num_updates))
-    if step < warmup and train.warmup_fraction > 0:
+    warmup = warmup_updates(num_updates, train)
+    if step < warmup:
         factor = train.warmup_start + (1 - train.warmup_start) * step / warmup
     else:
-        progress = min(1.0, (step - warmup) / max(1, num_updates - warmup)) if train.warmup_fraction > 0 else step / num_updates
+        progress = min(1.0, (step - warmup) / max(1, num_updates - warmup))
         factor = train.final_fraction + (1 - train.final_fraction) * 0.5 * (1 + math.cos(math.pi * progress))
     return train.learning_rate * factor
 
@@ -62,7 +67,7 @@ def policy_travel(config: Config) -> float:
     The sum is that of `learning_rate`, in closed form, so that a budget of any length costs nothing.
     """
     train, updates = config.train, config.num_updates
-    warmup = max(1, round(train.warmup_fraction * updates)) if train.warmup_fraction > 0 else 0
+    warmup = warmup_updates(updates, train)
     falling = updates - warmup
     climb = warmup * train.warmup_start + (1 - train.warmup_start) * max(0, warmup - 1) / 2
     fall = falling * train.final_fraction + (1 - train.final_fraction) * (falling + 1) / 2 if falling else 0.0
