@@ -35,7 +35,7 @@ from importlib.metadata import version
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
 try:
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 except ModuleNotFoundError as missing:
     if not REPOSITORY or missing.name.split(".")[0] != "rltok":
         raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
@@ -44,21 +44,21 @@ except ModuleNotFoundError as missing:
     if os.system(clone) or os.system(install):
         raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
     sys.modules.pop("rltok", None)  # a folder of that name, which is no package
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 begin()
 
 # %% tags=["setup"]
 import tempfile
 
 import rltok
-from rltok import plots
 from rltok.byte_classes import CLASSES
 from rltok.config import with_settings
 from rltok.data import FIXED_TEXTS, load_corpus
 from rltok.evaluation import evaluate
-from rltok.snapshots import boundary_view
+from rltok.runs.snapshots import boundary_view
+from rltok.show import plots
+from rltok.show.views import boundary_html
 from rltok.step import new_model, resolve_device
-from rltok.views import boundary_html
 
 plots.use_style()
 device = resolve_device("cpu")  # so that every reader sees the same digits

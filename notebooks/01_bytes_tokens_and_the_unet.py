@@ -35,7 +35,7 @@ from importlib.metadata import version
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
 try:
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 except ModuleNotFoundError as missing:
     if not REPOSITORY or missing.name.split(".")[0] != "rltok":
         raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
@@ -44,7 +44,7 @@ except ModuleNotFoundError as missing:
     if os.system(clone) or os.system(install):
         raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
     sys.modules.pop("rltok", None)  # a folder of that name, which is no package
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 begin()
 
 # %% tags=["setup"]
@@ -52,12 +52,13 @@ import numpy as np
 import torch
 
 import rltok
-from rltok import plots, resample, vocab
+from rltok import resample, vocab
 from rltok.attention import window_mask
 from rltok.config import with_settings
-from rltok.draws import row_uniforms
 from rltok.flops import flops_per_byte, parameter_counts
 from rltok.policy import boundary_logits
+from rltok.rng import row_uniforms
+from rltok.show import plots
 from rltok.step import new_model
 
 plots.use_style()

@@ -37,7 +37,7 @@ from importlib.metadata import version
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
 try:
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 except ModuleNotFoundError as missing:
     if not REPOSITORY or missing.name.split(".")[0] != "rltok":
         raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
@@ -46,7 +46,7 @@ except ModuleNotFoundError as missing:
     if os.system(clone) or os.system(install):
         raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
     sys.modules.pop("rltok", None)  # a folder of that name, which is no package
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 begin()
 
 # %% tags=["setup"]
@@ -56,12 +56,15 @@ import numpy as np
 import torch
 
 import rltok
-from rltok import diagrams, exact, plots, vocab
+from rltok import vocab
 from rltok.config import ObjectiveConfig, with_settings
-from rltok.draws import row_uniforms
+from rltok.evidence.chapters import ch02_graph
 from rltok.losses import next_byte_nll
-from rltok.score import policy_parameters
+from rltok.rng import row_uniforms
+from rltok.show import plots
 from rltok.step import advantages_of, losses_of, new_model
+from rltok.variance import exact
+from rltok.variance.gradients import policy_parameters
 
 plots.use_style()
 
@@ -226,7 +229,7 @@ assert abs(average - by_calculus) < 1e-15
 # numbers in brackets are the paper's equations: those below 10 and (21) are in chapter 01, (12) and (13) follow below.
 
 # %% mystnb={"figure": {"caption": "The stochastic computation graph of one forward pass, after the paper's figure 1 (right). Squares are computed, the circle is drawn, rounded boxes are weights. No gradient passes through the drawn node: blue stops before it, orange goes around it.", "name": "fig-graph"}, "image": {"alt": "A graph. Bytes x lead to the encoder state X, from there upwards to logits l and straight on to tokens, then to the loss. A dotted arrow leads from the logits to a circle a, which is drawn and leads to the tokens. Blue arrows run back from the loss through tokens and X to the weights of decoder, token level and encoder. An orange dashed arrow leads from the loss over the circle to the logits, and on to the weights of policy and encoder."}}
-plots.show(diagrams.computation_graph())
+plots.show(ch02_graph.computation_graph())
 
 # %% [markdown]
 # Two things are left out of the picture: logits also see earlier decisions, and the early head of chapter 00 has not come in yet.
@@ -300,7 +303,7 @@ print("(the four likeliest, then the best and the worst)")
 
 # %% [markdown]
 # The expected loss is the sum of chance times loss over the table. Nothing is estimated; this is the exact value, which in
-# practice nobody can afford. The package does the same for any short row in `rltok.exact`.
+# practice nobody can afford. The package does the same for any short row in `rltok.variance.exact`.
 
 # %%
 expected_loss = (pi * f).sum()

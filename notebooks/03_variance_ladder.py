@@ -41,7 +41,7 @@ from importlib.metadata import version
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
 try:
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 except ModuleNotFoundError as missing:
     if not REPOSITORY or missing.name.split(".")[0] != "rltok":
         raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
@@ -50,7 +50,7 @@ except ModuleNotFoundError as missing:
     if os.system(clone) or os.system(install):
         raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
     sys.modules.pop("rltok", None)  # a folder of that name, which is no package
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 begin()
 
 # %% tags=["setup"]
@@ -77,12 +77,12 @@ from rltok import (
 from rltok.config import ModelConfig, RuleConfig, with_settings
 from rltok.data import load_corpus
 from rltok.estimator import policy_loss
-from rltok.lab import measure_stage
-from rltok.ladder import ALONE, CUMULATIVE, advantages, estimator
-from rltok.noise import rows_needed
-from rltok.score import group_slices, policy_parameters
 from rltok.step import new_model
-from rltok.variance import Sizes, batches_of
+from rltok.variance.gradients import group_slices, policy_parameters
+from rltok.variance.laboratory import Sizes, batches_of
+from rltok.variance.ladder import ALONE, CUMULATIVE, advantages, estimator
+from rltok.variance.noise import rows_needed
+from rltok.variance.stages import measure_stage
 
 plots.use_style()
 
@@ -311,7 +311,7 @@ print(f"variance of leave-one-out over that of the batch mean: {float(ratio):.6f
 # than it saves. And with $B = 1$ nothing is left at all; `rltok` refuses to pretend otherwise:
 
 # %% tags=["raises-exception"]
-from rltok.score import advantages_of_draws, follow, share
+from rltok.variance.gradients import advantages_of_draws, follow, share
 
 alone = share(small, pair[:1])
 advantages_of_draws(alone, follow(small, alone, exact.enumerate_boundaries(5)[:1, None]), "batch")
@@ -349,7 +349,7 @@ print(f"gradient by autograd and by hand agree in all {by_hand.numel()} entries 
 # ## From two rows to real text
 #
 # Real rows cannot be enumerated: 512 bytes have $2^{511}$ strings. So the variance has to be measured, by drawing. The laboratory,
-# `rltok.variance`, does what training does, many times over: a fresh batch, and from it every estimator. Training draws once from a
+# `rltok.variance.laboratory`, does what training does, many times over: a fresh batch, and from it every estimator. Training draws once from a
 # batch; the laboratory draws several times, to know better how one draw scatters. All estimators get the same draws. Its measures agree with enumeration where both are possible; the tests of the package hold them together.
 #
 # The measurement that follows was made by one command, which trains the `tiny` preset on the bundled English and stops three times
@@ -506,7 +506,7 @@ guess_gamma = 0.99
 plots.show(ladder_views.gamma_figure(record))
 
 # %%
-from rltok.ladder import GAMMAS, gamma_sweep
+from rltok.variance.ladder import GAMMAS, gamma_sweep
 
 for stage in ladder_views.stage_names(record):
     medians = [
@@ -695,7 +695,7 @@ shared = share(small, row)
 draws = follow(small, shared, strings.boundaries[:, None])
 from dataclasses import replace
 
-from rltok.score import policy_gradients
+from rltok.variance.gradients import policy_gradients
 
 constant = replace(shared, early_nll=torch.full_like(shared.early_nll, 6.0))
 means, chance = [], strings.log_policy.exp()
@@ -720,7 +720,7 @@ print("Its estimate would depend on a. Then E[estimate * grad log pi] is not 0, 
 print("a decision that helps both heads alike would be paid nothing.")
 
 # %% [markdown]
-# **4. The advantages of a batch** (easy, 5 minutes). Compute the advantages of the same draw with `rltok.ladder.advantages` for
+# **4. The advantages of a batch** (easy, 5 minutes). Compute the advantages of the same draw with `rltok.variance.ladder.advantages` for
 # `causal+early+loo`. Why do the two rows have opposite signs at every position?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]

@@ -37,7 +37,7 @@ from importlib.metadata import version
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
 try:
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 except ModuleNotFoundError as missing:
     if not REPOSITORY or missing.name.split(".")[0] != "rltok":
         raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
@@ -46,7 +46,7 @@ except ModuleNotFoundError as missing:
     if os.system(clone) or os.system(install):
         raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
     sys.modules.pop("rltok", None)  # a folder of that name, which is no package
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 begin()
 
 # %% tags=["setup"]
@@ -58,18 +58,21 @@ import torch
 from IPython.display import Markdown
 
 import rltok
-from rltok import hand_set, plots, policy, policy_views, rule_views, toy_views, vocab
+from rltok import policy, vocab
 from rltok.config import with_settings
 from rltok.data import load_corpus
-from rltok.draws import row_uniforms
-from rltok.efficiency import CLAIM, extra, largest_rank
 from rltok.errors import RltokError
+from rltok.evidence.chapters import ch04_handmade, ch04_policy
+from rltok.evidence.chapters.ch04_cost import CLAIM, extra, largest_rank
+from rltok.evidence.toy import Lexicon, independent, second_order, views
+from rltok.evidence.toy.lexicon import WORDS
+from rltok.evidence.toy.measures import ORACLE, RANDOM
+from rltok.evidence.toy.runs import FULL, QUIET
 from rltok.losses import probability_rate_loss, target_rate_loss
+from rltok.rng import row_uniforms
+from rltok.show import plots
+from rltok.show.tables import markdown
 from rltok.step import advantages_of, losses_of, micro_batches, new_model
-from rltok.toy import Lexicon, independent, second_order
-from rltok.toy.lexicon import WORDS
-from rltok.toy_measures import ORACLE, RANDOM
-from rltok.toy_runs import FULL, QUIET
 
 plots.use_style()
 results = Path("results") if Path("results").is_dir() else Path("notebooks/results")
@@ -143,7 +146,7 @@ text = b"A policy with eight lags, whatever it reads, can count to nine."
 ids = torch.tensor([[vocab.BOS, *text]])
 for k in (2, 4, 9):
     model = new_model(config, torch.device("cpu")).eval()
-    hand_set.draw_every(model, k, reach=hand_set.CERTAIN)
+    ch04_handmade.draw_every(model, k, reach=ch04_handmade.CERTAIN)
     with torch.no_grad():
         marks = model(ids, uniforms=row_uniforms(0, 0, [0], len(text))).boundaries[0]
     assert marks.nonzero().flatten().tolist() == list(range(0, len(text), k))
@@ -154,7 +157,7 @@ for k in (2, 4, 9):
 # single-precision uniform but 0 itself decides otherwise. For $k = 10$ there is one lag too few:
 
 # %% tags=["raises-exception"]
-hand_set.draw_every(new_model(config, torch.device("cpu")), 10, reach=hand_set.CERTAIN)
+ch04_handmade.draw_every(new_model(config, torch.device("cpu")), 10, reach=ch04_handmade.CERTAIN)
 
 # %% [markdown]
 # Now take the memory away: `lags = 0`. On a constant text, such as a row of spaces, all byte states are the same, so a policy without
@@ -167,12 +170,12 @@ hand_set.draw_every(new_model(config, torch.device("cpu")), 10, reach=hand_set.C
 guess_probability = 1 / 100
 
 # %% tags=["measurement"]
-p, nats = hand_set.best_stride_log_prob(k=4, decisions=24, lags=0)
+p, nats = ch04_handmade.best_stride_log_prob(k=4, decisions=24, lags=0)
 print(f"best p {p}, probability {math.exp(nats):.1e}; the guess was {guess_probability}")
 draws = torch.rand(400_000, 8, generator=torch.Generator().manual_seed(1)) < 0.25
 wanted = torch.arange(1, 9).remainder(4) == 0
 hits = (draws == wanted).all(dim=1).float().mean()
-short = math.exp(hand_set.best_stride_log_prob(k=4, decisions=8, lags=0)[1])
+short = math.exp(ch04_handmade.best_stride_log_prob(k=4, decisions=8, lags=0)[1])
 print(f"for 8 decisions: {short:.4f} by the formula, {hits:.4f} of {len(draws)} draws")
 
 # %% [markdown]
@@ -180,7 +183,7 @@ print(f"for 8 decisions: {short:.4f} by the formula, {hits:.4f} of {len(draws)} 
 
 # %%
 for lags in range(5):
-    p, nats = hand_set.best_stride_log_prob(k=4, decisions=24, lags=lags)
+    p, nats = ch04_handmade.best_stride_log_prob(k=4, decisions=24, lags=lags)
     print(f"{lags} lags: best p {p:.3f}, probability of every fourth byte {math.exp(nats):.2e}")
 
 # %% [markdown]
@@ -192,12 +195,12 @@ for lags in range(5):
 # %%
 wide = with_settings(rltok.preset("tiny"), {"model.embedding_dim": 256, "model.num_heads": 4, "model.rule.lags": 0})
 model = new_model(wide, torch.device("cpu")).eval()
-hand_set.draw_on(model, b" \n\t", reach=hand_set.CERTAIN)
+ch04_handmade.draw_on(model, b" \n\t", reach=ch04_handmade.CERTAIN)
 line = b"To be, or not to be: that is\nthe question."
 ids = torch.tensor([[vocab.BOS, *line, vocab.EOS]])
 with torch.no_grad():
     marks = model(ids, uniforms=row_uniforms(0, 0, [0], len(line) + 1)).boundaries[0]
-print(policy_views.marked(line, marks), "(the line break is shown as /)")
+print(ch04_policy.marked(line, marks), "(the line break is shown as /)")
 
 # %% [markdown]
 # ## Where it starts
@@ -239,15 +242,15 @@ with torch.no_grad():
     states = fresh.encode(torch.tensor([[vocab.BOS, *passage]]))
     terms = fresh.rule.terms(states)[0]
 chances = row_uniforms(3, 0, [0], len(passage) + 1)[0]
-at_rates = policy_views.draws_at_rates(terms, chances, scale=fresh.rule.scale, softcap=fresh.rule.softcap)
-plots.show(policy_views.rates_figure(passage, at_rates))
+at_rates = ch04_policy.draws_at_rates(terms, chances, scale=fresh.rule.scale, softcap=fresh.rule.softcap)
+plots.show(ch04_policy.rates_figure(passage, at_rates))
 
 # %% [markdown]
 # In a live notebook, this slider goes through the rows (on the page of the book, the figure above shows the same):
 
 # %% tags=["nbval-ignore-output"]
 # not compared: a live widget has another identity every time
-policy_views.rate_slider(passage, at_rates)
+ch04_policy.rate_slider(passage, at_rates)
 
 # %% [markdown]
 # ## What holds the rate
@@ -284,10 +287,10 @@ guess_free_rate = 0.99
 
 # %% tags=["measurement"]
 record = json.loads((results / "rate_loss.json").read_text())
-low = [run["rate"] for run in policy_views.rate_loss_runs(record, "none", 0.01)]
+low = [run["rate"] for run in ch04_policy.rate_loss_runs(record, "none", 0.01)]
 print(f"no rate loss, from 1/100: {min(low):.3f} to {max(low):.3f} of all bytes at the end; the guess was {guess_free_rate}")
-assert max(low) < record["target"] < 0.9 < min(run["rate"] for run in policy_views.rate_loss_runs(record, "none", 0.8))
-Markdown(rule_views.markdown(policy_views.RATE_LOSS_HEAD, policy_views.rate_loss_rows(record)))
+assert max(low) < record["target"] < 0.9 < min(run["rate"] for run in ch04_policy.rate_loss_runs(record, "none", 0.8))
+Markdown(markdown(ch04_policy.RATE_LOSS_HEAD, ch04_policy.rate_loss_rows(record)))
 
 # %% [markdown]
 # A row is three seeds: least to most, and the mean of the bits per byte. Rate and entropy are those at the end; *after white space* is
@@ -297,7 +300,7 @@ Markdown(rule_views.markdown(policy_views.RATE_LOSS_HEAD, policy_views.rate_loss
 # found white space, and nothing that the loss shows it beyond. A rate is not in the loss; it has to be asked for.
 
 # %% mystnb={"figure": {"caption": "Boundaries per byte during training of the preset tiny with three rate losses, from three starts; every line is a seed, the black line is the target.", "name": "fig-rate-loss"}, "image": {"alt": "Three panels, one for each start. Without a rate loss the rate climbs to nearly one, but from a start near zero it stays below the target. With the loss on logits it settles on the target line in every panel. With the loss on probabilities it comes near, and with a wider spread."}}
-plots.show(policy_views.rate_loss_figure(record))
+plots.show(ch04_policy.rate_loss_figure(record))
 
 # %% [markdown]
 # With the pressure on probabilities some policies end nearly certain (their entropy is a tenth of a nat or less) above the target, and
@@ -386,7 +389,7 @@ toy = json.loads((results / "toy.json").read_text())
 shares = {line["name"]: line for line in toy["shares"] if line["words"] == "early"}
 assert min(seed["share"] for seed in shares[FULL]["seeds"]) > 0.8 > shares["naive"]["mean_share"]
 print(f"guesses: naive {guess_naive}, full {guess_full}")
-Markdown(rule_views.markdown(toy_views.GAIN_HEAD, toy_views.gain_rows(toy, "early")))
+Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "early")))
 
 # %% [markdown]
 # A row has the share of the oracle's gain on test rows, over seeds; how many of them came to hold four fifths of it, on validation
@@ -394,13 +397,13 @@ Markdown(rule_views.markdown(toy_views.GAIN_HEAD, toy_views.gain_rows(toy, "earl
 # advantages, and the two ends of the scale:
 
 # %%
-print("\n".join(toy_views.advantage_sizes(toy, "early", ("naive", QUIET, FULL))))
+print("\n".join(views.advantage_sizes(toy, "early", ("naive", QUIET, FULL))))
 for name in (RANDOM, ORACLE):
-    bits = [run["test"]["bits_per_byte"] for run in toy_views.runs_of(toy, "early", name)]
+    bits = [run["test"]["bits_per_byte"] for run in views.runs_of(toy, "early", name)]
     print(f"{name} boundaries: {min(bits):.3f} to {max(bits):.3f} bits per byte over seeds")
 
 # %% mystnb={"figure": {"caption": "Held-out bits per byte and policy entropy while learning the toy language, for each estimator; lines are means, bands the range over three seeds. Dashed: boundaries at word ends; dotted: at random places; thin: a reader who knows the language.", "name": "fig-toy-curves"}, "image": {"alt": "Left, curves of bits per byte fall from the level of random boundaries towards that of the oracle; those with a discount come nearest, naive with a fiftieth of its weight stays with the random places. Right, the policy entropy falls to near zero where a discount is used."}}
-plots.show(toy_views.curves_figure(toy, "early"))
+plots.show(views.curves_figure(toy, "early"))
 
 # %% [markdown]
 # Two things besides the shares. The estimators with a discount end *decided*: their policy entropy is near zero, for each byte they
@@ -409,9 +412,9 @@ plots.show(toy_views.curves_figure(toy, "early"))
 # which nobody learned where to draw: random places at about naive's rate, and a boundary at the *first* letter of every word.
 
 # %%
-learned = [run["test"]["policy_entropy"] for run in toy_views.runs_of(toy, "early", FULL)]
-assert max(learned) < 0.05 and min(run["test"]["rate"] for run in toy_views.runs_of(toy, "early", "naive")) > 0.28
-Markdown(rule_views.markdown(toy_views.GAIN_HEAD, toy_views.gain_rows(toy, "early", controls=True)))
+learned = [run["test"]["policy_entropy"] for run in views.runs_of(toy, "early", FULL)]
+assert max(learned) < 0.05 and min(run["test"]["rate"] for run in views.runs_of(toy, "early", "naive")) > 0.28
+Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "early", controls=True)))
 
 # %% [markdown]
 # A good part of what naive REINFORCE recovers is to be had by random places at its rate. And a token at the first letter is worth what
@@ -420,15 +423,15 @@ Markdown(rule_views.markdown(toy_views.GAIN_HEAD, toy_views.gain_rows(toy, "earl
 # Where are the learned boundaries? For every word, the share of bytes with a boundary after them, full estimator:
 
 # %% mystnb={"figure": {"caption": "Where the full estimator learned to draw in the eight words of the first lexicon, on test rows: black where a boundary always follows this letter, white where none does.", "name": "fig-toy-places"}, "image": {"alt": "Three panels of eight words, one for each seed. In most words exactly one letter is black, in a few none or two; it is another letter from word to word and from seed to seed, often not the last."}}
-plots.show(toy_views.places_figure(toy, "early", FULL))
+plots.show(views.places_figure(toy, "early", FULL))
 
 # %%
 print("the guess was", guess_place)
-for run in toy_views.runs_of(toy, "early", FULL):
+for run in views.runs_of(toy, "early", FULL):
     best = max(run["test"]["f1"].items(), key=lambda pair: pair[1])
     told = f"F1 {run['test']['f1']['0']:.2f} against word ends, at most {best[1]:.2f}, {best[0]} letters from them"
     print(f"seed {run['seed']}: {told}; {run['test']['mutual_information']:.2f} bits")
-rate = 1 / toy_views.language_of(toy, "early")["bytes_per_word"]
+rate = 1 / views.language_of(toy, "early")["bytes_per_word"]
 print(
     f"at most {-rate * math.log2(rate) - (1 - rate) * math.log2(1 - rate):.2f} bits with one boundary in {1 / rate:.0f} decisions"
 )
@@ -454,18 +457,18 @@ print("the words:", b" ".join(Lexicon(WORDS["late"]).words).decode())
 guess_letter, guess_naive_now = "the last", "worse"
 
 # %% tags=["measurement"]
-by_offset = toy_views.offsets(toy, "late", [FULL])[FULL]
+by_offset = views.offsets(toy, "late", [FULL])[FULL]
 assert by_offset[0] > 0.99
 print("full estimator, F1 against word ends moved by k letters:", {k: round(value, 2) for k, value in by_offset.items()})
 print(f"guesses: after {guess_letter} letter; naive {guess_naive_now}")
-Markdown(rule_views.markdown(toy_views.GAIN_HEAD, toy_views.gain_rows(toy, "late")))
+Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "late")))
 
 # %% [markdown]
 # Practically all boundaries are after the last letter, with every seed. Is it the only place? The controls of this lexicon, with a
 # boundary after another letter of every word:
 
 # %%
-Markdown(rule_views.markdown(toy_views.GAIN_HEAD, toy_views.gain_rows(toy, "late", controls=True)))
+Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "late", controls=True)))
 
 # %% [markdown]
 # After the second letter nothing is known: all words begin with the same two, and tokens there are worth less than tokens at random
@@ -478,11 +481,11 @@ Markdown(rule_views.markdown(toy_views.GAIN_HEAD, toy_views.gain_rows(toy, "late
 # The control of everything: a language of the same words in which no word foretells another. Nothing is worth carrying.
 
 # %%
-bits = [run["test"]["bits_per_byte"] for run in toy_views.runs_of(toy, "early", FULL, order="independent")]
-least = toy_views.language_of(toy, "early", "independent")["test_bits_per_byte"]
+bits = [run["test"]["bits_per_byte"] for run in views.runs_of(toy, "early", FULL, order="independent")]
+least = views.language_of(toy, "early", "independent")["test_bits_per_byte"]
 print(f"bits per byte {min(bits):.4f} to {max(bits):.4f}; a reader who knows the language pays {least:.4f} on the same rows")
 for order in ("second", "independent"):
-    tests = [run["test"] for run in toy_views.runs_of(toy, "early", FULL, order=order)]
+    tests = [run["test"] for run in views.runs_of(toy, "early", FULL, order=order)]
     told = [f"{test['mutual_information']:.2f} bits, entropy {test['policy_entropy']:.2f} nats" for test in tests]
     print(f"{order:12s}", "; ".join(told))
 
@@ -506,7 +509,7 @@ for name in ("147m", "90m", "32m"):
     uncounted = f"{costs.guided / (costs.scan + costs.estimator) / 1e6:.0f} million"
     lines.append([name, *(f"{part / costs.guided:.3%}" for part in parts), uncounted, str(rank)])
 head = ["preset", "early head", "policy", "both", "draw and estimator, one part in", "largest rank for 0.1 %"]
-Markdown(rule_views.markdown(head, lines))
+Markdown(markdown(head, lines))
 
 # %% [markdown]
 # The policy alone is far below the claim; the early head is above it at each of these sizes. It would fit if its matrix were a
@@ -552,13 +555,15 @@ print(f"the early head's own loss: {early['early_bits_per_byte']:+.2f} ± {early
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 small = with_settings(rltok.preset("tiny"), {"model.rule.lags": 4})
 model = new_model(small, torch.device("cpu")).eval()
-hand_set.draw_every(model, 5, reach=hand_set.CERTAIN)
+ch04_handmade.draw_every(model, 5, reach=ch04_handmade.CERTAIN)
 mine = b"four lags are enough for a fifth"
 with torch.no_grad():
     marks = model(torch.tensor([[vocab.BOS, *mine, vocab.EOS]]), uniforms=row_uniforms(0, 0, [0], len(mine) + 1)).boundaries[0]
-print(policy_views.marked(mine, marks))
+print(ch04_policy.marked(mine, marks))
 try:
-    hand_set.draw_every(new_model(with_settings(small, {"model.rule.lags": 3}), torch.device("cpu")), 5, reach=hand_set.CERTAIN)
+    ch04_handmade.draw_every(
+        new_model(with_settings(small, {"model.rule.lags": 3}), torch.device("cpu")), 5, reach=ch04_handmade.CERTAIN
+    )
 except RltokError as error:
     print("with 3 lags:", error)
 
@@ -582,14 +587,16 @@ except RltokError as error:
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 pair = with_settings(wide, {"model.rule.lags": 2})
 model = new_model(pair, torch.device("cpu")).eval()
-hand_set.carry_constant(model)  # coordinate 0 of every state, before the norm, is 1
-hand_set.draw_on(model, b" ", reach=hand_set.CERTAIN)
-no = 2.5 * hand_set.CERTAIN * model.rule.scale * hand_set.largest_rms(model)  # more than W_0 X can reach, and the wanted reach
+ch04_handmade.carry_constant(model)  # coordinate 0 of every state, before the norm, is 1
+ch04_handmade.draw_on(model, b" ", reach=ch04_handmade.CERTAIN)
+no = (
+    2.5 * ch04_handmade.CERTAIN * model.rule.scale * ch04_handmade.largest_rms(model)
+)  # more than W_0 X can reach, and the wanted reach
 model.rule.project.weight.data[1:, 0] = -no
 spaced = b"to do a b c it is"
 with torch.no_grad():
     ids = torch.tensor([[vocab.BOS, *spaced, vocab.EOS]])
-    print(policy_views.marked(spaced, model(ids, uniforms=row_uniforms(0, 0, [0], len(spaced) + 1)).boundaries[0]))
+    print(ch04_policy.marked(spaced, model(ids, uniforms=row_uniforms(0, 0, [0], len(spaced) + 1)).boundaries[0]))
 print("W_j = -2 W_0 would not do: where there is no space, W_0 X is negative, and a boundary near by would cause another.")
 
 # %% [markdown]
@@ -607,7 +614,7 @@ print("AdamW, which divides a gradient by its usual size, would free the second 
 
 # %% [markdown]
 # **5. A lexicon of your own** (hard, 30 minutes and a minute of CPU for each run). Take a lexicon in which the *second* letter tells,
-# and train it with `rltok.toy_runs` (put the words into `rltok.toy.lexicon.WORDS`, then `run_arm(Arm("mine", "second", FULL, 0), {},
+# and train it with `rltok.evidence.toy.runs` (put the words into `rltok.evidence.toy.lexicon.WORDS`, then `run_arm(Arm("mine", "second", FULL, 0), {},
 # looks=10)`; the run's `rates_in_words` says where it drew). Where can the boundaries be? Say so before you run it.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]

@@ -39,7 +39,7 @@ from importlib.metadata import version
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
 try:
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 except ModuleNotFoundError as missing:
     if not REPOSITORY or missing.name.split(".")[0] != "rltok":
         raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
@@ -48,7 +48,7 @@ except ModuleNotFoundError as missing:
     if os.system(clone) or os.system(install):
         raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
     sys.modules.pop("rltok", None)  # a folder of that name, which is no package
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 begin()
 
 # %% tags=["setup"]
@@ -62,17 +62,22 @@ import torch
 from IPython.display import HTML, Markdown
 
 import rltok
-from rltok import exact, plots, rate_views, rule_views, vocab
+from rltok import vocab
 from rltok.config import with_settings
-from rltok.contenders import RULES
 from rltok.data import load_corpus
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.draws import row_uniforms
+from rltok.evidence.chapters import ch05_rates, ch05_rules
+from rltok.evidence.methods import RULES
 from rltok.flops import flops_per_byte, frozen_parameters, parameter_counts
 from rltok.losses import next_byte_nll
+from rltok.rng import row_uniforms
 from rltok.rules import Boundaries, make_rule
 from rltok.rules.dynamic_pooling import relaxed_bernoulli, straight_through
+from rltok.show import plots
+from rltok.show.tables import markdown
+from rltok.statistics import gap_of_seeds
 from rltok.step import new_model
+from rltok.variance import exact
 
 plots.use_style()
 torch.set_default_dtype(torch.float64)  # rounding errors of about 1e-16: what should be equal can be asked to be
@@ -757,15 +762,15 @@ print(f"({networks} networks, {tries} directions each; errors over networks)")
 # random would draw something else the next time.)
 
 # %%
-compared = rule_views.check(json.loads(Path("results/compare.json").read_text()), "compare")
+compared = ch05_rules.check(json.loads(Path("results/compare.json").read_text()), "compare")
 seed = compared["runs"][0]["seed"]
-print(rule_views.describe(compared))
+print(ch05_rules.describe(compared))
 print(f"target rate of the rules that have one: {compared['config']['model']['rule']['target_rate']}")
 
 
 def show_lines(*names: str) -> None:
     """The beginning of the English text, with a bar where a token ends."""
-    print("\n".join(rule_views.text_lines(compared, names, "prose", seed, characters=59)))
+    print("\n".join(ch05_rules.text_lines(compared, names, "prose", seed, characters=59)))
 
 
 # %% [markdown]
@@ -826,7 +831,7 @@ show_lines("learned")
 # decisions. A red edge says that a token ends.
 
 # %%
-HTML(rule_views.side_by_side(compared, RULES, "prose", seed, characters=110))
+HTML(ch05_rules.side_by_side(compared, RULES, "prose", seed, characters=110))
 
 # %%
 kinds = ("space", "word start", "letter", "punctuation")
@@ -835,7 +840,7 @@ for name in RULES:
     runs = [run["evaluation"] for run in compared["runs"] if run["name"] == name]
     found = [np.mean([run["class_rates"][kind] for run in runs]) for kind in kinds]
     lines.append([f"`{name}`", *(f"{value:.2f}" for value in found), f"{np.mean([run['rate'] for run in runs]):.3f}"])
-Markdown(rule_views.markdown(["rule", *(f"after: {kind}" for kind in kinds), "all bytes"], lines))
+Markdown(markdown(["rule", *(f"after: {kind}" for kind in kinds), "all bytes"], lines))
 
 # %% [markdown]
 # The table is of held-out text and the mean over seeds: the share of bytes of each kind with a boundary after them (*letter*:
@@ -916,7 +921,7 @@ trained_by = {name: "nothing" for name in RULES} | {
 }  # fmt: skip
 lines = []
 for name in RULES:
-    off = rate_views.farthest(compared, name)
+    off = ch05_rates.farthest(compared, name)
     lines.append(
         [
             f"`{name}`",
@@ -929,7 +934,7 @@ for name in RULES:
         ]
     )
 head = ["rule", "boundaries trained by", "own share, 147m", "own share, tiny", "looks ahead", "rate", "needs beforehand"]
-Markdown(rule_views.markdown(head, lines))
+Markdown(markdown(head, lines))
 
 # %% [markdown]
 # The reasons, a sentence each:
@@ -1031,8 +1036,8 @@ print(f"depends on bytes to come: {found} - the guess was", "right" if guess == 
 # How much is it worth? `scripts/measure_leak.py` asks in three ways. Its record:
 
 # %%
-leak = rule_views.check(json.loads(Path("results/bpe_leak.json").read_text()), "bpe_leak")
-print(rule_views.describe(leak))
+leak = ch05_rules.check(json.loads(Path("results/bpe_leak.json").read_text()), "bpe_leak")
+print(ch05_rules.describe(leak))
 fitted = {name: run["fitted"]["reached_vocabulary"] for name, run in leak["runs"][0]["unet"].items() if run["fitted"]}
 print(f"vocabulary asked for in the trained parts: {leak['vocabulary']}; ids that were found: {fitted}")
 
@@ -1047,10 +1052,10 @@ guess = 0.02
 # %% tags=["measurement"]
 found = leak["words"]["8192"]["leak"]
 print(f"{found:.3f} bits per byte; the guess was off by a factor of {max(found / guess, guess / found):.1f}")
-Markdown(rule_views.words_table(leak))
+Markdown(ch05_rules.words_table(leak))
 
 # %% mystnb={"figure": {"caption": "What shifted BPE bits tell of the next byte of a word, by how many of its bytes are known. From counts on the bundled English sample, which does not support the largest vocabulary asked for.", "name": "fig-leak"}, "image": {"alt": "One curve for each of three vocabularies over the number of known bytes, from one to eight and more. Nothing at one byte; each rises to a peak at four. The smallest vocabulary then falls; the two larger ones dip at five and rise to a second peak at seven."}}
-plots.show(rule_views.words_figure(leak))
+plots.show(ch05_rules.words_figure(leak))
 
 # %% [markdown]
 # These are bits per byte *inside words*, told to a model that knows words by counts. It is an upper hand that any model can use
@@ -1065,9 +1070,9 @@ plots.show(rule_views.words_figure(leak))
 
 # %%
 print("where, in the predicted byte's token: causal bits - shifted bits")
-for place, gap in rule_views.leak_by_place(leak, "causal bits", "shifted bits").items():
+for place, gap in ch05_rules.leak_by_place(leak, "causal bits", "shifted bits").items():
     print(f"  {place:17s} {gap}")
-Markdown(rule_views.leak_table(leak, "probe"))
+Markdown(ch05_rules.leak_table(leak, "probe"))
 
 # %% [markdown]
 # **Third, the network itself**, with tokens at the boundaries of each construction. Here rules differ in where their tokens lie
@@ -1075,10 +1080,10 @@ Markdown(rule_views.leak_table(leak, "probe"))
 # shifted construction draws as often as the causal one.
 
 # %%
-Markdown(rule_views.leak_table(leak, "unet"))
+Markdown(ch05_rules.leak_table(leak, "unet"))
 
 # %%
-verdicts = {part: rule_views.leak_gaps(leak, part) for part in ("probe", "unet")}
+verdicts = {part: ch05_rules.leak_gaps(leak, part) for part in ("probe", "unet")}
 for part, name in (("probe", "causal bits - shifted bits"), ("unet", "causal - shifted as often as causal")):
     gap = verdicts[part][name]
     said = {"higher": "lower loss with shifted", "lower": "lower loss with causal", "undecided": "undecided"}[gap.verdict]
@@ -1100,18 +1105,18 @@ for part, name in (("probe", "causal bits - shifted bits"), ("unet", "causal - s
 guess = "all"  # all, some or none
 
 # %% tags=["measurement"]
-rates = rule_views.check(json.loads(Path("results/rates.json").read_text()), "rates")
-print(rule_views.describe(rates))
-print("\n".join(rate_views.rates_held(rates)))
+rates = ch05_rules.check(json.loads(Path("results/rates.json").read_text()), "rates")
+print(ch05_rules.describe(rates))
+print("\n".join(ch05_rates.rates_held(rates)))
 off = [abs(run["off"]) <= rates["within"] for run in rates["runs"] if run["rule"] == "learned"]
 found = "all" if all(off) else "some" if any(off) else "none"
 print(f"{sum(off)} of {len(off)} runs of learned - the guess was", "right" if guess == found else "wrong")
 
 # %% mystnb={"figure": {"caption": "Rates reached over the last fifth of training against the rate asked for (left) and how far off they are (right; the line is 0.01, and distances below a ten-thousandth are drawn there). One dot a run; preset tiny on the bundled English sample.", "name": "fig-rates"}, "image": {"alt": "Left: rates reached over target rates from one eighth to one half, with a diagonal line. Right: distance from the target on a logarithmic axis, with a horizontal line at one hundredth; a marker for each rule and run."}}
-plots.show(rate_views.rates_figure(rates))
+plots.show(ch05_rates.rates_figure(rates))
 
 # %%
-Markdown(rate_views.rates_table(rates))
+Markdown(ch05_rates.rates_table(rates))
 
 # %% [markdown]
 # Each rule has its own push towards the rate, with its own weight, as published; another weight or a longer run could change
@@ -1131,7 +1136,7 @@ Markdown(rate_views.rates_table(rates))
 seeds = len({run["seed"] for run in compared["runs"]})
 x = np.linspace(0, 2000, 2_000_001)
 density = (1 + x**2 / (seeds - 1)) ** (-seeds / 2)  # Student's t with seeds - 1 degrees of freedom, up to a factor
-by_chance, many = density[x > 2].sum() / density.sum(), len(rule_views.minus_learned(compared))
+by_chance, many = density[x > 2].sum() / density.sum(), len(ch05_rules.minus_learned(compared))
 print(f"{seeds} seeds and no true difference: beyond two standard errors of seeds in {by_chance:.0%} of cases")
 print(f"among {many} such differences, {many * by_chance:.1f} on average")
 
@@ -1143,22 +1148,22 @@ print(f"among {many} such differences, {many * by_chance:.1f} on average")
 guess = 3
 
 # %% tags=["measurement"]
-print("\n".join(rule_views.findings(compared, near=0.01)))
-undecided = sum(gap.verdict == "undecided" for gap in rule_views.minus_learned(compared).values())
+print("\n".join(ch05_rules.findings(compared, near=0.01)))
+undecided = sum(gap.verdict == "undecided" for gap in ch05_rules.minus_learned(compared).values())
 print(f"undecided: {undecided}; the guess was off by {abs(undecided - guess)}")
 spent = {line["name"]: line["tokens_per_byte"] for line in compared["standings"]}
 cheaper = [
     name
-    for name, gap in rule_views.minus_learned(compared).items()
+    for name, gap in ch05_rules.minus_learned(compared).items()
     if gap.verdict == "lower" and spent[name] <= spent["learned"] + 0.01
 ]
 print("lower loss than learned with no more tokens per byte (within 0.01):", ", ".join(cheaper) or "none")
 
 # %%
-Markdown(rule_views.comparison_table(compared))
+Markdown(ch05_rules.comparison_table(compared))
 
 # %% mystnb={"figure": {"caption": "Held-out bits per byte minus those of the learned rule (left; lines are twice the larger of the two standard errors, dots are seeds) and tokens per byte (right), which differ. Preset tiny, bundled English sample (not the paper's corpus), test split. A line that crosses 0 supports no verdict. Orange: as many random places as the rule of that name draws. Small differences at this size say nothing about larger ones.", "name": "fig-comparison"}, "image": {"alt": "A line for each contender, sorted by its difference from the learned rule, with a horizontal bar and dots around it; beside it a square at its tokens per byte, with a vertical line at the learned rule's."}}
-plots.show(rule_views.comparison_figure(compared))
+plots.show(ch05_rules.comparison_figure(compared))
 
 # %% [markdown]
 # What differs besides the boundaries: the *tokens per byte*, hence the computation, for the rules without rate control, and for
@@ -1170,11 +1175,11 @@ plots.show(rule_views.comparison_figure(compared))
 
 # %%
 print("loss of the rule minus that of as many random places (error over seeds only)")
-for name, gap in rule_views.minus_twin(compared).items():
+for name, gap in ch05_rules.minus_twin(compared).items():
     print(f"{name:20s} {gap}: {gap.verdict}")
 for name in ("learned", "even", "dynamic_pooling", "dynamic_pooling_port"):
-    ours, random = rule_views.scores(compared, name), rule_views.scores(compared, "random_k")
-    gap = rule_views.gap_of_seeds([ours[seed] - random[seed] for seed in random])
+    ours, random = ch05_rules.scores(compared, name), ch05_rules.scores(compared, "random_k")
+    gap = gap_of_seeds([ours[seed] - random[seed] for seed in random])
     print(f"{name:20s} {gap}: {gap.verdict}")
 print("random places by tokens per byte:", end=" ")
 places = sorted((spent[line["name"]], line["bits_per_byte"]) for line in compared["standings"] if "random" in line["name"])

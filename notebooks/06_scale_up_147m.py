@@ -36,7 +36,7 @@ from importlib.metadata import version
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
 try:
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 except ModuleNotFoundError as missing:
     if not REPOSITORY or missing.name.split(".")[0] != "rltok":
         raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
@@ -45,7 +45,7 @@ except ModuleNotFoundError as missing:
     if os.system(clone) or os.system(install):
         raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
     sys.modules.pop("rltok", None)  # a folder of that name, which is no package
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 begin()
 
 # %% tags=["setup"]
@@ -72,13 +72,13 @@ from rltok import (
     training,
     turning_points,
 )
+from rltok.cli.options import parse
 from rltok.config import from_dict, with_settings
 from rltok.data import load_corpus
-from rltok.options import parse
-from rltok.paper_numbers import FIGURE_3, WARMUP_BYTES
-from rltok.records import SCHEDULE, is_learned, read_sweeps
-from rltok.rule_views import markdown
-from rltok.speeds import measured_speeds, outlooks
+from rltok.evidence.paper import FIGURE_3, WARMUP_BYTES
+from rltok.evidence.records import SCHEDULE, is_learned, read_sweeps
+from rltok.show.tables import markdown
+from rltok.speed.speeds import measured_speeds, outlooks
 
 plots.use_style()
 PLAN = Path("scripts/sweeps/147m.toml")
@@ -224,7 +224,7 @@ Markdown(scale_plans.cost_table("147m", {"one pass": reads, "6 GB": wants}, spee
 # ```
 #
 # With FineWeb, `--data corpora/fineweb_windows` takes the place of `--data` and `--validation`: the folder has a validation split of its
-# own. `corpora/eval` holds the four benchmark sets as files, whose names `rltok.task_items` lists; with a network write `--tasks hub`,
+# own. `corpora/eval` holds the four benchmark sets as files, whose names `rltok.benchmarks.task_items` lists; with a network write `--tasks hub`,
 # and they come from there. One run alone is `--only ours_gamma0.9`. To watch it, and to stop it:
 #
 # ```

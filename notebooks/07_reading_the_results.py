@@ -39,7 +39,7 @@ from importlib.metadata import version
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
 try:
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 except ModuleNotFoundError as missing:
     if not REPOSITORY or missing.name.split(".")[0] != "rltok":
         raise SystemExit(f"{missing}. In a clone of rltok's repository, run: pip install -e '.[bpe]'") from None
@@ -48,7 +48,7 @@ except ModuleNotFoundError as missing:
     if os.system(clone) or os.system(install):
         raise SystemExit("rltok was not installed, see above. Delete rltok_clone if it is here and run this again.") from None
     sys.modules.pop("rltok", None)  # a folder of that name, which is no package
-    from rltok.notebooks import begin
+    from rltok.show.notebook import begin
 begin()
 
 # %% tags=["setup"]
@@ -77,11 +77,12 @@ from rltok import (
     turning_points,
     verdicts,
 )
-from rltok.claims import OURS
 from rltok.errors import RltokError
-from rltok.paper_numbers import PLACE_NAMES, TABLE_1
+from rltok.evidence.claims import OURS
+from rltok.evidence.paper import PLACE_NAMES, TABLE_1
 from rltok.presets import preset
-from rltok.rule_views import Gap, markdown
+from rltok.show.tables import markdown
+from rltok.statistics import Gap
 
 plots.use_style()
 results = Path("results") if Path("results").exists() else Path("notebooks/results")

@@ -8,11 +8,11 @@
 from rltok import estimator, losses, policy, vocab
 from rltok.config import Config
 from rltok.errors import RltokError
-from rltok.loading import load
 from rltok.presets import preset, presets
-from rltok.snapshots import boundary_view
-from rltok.terminal import paint_view as paint
-from rltok.training import train
+from rltok.runs.loading import load
+from rltok.runs.snapshots import boundary_view
+from rltok.runs.training import train
+from rltok.show.terminal import paint_view as paint
 from rltok.unet import AutoregressiveUNet, UNetOutput
 
 __version__ = "0.1.0"

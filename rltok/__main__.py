@@ -2,7 +2,7 @@
 
 import sys
 
-from rltok.cli import main
+from rltok.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rltok.errors import RltokError
-from rltok.flex import row_causal_flex, window_flex
+from rltok.kernels.flex import row_causal_flex, window_flex
 
 
 def masked_attention(

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from rltok.byte_classes import CLASSES, byte_classes
 from rltok.data.rows import Rows
-from rltok.draws import evaluation_uniforms, name_draws
 from rltok.errors import RltokError, TrainingFailed
 from rltok.policy import entropy
+from rltok.rng import evaluation_uniforms, name_draws
+from rltok.statistics import error_over, ratio_error
 from rltok.unet import AutoregressiveUNet, UNetOutput
 
 SINGLE = ("row_bits_per_byte", "document_bits", "document_bytes")  # entries of single rows and documents, which no record keeps
@@ -56,23 +57,6 @@ def boundary_counts(ids: Tensor, out: UNetOutput) -> Tensor:
     each = torch.arange(len(CLASSES), device=ids.device)[:, None, None] == byte_classes(ids[:, :-1])  # [classes, B, N]
     # sums over masks: selecting by a mask, and bincount, would wait for the device
     return torch.stack([(each & chosen).sum(dim=(1, 2)) for chosen in (out.drawn, out.drawn & out.boundaries)], dim=1)
-
-
-def error_over(values: Tensor) -> float | None:
-    """Standard error of the mean of values [n]; None for a single one."""
-    return float(values.std() / math.sqrt(len(values))) if len(values) > 1 else None
-
-
-def ratio_error(sums: Tensor, sizes: Tensor) -> float | None:
-    """Standard error of sum(sums) / sum(sizes) over clusters [D], a document each; None for a single one.
-
-        r = S / B,    SE = sqrt(D / (D - 1) * sum_d (S_d - r B_d)^2) / B
-
-    The rows of a document are alike, so an error over rows is too small; documents are taken as independent.
-    """
-    count, whole = len(sums), sizes.sum()
-    rest = sums - sums.sum() / whole * sizes
-    return float((count / (count - 1) * (rest**2).sum()).sqrt() / whole) if count > 1 else None
 
 
 def paired_difference(first: Evaluation, second: Evaluation) -> tuple[float, float | None]:

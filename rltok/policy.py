@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rltok import backends
 from rltok.errors import RltokError
+from rltok.kernels import backends
 
 _MOST_LAGS = 10  # of the kernel, which runs each chunk from 2^lags states
 
@@ -143,8 +143,8 @@ def sample_boundaries(
         uniforms: numbers in [0, 1); they alone decide the draw.
         bias, scale, softcap: as in `boundary_logits`.
         backend: "plain" (a loop over positions), "sweeps" (fixed point, the same bits), "triton" (a kernel, the same bits,
-            fp32 and at most 10 lags), or "auto" (triton on a CUDA card where it can run and `rltok.backends` does not ask for
-            plain; else sweeps). Only "sweeps" waits for the device, once a sweep, and not for a policy without memory.
+            fp32 and at most 10 lags), or "auto" (triton on a CUDA card where it can run and `rltok.kernels.backends` does not
+            ask for plain; else sweeps). Only "sweeps" waits for the device, once a sweep, and not for a policy without memory.
 
     Raises:
         RltokError: an unknown backend, or "triton" where it cannot run.

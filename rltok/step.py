@@ -8,20 +8,20 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from rltok import backends
 from rltok.config import Config, ObjectiveConfig
 from rltok.data import Corpus
 from rltok.data.order import row_indices
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
 from rltok.estimator import policy_loss
 from rltok.flops import parameter_counts
-from rltok.ladder import advantages
+from rltok.kernels import backends
 from rltok.losses import Losses, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
 from rltok.optim import gradient_norm, learning_rate, set_learning_rate
+from rltok.rng import row_uniforms
 from rltok.rules import Rule
 from rltok.unet import AutoregressiveUNet, UNetOutput
+from rltok.variance.ladder import advantages
 from rltok.vocab import PAD
 
 MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, N]

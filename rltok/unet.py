@@ -13,15 +13,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from rltok import backends, fused
 from rltok.attention import row_causal_attention, window_attention
 from rltok.config import ModelConfig
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
-from rltok.fused_unet import fused_given, fused_pass
+from rltok.fast import blocks as fused
+from rltok.fast.unet import fused_given, fused_pass
+from rltok.kernels import backends
 from rltok.layers import Block, RMSNorm, initialise, rotary_table
 from rltok.losses import next_byte_nll
 from rltok.resample import Packed
+from rltok.rng import row_uniforms
 from rltok.rules import Boundaries, Rule, make_rule
 from rltok.rules.base import first_position
 from rltok.rules.check import check_decided, check_rule

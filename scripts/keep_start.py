@@ -10,9 +10,9 @@ from pathlib import Path
 import record_files
 
 from rltok.errors import RltokError
-from rltok.evidence import start_of
-from rltok.evidence_format import START
-from rltok.files import write_json
+from rltok.evidence.export import start_of
+from rltok.evidence.schema import START
+from rltok.system.files import write_json
 
 
 def main() -> None:

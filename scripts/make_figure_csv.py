@@ -8,8 +8,8 @@ from pathlib import Path
 
 import record_files
 
-from rltok.evidence_figures import DATA, as_csv, gaps_data
-from rltok.records import read_sweeps
+from rltok.evidence.figures import DATA, as_csv, gaps_data
+from rltok.evidence.records import read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"

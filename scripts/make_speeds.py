@@ -1,4 +1,4 @@
-"""Write rltok/measured_speeds.json, which `rltok doctor` reads, from the stored records of `rltok bench`.
+"""Write rltok/speed/measured_speeds.json, which `rltok doctor` reads, from the stored records of `rltok bench`.
 
 python scripts/make_speeds.py          # reads notebooks/results/bench*.json; a test fails while the file is out of date
 """

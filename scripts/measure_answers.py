@@ -3,7 +3,8 @@
     python scripts/measure_answers.py --sweeps notebooks/results/sweeps --tasks FOLDER --out notebooks/results/answers.json
 
 Evidence records hold bits per byte of every item, not how long its answer is, and the items are not part of the repository.
-FOLDER holds them (`rltok.task_items` names the files), and they must be those that the runs were scored on. No model is loaded.
+FOLDER holds them (`rltok.benchmarks.task_items` names the files), and they must be those that the runs were scored on. No model
+is loaded.
 Run it again after records were added: the file names those that it was made of, and a test compares.
 """
 
@@ -15,13 +16,13 @@ from typing import Any
 import numpy as np
 from record_files import clean_commit, rounded, run, stored_record, stored_sweeps
 
-from rltok.answer_lengths import WHAT, against_even, lengths_of, quarters
+from rltok.benchmarks.task_items import TASKS, TaskItems, read_items
 from rltok.errors import RltokError
-from rltok.files import write_record
-from rltok.records import Sweep
-from rltok.results import versions
-from rltok.seal import sealed
-from rltok.task_items import TASKS, TaskItems, read_items
+from rltok.evidence.chapters.ch07_answers import WHAT, against_even, lengths_of, quarters
+from rltok.evidence.records import Sweep
+from rltok.runs.results import versions
+from rltok.system.digest import sealed
+from rltok.system.files import write_record
 
 
 def of_task(items: TaskItems, lengths: np.ndarray) -> dict[str, Any]:

@@ -17,15 +17,17 @@ import torch.nn.functional as F
 from record_files import run, stored_record
 from torch import Tensor
 
-from rltok import backends, fused, resample
+from rltok import resample
 from rltok.attention import row_causal_attention, window_attention
 from rltok.errors import RltokError
 from rltok.estimator import discounted_returns
-from rltok.files import write_json
+from rltok.fast import blocks
+from rltok.kernels import backends
 from rltok.layers import RMSNorm, apply_rotary, rotary_table
 from rltok.losses import next_byte_nll
 from rltok.policy import sample_boundaries
-from rltok.results import device_name, repository_commit, versions
+from rltok.runs.results import device_name, repository_commit, versions
+from rltok.system.files import write_json
 
 WHAT = "milliseconds of single operations at the sizes of 147m"
 ROWS, LENGTH, HEADS, WIDTH, WINDOW, CAP, LAGS, IDS = 32, 4096, 12, 64, 64, 50.0, 8, 264
@@ -68,7 +70,7 @@ def of_attention(add: Callable[..., None]) -> None:
         )
 
     moved = (8 * DIM * BYTES, 16 * DIM * BYTES)  # q, k, v and result; these, two gradients in and three out
-    add("window attention", "triton", moved, fused.window_attend(WINDOW, CAP, 1e4), qkv)
+    add("window attention", "triton", moved, blocks.window_attend(WINDOW, CAP, 1e4), qkv)
     add("window attention", "flex", moved, lambda x: window(x, "flex"), qkv)
     add("window attention", "banded", moved, lambda x: window(x[:8], "banded"), qkv, scale=ROWS / 8)
     boundaries = torch.rand(ROWS, LENGTH, device=CUDA).lt(0.2)
@@ -81,7 +83,7 @@ def of_attention(add: Callable[..., None]) -> None:
         return row_causal_attention(apply_rotary(q, *turns), apply_rotary(k, *turns), v, offsets, softcap=CAP, backend=backend)
 
     moved = (8 * DIM * len(positions), 16 * DIM * len(positions))
-    add("token attention", "triton", moved, fused.row_causal_attend(offsets, turns, CAP), tokens)
+    add("token attention", "triton", moved, blocks.row_causal_attend(offsets, turns, CAP), tokens)
     add("token attention", "flex", moved, lambda x: packed(x, "flex"), tokens)
     add("token attention", "padded", moved, lambda x: packed(x, "padded"), tokens)
 
@@ -118,7 +120,7 @@ def of_ends(add: Callable[..., None]) -> None:
     """Bytes to tokens and back, and a head with its loss."""
     boundaries = torch.rand(ROWS, LENGTH, device=CUDA).lt(0.2)
     boundaries[:, 0] = True
-    segments, count = fused.Segments(boundaries), int(boundaries.sum())
+    segments, count = blocks.Segments(boundaries), int(boundaries.sum())
     x, tokens = randn(ROWS, LENGTH, DIM, dtype=torch.float32), randn(count, DIM, dtype=torch.float32)
     moved = (8 * DIM * BYTES + 4 * DIM * count, 4 * DIM * (BYTES + count))
     add("upsample", "triton", moved, segments.add, x, tokens)
@@ -129,7 +131,7 @@ def of_ends(add: Callable[..., None]) -> None:
 
     def fast(states: Tensor) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16):
-            return fused.head_nll(states, head, never, targets, IDS)
+            return blocks.head_nll(states, head, never, targets, IDS)
 
     add("head and loss", "triton", moved, fast, states)
     add("head and loss", "plain", moved, lambda s: next_byte_nll(F.linear(s.float(), head.weight), targets), states)

@@ -20,11 +20,11 @@ from record_files import clean_commit, rounded, run, stored_record, stored_sweep
 from rltok.config import from_dict
 from rltok.data import documents
 from rltok.errors import RltokError
-from rltok.files import write_record
-from rltok.records import Sweep
-from rltok.results import versions
-from rltok.seal import sealed
-from rltok.text_kinds import REFERENCES, WHAT, Text, against, check_scored, kind_of, kinds_of, parts, text_of
+from rltok.evidence.chapters.ch07_domains import REFERENCES, WHAT, Text, against, check_scored, kind_of, kinds_of, parts, text_of
+from rltok.evidence.records import Sweep
+from rltok.runs.results import versions
+from rltok.system.digest import sealed
+from rltok.system.files import write_record
 
 FILES = {"validation": "english-validation.parquet", "test": "english-test.parquet"}
 WORDS = Path(__file__).resolve().parents[1] / "book" / "texts.yml"

@@ -38,14 +38,14 @@ from torch import Tensor, nn
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, Rows, load_corpus
 from rltok.evaluation import evaluate, evaluation_mode, paired_difference
-from rltok.files import write_json
-from rltok.loading import load
+from rltok.evidence.rates import text_rates
 from rltok.presets import preset
-from rltok.results import device_name, repository_commit, versions
 from rltok.rules import BpeRule
 from rltok.rules.entropy import ByteModel
-from rltok.rules.rates import text_rates
-from rltok.training import train
+from rltok.runs.loading import load
+from rltok.runs.results import device_name, repository_commit, versions
+from rltok.runs.training import train
+from rltok.system.files import write_json
 from rltok.vocab import EOS, PAD, PREDICTED
 
 WHAT = "the leak of BPE boundaries on the bundled sample: preset tiny and a byte model told the boundary bits"

@@ -14,11 +14,11 @@ import torch
 from record_files import run, stored_record
 
 from rltok.errors import RltokError
-from rltok.files import write_json
 from rltok.optim import make_optimizer
 from rltok.presets import preset
-from rltok.results import device_name, repository_commit, versions
+from rltok.runs.results import device_name, repository_commit, versions
 from rltok.step import advantages_of, autocast, losses_of, new_model
+from rltok.system.files import write_json
 from rltok.vocab import BOS
 
 WHAT = "peak memory of one update of one micro-batch, fresh weights, a boundary at every second byte"

@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from record_files import at_least, run, stored_record
 
-from rltok import backends
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
-from rltok.files import write_json
-from rltok.kernel_times import compilations
+from rltok.kernels import backends
 from rltok.optim import make_optimizer
 from rltok.presets import preset
-from rltok.results import device_name, repository_commit, versions
+from rltok.runs.results import device_name, repository_commit, versions
+from rltok.speed.kernel_times import compilations
 from rltok.step import Ahead, advantages_of, losses_of, new_model, train_step
+from rltok.system.files import write_json
 from rltok.unet import AutoregressiveUNet
 
 WHAT = "fast path against plain path: distance from float64, and training"

@@ -23,8 +23,8 @@ import torch
 from record_files import run, stored_record
 
 from rltok.errors import RltokError
-from rltok.files import write_json
-from rltok.results import device_name, repository_commit, versions
+from rltok.runs.results import device_name, repository_commit, versions
+from rltok.system.files import write_json
 
 WHAT = "peak memory of rltok prepare"
 SMALL, FILES = 10_000_000, 4
@@ -69,7 +69,7 @@ def in_a_process(*arguments: str) -> dict[str, Any]:
 
 def prepare(source: str, out: str, jobs: str) -> dict[str, Any]:
     """Prepare in this process; its peak memory and that of its largest worker, in bytes."""
-    from rltok.cli import main
+    from rltok.cli.main import main
 
     with open(os.devnull, "w") as nothing:
         stdout, sys.stdout = sys.stdout, nothing

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from rltok.config import Config
 from rltok.data import Corpus
-from rltok.draws import row_uniforms
 from rltok.losses import probability_rate_loss, target_rate_loss
 from rltok.policy import uncapped_rate
+from rltok.rng import row_uniforms
 from rltok.step import RateLoss
 from rltok.unet import AutoregressiveUNet
 

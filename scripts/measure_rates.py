@@ -20,13 +20,13 @@ from typing import Any
 from record_files import at_least, run, stored_record
 
 from rltok.config import Config, with_settings
-from rltok.contest import Job, Result, Setting, default_workers, workers
 from rltok.data import load_corpus
 from rltok.errors import RltokError
-from rltok.files import write_json
+from rltok.evidence.runner import Job, Result, Setting, default_workers, workers
 from rltok.presets import preset
-from rltok.results import device_name, repository_commit, versions
+from rltok.runs.results import device_name, repository_commit, versions
 from rltok.step import resolve_device
+from rltok.system.files import write_json
 
 RULES = ("learned", "dynamic_pooling", "dynamic_pooling_port", "hnet", "hnet_port")
 TARGETS = (2, 3, 4, 5, 6, 8)  # bytes a token

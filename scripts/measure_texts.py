@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from record_files import run, stored_record
 
+from rltok.benchmarks.task_items import TASKS, read_items
 from rltok.data.tables import JSONL_SUFFIXES, parquet_documents
 from rltok.errors import RltokError
-from rltok.files import write_record
-from rltok.results import repository_commit, versions
-from rltok.task_items import TASKS, read_items
+from rltok.runs.results import repository_commit, versions
+from rltok.system.files import write_record
 
 WHAT = "texts of the runs"
 PATTERNS = {"train": "english-train-*.parquet", "validation": "english-validation.parquet", "test": "english-test.parquet"}

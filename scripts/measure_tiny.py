@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from rltok.demo import demo_config, run_demo
-from rltok.results import device_name, repository_commit, versions
+from rltok.cli.demo import demo_config, run_demo
+from rltok.runs.results import device_name, repository_commit, versions
 
 
 def measure(seeds: list[int]) -> dict[str, Any]:

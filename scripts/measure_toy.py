@@ -29,12 +29,12 @@ from typing import Any
 import torch
 from record_files import at_least, run, stored_runs
 
-from rltok.files import write_json
-from rltok.pools import end_with_parent, stopping
-from rltok.results import device_name, repository_commit, versions
-from rltok.toy.lexicon import WORDS
-from rltok.toy_measures import CONTROLS, LETTERS, MORE_RANDOM, ORACLE, RANDOM, Run, key_of, shares
-from rltok.toy_runs import ESTIMATORS, FULL, QUIET, Arm, run_arm, toy_corpus
+from rltok.evidence.toy.lexicon import WORDS
+from rltok.evidence.toy.measures import CONTROLS, LETTERS, MORE_RANDOM, ORACLE, RANDOM, Run, key_of, shares
+from rltok.evidence.toy.runs import ESTIMATORS, FULL, QUIET, Arm, run_arm, toy_corpus
+from rltok.runs.results import device_name, repository_commit, versions
+from rltok.system.files import write_json
+from rltok.system.workers import end_with_parent, stopping
 
 WHAT = "estimators on the toy language, with boundaries at word ends and at random places beside them"
 LOOKS = 40  # of a run

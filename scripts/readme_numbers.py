@@ -76,7 +76,9 @@ def passages(record: dict[str, Any]) -> str:
 def ladder(record: dict[str, Any]) -> str:
     """Rows that each rung of the variance ladder needs, by stage, and where the numbers come from."""
     sys.path.insert(0, str(ROOT))
-    from rltok import ladder_views  # not above: the book's environment, which needs `table` only, has no torch
+    from rltok.evidence.chapters import (
+        ch03_ladder as ladder_views,  # not above: the book's environment, which needs `table` only, has no torch
+    )
 
     seeds = len(ladder_views.at(record, ladder_views.stage_names(record)[0]))
     errors = [stage["policy"]["reference_error"] for stage in ladder_views.at(record, "late")]
@@ -93,7 +95,7 @@ def ladder(record: dict[str, Any]) -> str:
 def comparison(record: dict[str, Any]) -> str:
     """Every rule's loss beside the learned one's, and where the numbers come from."""
     sys.path.insert(0, str(ROOT))
-    from rltok import rule_views
+    from rltok.evidence.chapters import ch05_rules
 
     seeds = len({run["seed"] for run in record["runs"]})
     rate, trained = (record["config"][part][key] for part, key in (("model", "rule"), ("train", "training_bytes")))
@@ -102,14 +104,14 @@ def comparison(record: dict[str, Any]) -> str:
         f" paper's corpus, its {record['split']} split, {seeds} seeds, {trained / 1e6:g} MB of training bytes a run, on the CPU;"
         f" commit {record['commit'][:7]}. Errors: standard errors over rows / over seeds."
     )
-    return f"{rule_views.comparison_table(record)}\n\n{source}"
+    return f"{ch05_rules.comparison_table(record)}\n\n{source}"
 
 
 def speeds() -> str:
     """What `rltok doctor` knows of the card that was measured, in a sentence."""
     sys.path.insert(0, str(ROOT))
     from rltok.presets import preset
-    from rltok.speeds import measured_speeds
+    from rltok.speed.speeds import measured_speeds
 
     rows = measured_speeds()
     plain = {row["record"]: row["bytes_per_second"] for row in rows if row["backend"] == "plain"}
@@ -134,19 +136,20 @@ READ = (
 def evidence() -> str:
     """The claims that matter most, with what our runs say of them; smoke runs say nothing."""
     sys.path.insert(0, str(ROOT))
-    from rltok import evidence_aside, evidence_summary, evidence_tables, records, scale_views
+    from rltok.evidence import aside, records, summary, tables
+    from rltok.evidence.chapters import ch06_runs
 
     found = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
     sweeps, others = found[:1], found[1:]  # that of most runs; of the others a paragraph
-    parts = [f"{evidence_tables.heading(sweep)}\n\n{evidence_tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
+    parts = [f"{tables.heading(sweep)}\n\n{tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
     for sweep in sweeps:
-        told = [READ, evidence_summary.chance(sweep), evidence_summary.single_seeds(sweep), evidence_summary.luck(sweep)]
+        told = [READ, summary.chance(sweep), summary.single_seeds(sweep), summary.luck(sweep)]
         parts.append(" ".join(filter(None, told)))
-    slow = scale_views.asked(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
-    parts += [evidence_aside.aside(slow, found[0], main=True)] if slow else []
-    parts += [evidence_aside.aside(sweep, found[0]) for sweep in others]
-    parts = parts or [f"No sweep at full size has been run yet.\n\n{evidence_tables.claims_table(None, headline=True)}"]
-    small = "What a count or small runs answer:\n\n" + evidence_tables.small_claims_table(RESULTS, headline=True)
+    slow = ch06_runs.asked(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
+    parts += [aside.aside(slow, found[0], main=True)] if slow else []
+    parts += [aside.aside(sweep, found[0]) for sweep in others]
+    parts = parts or [f"No sweep at full size has been run yet.\n\n{tables.claims_table(None, headline=True)}"]
+    small = "What a count or small runs answer:\n\n" + tables.small_claims_table(RESULTS, headline=True)
     return "\n\n".join([*parts, small])
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from rltok.config import Config
 from rltok.errors import RltokError
-from rltok.evidence_tables import by_size
-from rltok.files import check_record_path
-from rltok.record_checks import is_clean
-from rltok.records import Sweep, read_sweeps
-from rltok.results import repository_commit
-from rltok.streams import lasting_output
+from rltok.evidence.record_checks import is_clean
+from rltok.evidence.records import Sweep, read_sweeps
+from rltok.evidence.tables import by_size
+from rltok.runs.results import repository_commit
+from rltok.system.files import check_record_path
+from rltok.system.streams import lasting_output
 
 DIGITS = 6  # significant ones that `rounded` keeps; pages show fewer, and rounding twice would show others
 

@@ -16,8 +16,8 @@ from run_sweep import Planned, read_plan
 
 from rltok.data import load_test
 from rltok.errors import RltokError
-from rltok.evidence import add_test
-from rltok.records import Record, read_record, sweep_files, write_record
+from rltok.evidence.export import add_test
+from rltok.evidence.records import Record, read_record, sweep_files, write_record
 
 
 def check_text(test: str, records: list[Record]) -> None:

@@ -1,6 +1,6 @@
 """Short rows at every boundary string, from numpy and from training's own losses: what exact, score and variance must equal.
 
-Nothing here uses `rltok.exact`, `rltok.score` or `rltok.ladder`.
+Nothing here uses `rltok.variance.exact`, `rltok.variance.gradients` or `rltok.variance.ladder`.
 """
 
 import itertools

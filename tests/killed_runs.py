@@ -17,15 +17,15 @@ import torch
 import torch._dynamo  # the first optimizer step would import it, in every child again
 
 import rltok
-import rltok.snapshots
-import rltok.training
+import rltok.runs.snapshots
+import rltok.runs.training
 from rltok.config import from_dict
-from rltok.results import RunRecord
-from rltok.run_folder import RunFolder
+from rltok.runs.folder import RunFolder
+from rltok.runs.results import RunRecord
 
 SHORT_TEXT = "Two gulls."
 POINTS = {
-    "train_step": (rltok.training, "train_step"),
+    "train_step": (rltok.runs.training, "train_step"),
     "save_file": (safetensors.torch, "save_file"),
     "rename": (Path, "rename"),
     "rmtree": (shutil, "rmtree"),
@@ -68,7 +68,7 @@ def die_at(point: str, call: int) -> None:
 
 def train(order: dict) -> None:
     torch.set_num_threads(order["threads"])
-    rltok.snapshots.FIXED_TEXTS = {"short": SHORT_TEXT}
+    rltok.runs.snapshots.FIXED_TEXTS = {"short": SHORT_TEXT}
     die_at(order["point"], order["call"])
     rltok.train(from_dict(order["config"]), order["text"], order["out"], order["resume"])
 

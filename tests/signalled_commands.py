@@ -15,19 +15,19 @@ from pathlib import Path
 import torch
 import torch._dynamo  # the first optimizer step would import it, in every child again
 
-import rltok.cli
-import rltok.commands
-import rltok.compare
-import rltok.snapshots
-import rltok.training
+import rltok.cli.commands
+import rltok.cli.main
+import rltok.evidence.compare
+import rltok.runs.snapshots
+import rltok.runs.training
 from rltok.config import from_dict
-from rltok.run_folder import RunFolder
+from rltok.runs.folder import RunFolder
 
 POINTS = {
-    "load_corpus": (rltok.commands, "load_corpus"),
-    "train_step": (rltok.training, "train_step"),
-    "show": (rltok.commands, "boundary_view"),
-    "result": (rltok.compare, "duration"),  # told of each
+    "load_corpus": (rltok.cli.commands, "load_corpus"),
+    "train_step": (rltok.runs.training, "train_step"),
+    "show": (rltok.cli.commands, "boundary_view"),
+    "result": (rltok.evidence.compare, "duration"),  # told of each
     "close": (RunFolder, "close"),
     "exit": (sys, "exit"),
 }
@@ -55,13 +55,13 @@ def run(order: dict) -> None:
     for each in order["signals"]:
         signal_at(*each)
     torch.set_num_threads(1)
-    rltok.snapshots.FIXED_TEXTS = {"short": "Two gulls."}
+    rltok.runs.snapshots.FIXED_TEXTS = {"short": "Two gulls."}
     arguments = order["arguments"]
     if isinstance(arguments, dict):
         rltok.train(**arguments | {"config": from_dict(arguments["config"])})
         return
     sys.argv = ["rltok", *arguments]
-    sys.exit(rltok.cli.main())
+    sys.exit(rltok.cli.main.main())
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ import random
 
 from rltok.config import with_settings
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.evidence_format import SCHEMA, WHAT
+from rltok.evidence.records import Sweep
+from rltok.evidence.schema import SCHEMA, WHAT
 from rltok.presets import preset
-from rltok.records import Sweep
-from rltok.seal import sealed
+from rltok.system.digest import sealed
 
 PLACES = ("validation", "test", "piqa", "hellaswag", "arc_easy", "lambada")
 UNITS = 30

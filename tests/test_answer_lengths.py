@@ -1,4 +1,4 @@
-"""rltok.answer_lengths: quarters and differences against plain loops over items, and items that were not those scored."""
+"""ch07_answers: quarters and differences against plain loops over items, and items that were not those scored."""
 
 import json
 import math
@@ -9,10 +9,21 @@ import numpy as np
 import pytest
 from sweeps import UNITS, record, sweep_of, with_repeats
 
-from rltok.answer_lengths import WHAT, against_even, ends, fitting, gaps_by_length, lengths_of, quarter_of, quarters, read, table
+from rltok.benchmarks.task_items import Item, TaskItems
 from rltok.errors import RltokError
-from rltok.seal import sealed
-from rltok.task_items import Item, TaskItems
+from rltok.evidence.chapters.ch07_answers import (
+    WHAT,
+    against_even,
+    ends,
+    fitting,
+    gaps_by_length,
+    lengths_of,
+    quarter_of,
+    quarters,
+    read,
+    table,
+)
+from rltok.system.digest import sealed
 
 TASK = "arc_easy"
 

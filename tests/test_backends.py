@@ -1,4 +1,4 @@
-"""rltok.backends: who runs where, why, and what is said when the kernels that were asked for cannot run."""
+"""rltok.kernels.backends: who runs where, why, and what is said when the kernels that were asked for cannot run."""
 
 import json
 import subprocess
@@ -10,9 +10,9 @@ import torch
 from runs import SETTINGS, as_options, json_lines, small_config, write_text
 
 import rltok
-from rltok import backends
-from rltok.cli import main
+from rltok.cli.main import main
 from rltok.errors import RltokError
+from rltok.kernels import backends
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -187,15 +187,15 @@ def test_forced_plain_trains_to_the_same_digits(tmp_path, finished):
 def test_worker_processes_inherit_the_choice(tmp_path):
     script = tmp_path / "workers.py"
     script.write_text(
-        "from concurrent.futures import ProcessPoolExecutor\n"
-        "from rltok import backends, contest\n"
+        "from concurrent.futures import ProcessPoolExecutor\nfrom rltok.evidence import runner as contest\n",
+        "from rltok.kernels import backends\n"
         "class Pool(ProcessPoolExecutor):\n"
         "    def submit(self, work, job):\n"
         "        return super().submit(backends.asked)\n"
         "contest.ProcessPoolExecutor = Pool\n"
         "if __name__ == '__main__':\n"
         "    with backends.use('plain'), contest.workers(2, None) as run:\n"
-        "        print(*run([1, 2]))\n"
+        "        print(*run([1, 2]))\n",
     )
     root = Path(rltok.__file__).parents[1]
     done = subprocess.run([sys.executable, script], cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True)

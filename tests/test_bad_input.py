@@ -12,12 +12,12 @@ import pytest
 import torch
 from runs import SETTINGS, as_options, digests, small_config, write_text
 
-from rltok import training
-from rltok.checkpoint import checkpoints
-from rltok.cli import main
-from rltok.loading import load
-from rltok.run_folder import RunFolder
-from rltok.seal import sealed
+from rltok.cli.main import main
+from rltok.runs import training
+from rltok.runs.checkpoint import checkpoints
+from rltok.runs.folder import RunFolder
+from rltok.runs.loading import load
+from rltok.system.digest import sealed
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 PRESET = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]

@@ -1,4 +1,4 @@
-"""rltok.bench and its command: what a record holds, that the work repeats, and what is refused. Nothing here asserts a time."""
+"""bench and its command: what a record holds, that the work repeats, and what is refused. Nothing here asserts a time."""
 
 import json
 import math
@@ -9,20 +9,20 @@ import pytest
 import torch
 from runs import SETTINGS, small_config, write_text
 
-from rltok import bench as bench_module
-from rltok import kernel_times
-from rltok.bench import Plan, bench, measure_arm, speeds
-from rltok.bench_command import _split_lines
-from rltok.cli import main
+from rltok.cli.bench import _split_lines
+from rltok.cli.main import main
 from rltok.config import with_settings
 from rltok.data import load_corpus
 from rltok.errors import RltokError
-from rltok.files import write_json
 from rltok.flops import attention_flops_per_byte, flops_per_byte
-from rltok.kernel_times import compilations, group_of
 from rltok.optim import make_optimizer
-from rltok.policy_cost import given_step, median_interval, policy_cost
+from rltok.speed import bench as bench_module
+from rltok.speed import kernel_times
+from rltok.speed.bench import Plan, bench, measure_arm, speeds
+from rltok.speed.kernel_times import compilations, group_of
+from rltok.speed.policy_cost import given_step, median_interval, policy_cost
 from rltok.step import micro_batches, new_model, train_step
+from rltok.system.files import write_json
 from rltok.unet import AutoregressiveUNet
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -177,10 +177,10 @@ def test_the_given_arm_has_as_many_tokens_in_the_same_places_and_one_loss(corpus
 
     monkeypatch.setattr(AutoregressiveUNet, "after_boundaries", counted)
     monkeypatch.setattr(
-        "rltok.policy_cost.train_step", lambda *given: (arm.clear(), order.append("learned"), train_step(*given))[-1]
+        "rltok.speed.policy_cost.train_step", lambda *given: (arm.clear(), order.append("learned"), train_step(*given))[-1]
     )
     monkeypatch.setattr(
-        "rltok.policy_cost.given_step", lambda *given: (arm.append(1), order.append("given"), given_step(*given))[-1]
+        "rltok.speed.policy_cost.given_step", lambda *given: (arm.append(1), order.append("given"), given_step(*given))[-1]
     )
     still = with_settings(config, {"train.warmup_fraction": 1.0, "train.warmup_start": 0.0})
     found = policy_cost(still, corpus, CPU, 5)

@@ -1,4 +1,4 @@
-"""rltok.boundary_places: counts against a reading of the text by hand and by a regular expression."""
+"""rltok.evidence.chapters.ch07_where: counts against a reading of the text by hand and by a regular expression."""
 
 import random
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 from sweeps import record, sweep_of
 
-from rltok.boundary_places import (
+from rltok.evidence.chapters.ch07_where import (
     AROUND,
     around_table,
     around_words,

@@ -1,4 +1,4 @@
-"""rltok.by_position: means by place against loops over every row and byte."""
+"""rltok.evidence.positions: means by place against loops over every row and byte."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,11 @@ import torch
 from helpers import tiny_model
 from runs import TEXT
 
-from rltok.by_position import by_position
 from rltok.data.documents import Document
 from rltok.data.rows import cut_documents
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
+from rltok.evidence.positions import by_position
+from rltok.rng import row_uniforms
 
 GAMMA = 0.9
 

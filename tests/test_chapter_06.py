@@ -18,12 +18,12 @@ from notebooks_in_a_folder import read
 from sweeps import record, write
 
 import rltok
+from rltok.cli.options import parse
 from rltok.config import from_dict
 from rltok.data import corpus
-from rltok.evidence import failure_of
-from rltok.options import parse
+from rltok.evidence.export import failure_of
 from rltok.presets import preset
-from rltok.seal import sealed
+from rltok.system.digest import sealed
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -194,7 +194,7 @@ def test_no_command_writes_where_git_or_another_run_would_mind(tmp_path):
     assert len(set(outs)) == len(outs) and not set(outs) & values["--runs"]
 
 
-@pytest.mark.parametrize("file", ["README.md", "rltok/prepare_options.py"])
+@pytest.mark.parametrize("file", ["README.md", "rltok/cli/prepare_options.py"])
 def test_other_places_prepare_as_much_text_for_a_run_of_the_paper(file):
     (told,) = re.findall(r"fineweb --out corpora/fineweb --max-bytes (\d+)", (ROOT / file).read_text())
     (same,) = (words for words in typed() if words[:2] == ["rltok", "prepare"] and "documents" in words)

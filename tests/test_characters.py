@@ -1,4 +1,4 @@
-"""rltok.characters: every boundary is shown where it was drawn, and nothing can steer a terminal."""
+"""rltok.show.characters: every boundary is shown where it was drawn, and nothing can steer a terminal."""
 
 import re
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltok.characters import Shown, shown_characters
 from rltok.errors import RltokError
+from rltok.show.characters import Shown, shown_characters
 from rltok.vocab import to_utf8
 
 

@@ -1,4 +1,4 @@
-"""rltok.checkpoint and rltok.loading: what is written, what is noticed when it is read, and how a model comes back."""
+"""rltok.runs.checkpoint and rltok.runs.loading: what is written, what is noticed when it is read, and how a model comes back."""
 
 import json
 import shutil
@@ -10,11 +10,11 @@ from helpers import ragged_ids, random_uniforms
 from runs import digests, small_config
 
 import rltok
-from rltok.checkpoint import checkpoints, differences, find_checkpoint, load_weights, read_state, restore, save_checkpoint
 from rltok.config import with_settings
 from rltok.errors import RltokError
-from rltok.loading import load, load_config
 from rltok.optim import make_optimizer
+from rltok.runs.checkpoint import checkpoints, differences, find_checkpoint, load_weights, read_state, restore, save_checkpoint
+from rltok.runs.loading import load, load_config
 from rltok.step import new_model, train_step
 from rltok.unet import AutoregressiveUNet
 

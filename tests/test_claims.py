@@ -1,19 +1,19 @@
-"""rltok.claims, judges and small_claims: every claim has a row, and rows follow the records."""
+"""rltok.evidence.claims, judges and small_claims: every claim has a row, and rows follow the records."""
 
 import json
 
 import pytest
 from sweeps import record, seeds_of, sweep_of, with_repeats, write
 
-from rltok.claims import OURS, claims
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.evidence_tables import claim_rows, claims_table, counts, course_table, heading, small_claims_table, table_1, table_3
-from rltok.judges import agreement_at, at_equal_flops, curve_at
-from rltok.paper_numbers import ABLATION, PLACES, TABLE_1, TABLE_3
-from rltok.records import Sweep, read_sweeps
-from rltok.seal import sealed
-from rltok.small_claims import judged, small_claims
-from rltok.verdicts import NO_RUN
+from rltok.evidence.claims import OURS, claims
+from rltok.evidence.criteria import agreement_at, at_equal_flops, curve_at
+from rltok.evidence.paper import ABLATION, PLACES, TABLE_1, TABLE_3
+from rltok.evidence.records import Sweep, read_sweeps
+from rltok.evidence.small_claims import judged, small_claims
+from rltok.evidence.tables import claim_rows, claims_table, counts, course_table, heading, small_claims_table, table_1, table_3
+from rltok.evidence.verdicts import NO_RUN
+from rltok.system.digest import sealed
 
 EMPTY = Sweep("none", {}, [])
 BY_ID = {claim.id: claim for claim in claims()}

@@ -14,17 +14,17 @@ import pytest
 from runs import SETTINGS, TEXT, as_options, json_lines, write_text
 
 import rltok
-from rltok import commands
-from rltok.cli import main
+from rltok.benchmarks.task_items import TASKS, read_items
+from rltok.benchmarks.tasks import score_items
+from rltok.cli import commands
+from rltok.cli.main import main
+from rltok.cli.options import parse_settings, use_colour
 from rltok.data import cut_documents, documents
 from rltok.data.documents import Document
 from rltok.evaluation import evaluate
-from rltok.loading import load, load_config
-from rltok.options import parse_settings, use_colour
-from rltok.snapshots import boundary_view
-from rltok.task_items import TASKS, read_items
-from rltok.tasks import score_items
-from rltok.terminal import BAR
+from rltok.runs.loading import load, load_config
+from rltok.runs.snapshots import boundary_view
+from rltok.show.terminal import BAR
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 OPTIONS = {

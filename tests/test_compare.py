@@ -10,21 +10,22 @@ import jaxtyping
 import pytest
 from runs import SETTINGS, TEXT, as_options, digests, write_text
 
-from rltok import compare_command, contest
-from rltok.checkpoint import checkpoints
-from rltok.cli import main
-from rltok.compare import RECORD
-from rltok.contenders import RULES, SMOKE_UPDATES, TWINS, base_config, contender, contenders
-from rltok.contest import SCORE, fit_flops_per_byte, mean_of_last_fifth, workers
+from rltok.cli import compare
+from rltok.cli.main import main
 from rltok.data import load_corpus
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
+from rltok.evidence import runner
+from rltok.evidence.compare import RECORD
+from rltok.evidence.methods import RULES, SMOKE_UPDATES, TWINS, base_config, contender, contenders
+from rltok.evidence.ranking import table
+from rltok.evidence.runner import SCORE, fit_flops_per_byte, mean_of_last_fifth, workers
 from rltok.flops import flops_per_byte
-from rltok.loading import load, load_config
-from rltok.snapshots import boundary_view
-from rltok.standings import table
-from rltok.stopwatch import duration
+from rltok.runs.checkpoint import checkpoints
+from rltok.runs.loading import load, load_config
+from rltok.runs.snapshots import boundary_view
+from rltok.system.stopwatch import duration
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SMALL = SETTINGS | {"model.rule.entropy_dim": 32, "model.rule.vocabulary": 400, "train.micro_batch": 4}
@@ -115,7 +116,7 @@ def test_scores_are_those_of_the_stored_models_on_the_validation_rows(compared):
     corpus = load_corpus(compared.parent / "text.txt", config.data)
     found = evaluate(load(compared / run["folder"]), corpus.validation, seed=1, batch=4)
     assert run["evaluation"] == json.loads(json.dumps(found.to_dict()))
-    lines = contest.training_lines(compared / run["folder"])
+    lines = runner.training_lines(compared / run["folder"])
     tokens = sum(line["tokens_per_byte"] for line in lines) / len(lines)
     assert run["flops_per_byte"] == pytest.approx(flops_per_byte(config.model, tokens))
 
@@ -164,8 +165,8 @@ def test_resume_leaves_finished_runs_alone_and_goes_on_with_the_others(compared,
         shutil.rmtree(late)
     shutil.rmtree(out / "whitespace-seed1")
     before, wanted, trained = digests(kept), record_in(compared), []
-    real = contest.train
-    monkeypatch.setattr(contest, "train", lambda *given, **named: trained.append(given[2].name) or real(*given, **named))
+    real = runner.train
+    monkeypatch.setattr(runner, "train", lambda *given, **named: trained.append(given[2].name) or real(*given, **named))
     assert main(command(compared.parent, out, "--seeds", "0", "1", "--resume")) == 0
     assert trained == ["bpe-seed0", "whitespace-seed1"]
     assert digests(kept) == before
@@ -178,14 +179,14 @@ def test_a_score_of_other_settings_or_of_another_text_or_a_damaged_one_is_none(c
     folder = compared / "learned-seed0"
     config = load_config(folder)
     corpus = load_corpus(compared.parent / "text.txt", config.data)
-    setting = contest.Setting(corpus, corpus.validation, "cpu", False)
-    assert contest.stored_result(("learned", config, folder), setting)["seed"] == 0
+    setting = runner.Setting(corpus, corpus.validation, "cpu", False)
+    assert runner.stored_result(("learned", config, folder), setting)["seed"] == 0
     other = replace(config, train=replace(config.train, seed=5))
-    assert contest.stored_result(("learned", other, folder), setting) is None
-    assert contest.stored_result(("learned", config, folder), replace(setting, rows=corpus.train)) is None
+    assert runner.stored_result(("learned", other, folder), setting) is None
+    assert runner.stored_result(("learned", config, folder), replace(setting, rows=corpus.train)) is None
     fewer = replace(corpus, train=corpus.train.subset(slice(0, 20)))
-    assert contest.stored_result(("learned", config, folder), replace(setting, corpus=fewer)) is None
-    assert contest.stored_result(("learned", config, compared), setting) is None
+    assert runner.stored_result(("learned", config, folder), replace(setting, corpus=fewer)) is None
+    assert runner.stored_result(("learned", config, compared), setting) is None
 
 
 def test_resume_with_other_settings_is_refused(compared, tmp_path, capsys):
@@ -206,7 +207,7 @@ def test_processes_give_the_same_numbers(compared, tmp_path):
 def test_a_failure_in_a_worker_process_is_told_as_it_is(compared):
     config = load_config(compared / "learned-seed0")
     corpus = load_corpus(compared.parent / "text.txt", config.data)
-    setting = contest.Setting(corpus, corpus.validation, "cpu", False)
+    setting = runner.Setting(corpus, corpus.validation, "cpu", False)
     with pytest.raises(RltokError, match="is a file"), workers(2, setting) as run:
         list(run([("learned", config, compared / RECORD)]))
 
@@ -231,7 +232,7 @@ def test_a_failure_in_a_worker_process_is_told_as_it_is(compared):
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_before_anything_is_trained_or_written(more, told, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(compare_command, "run_all", pytest.fail)
+    monkeypatch.setattr(compare, "run_all", pytest.fail)
     assert main([*command(tmp_path, tmp_path / "out"), *more]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -252,16 +253,16 @@ def test_a_folder_that_is_taken_needs_resume_and_a_foreign_one_is_no_place(compa
 
 def test_without_tokenizers_the_extra_is_named_before_anything_is_trained(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    monkeypatch.setattr(compare_command, "run_all", pytest.fail)
+    monkeypatch.setattr(compare, "run_all", pytest.fail)
     assert main(command(tmp_path, tmp_path / "out")) == 2
     assert "pip install 'rltok[bpe]'" in capsys.readouterr().err
 
 
 def test_without_a_preset_rows_and_budget_are_fitted_to_a_small_text(tmp_path, monkeypatch):
     given = []
-    monkeypatch.setattr(compare_command, "run_all", lambda comparison, *_: given.append(comparison) or [])
-    monkeypatch.setattr(compare_command, "estimated_seconds", lambda *_: 0.0)
-    monkeypatch.setattr(compare_command, "_draw", lambda *_: None)
+    monkeypatch.setattr(compare, "run_all", lambda comparison, *_: given.append(comparison) or [])
+    monkeypatch.setattr(compare, "estimated_seconds", lambda *_: 0.0)
+    monkeypatch.setattr(compare, "_draw", lambda *_: None)
     text = write_text(tmp_path, TEXT)
     assert main(["compare", "--data", text, "--out", str(tmp_path / "out"), "--json"]) == 0
     assert given[0].bases[0].data.sequence_length == 128 and given[0].bases[0].num_updates == SMOKE_UPDATES

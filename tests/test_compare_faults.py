@@ -9,15 +9,16 @@ import pytest
 from runs import SETTINGS, TEXT, digests
 from test_compare import SMALL, command
 
-from rltok import compare_command, contest
-from rltok.cli import main
-from rltok.compare import RECORD
-from rltok.contenders import base_config, contender
-from rltok.contest import SCORE, Setting, stored_result
+from rltok.cli import compare
+from rltok.cli.main import main
 from rltok.data import load_corpus
 from rltok.errors import RltokError
-from rltok.loading import load_config
-from rltok.standings import evaluation_of
+from rltok.evidence import runner
+from rltok.evidence.compare import RECORD
+from rltok.evidence.methods import base_config, contender
+from rltok.evidence.ranking import evaluation_of
+from rltok.evidence.runner import SCORE, Setting, stored_result
+from rltok.runs.loading import load_config
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 RULES = ["even", "whitespace"]
@@ -73,7 +74,7 @@ MISTAKES = {
 )
 def test_a_mistaken_resume_is_told_what_differs_and_changes_no_file(mistake, finished, out, capsys, monkeypatch):
     more, told = MISTAKES[mistake]
-    monkeypatch.setattr(compare_command, "run_all", pytest.fail)
+    monkeypatch.setattr(compare, "run_all", pytest.fail)
     edit(out / RECORD, finished=finished)
     before = digests(out)
     line = refused([*command(out.parent, out, "--resume", rules=RULES), *more], capsys)
@@ -89,8 +90,8 @@ def test_another_split_is_another_comparison(out, capsys):
 
 def test_a_rule_more_is_added_and_the_finished_record_stays_until_then(out, monkeypatch):
     before, seen = (out / RECORD).read_bytes(), []
-    real = compare_command.run_all
-    monkeypatch.setattr(compare_command, "run_all", lambda *given: seen.append((out / RECORD).read_bytes()) or real(*given))
+    real = compare.run_all
+    monkeypatch.setattr(compare, "run_all", lambda *given: seen.append((out / RECORD).read_bytes()) or real(*given))
     assert main(command(out.parent, out, "--resume", "--json", rules=[*RULES, "learned"])) == 0
     record = json.loads((out / RECORD).read_text())
     assert seen == [before]
@@ -101,10 +102,10 @@ def test_a_rule_more_is_added_and_the_finished_record_stays_until_then(out, monk
 def test_the_stub_of_a_comparison_under_way_says_who_was_asked_for(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        compare_command, "run_all", lambda comparison, *_: seen.append((comparison.out / RECORD).read_text()) or []
+        compare, "run_all", lambda comparison, *_: seen.append((comparison.out / RECORD).read_text()) or []
     )  # fmt: skip
-    monkeypatch.setattr(compare_command, "_draw", lambda *_: None)
-    monkeypatch.setattr(compare_command, "estimated_seconds", lambda *_: 0.0)
+    monkeypatch.setattr(compare, "_draw", lambda *_: None)
+    monkeypatch.setattr(compare, "estimated_seconds", lambda *_: 0.0)
     assert main(command(tmp_path, tmp_path / "out", "--seeds", "3", "1", "--json", rules=RULES)) == 0
     stub = json.loads(seen[0])
     assert (stub["finished"], stub["rules"], stub["seeds"]) == (False, RULES, [3, 1])
@@ -195,9 +196,9 @@ def test_a_damaged_score_is_scored_again(out):
     assert json.loads((out / "even-seed0" / SCORE).read_text()) == wanted
 
 
-@pytest.mark.parametrize("name", [f"even-seed0/{SCORE}", compare_command.FIGURE, RECORD])
+@pytest.mark.parametrize("name", [f"even-seed0/{SCORE}", compare.FIGURE, RECORD])
 def test_a_folder_in_the_place_of_a_file_is_named(name, out, capsys, monkeypatch):
-    monkeypatch.setattr(compare_command, "run_all", pytest.fail)
+    monkeypatch.setattr(compare, "run_all", pytest.fail)
     (out / name).unlink()
     (out / name).mkdir()
     assert f"{out / name} is a folder. Put" in refused(command(out.parent, out, "--resume", rules=RULES), capsys)
@@ -217,7 +218,7 @@ def test_a_folder_in_the_place_of_a_file_is_named(name, out, capsys, monkeypatch
     ],
 )
 def test_a_place_where_nothing_can_be_written_is_told_before_anything_is_timed(place, told, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(compare_command, "estimated_seconds", pytest.fail)
+    monkeypatch.setattr(compare, "estimated_seconds", pytest.fail)
     out = tmp_path / place if place.strip() else place
     assert told in refused(command(tmp_path, out, rules=RULES), capsys)
     assert [entry.name for entry in tmp_path.iterdir()] == ["text.txt"]
@@ -233,9 +234,9 @@ def test_a_mistake_found_later_leaves_no_empty_folder(tmp_path, capsys):
 
 def test_there_are_no_more_processes_than_runs(tmp_path, monkeypatch):
     counts = []
-    monkeypatch.setattr(compare_command, "run_all", lambda comparison, setting, count, say: counts.append(count) or [])
-    monkeypatch.setattr(compare_command, "_draw", lambda *_: None)
-    monkeypatch.setattr(compare_command, "estimated_seconds", lambda *_: 0.0)
+    monkeypatch.setattr(compare, "run_all", lambda comparison, setting, count, say: counts.append(count) or [])
+    monkeypatch.setattr(compare, "_draw", lambda *_: None)
+    monkeypatch.setattr(compare, "estimated_seconds", lambda *_: 0.0)
     assert main(command(tmp_path, tmp_path / "out", "--json", "--jobs", 2**31 - 1, rules=RULES)) == 0
     assert counts == [2]
 
@@ -258,7 +259,7 @@ def test_time_is_told_of_a_text_that_starts_with_bytes_that_are_no_characters(tm
     settings = SMALL | {"model.rule.fit_bytes": 1_000_000}
     config = contender(base_config("tiny", settings, budget="smoke", seed=0), "tiny", "bpe", settings)
     text = tmp_path / "odd.txt"
-    text.write_bytes(b"\xff\xfe" * 32 * contest.PROBE_ROWS + TEXT)
+    text.write_bytes(b"\xff\xfe" * 32 * runner.PROBE_ROWS + TEXT)
     corpus = load_corpus(text, replace(config.data, held_out_fraction=0.01), allow_binary=True)
     setting = Setting(corpus, corpus.validation, "cpu", False)
-    assert contest.estimated_seconds([("bpe", config, tmp_path / "run")], setting, 1) > 0
+    assert runner.estimated_seconds([("bpe", config, tmp_path / "run")], setting, 1) > 0

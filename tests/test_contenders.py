@@ -1,4 +1,4 @@
-"""rltok.contenders: who competes, and that nothing but the rule differs."""
+"""rltok.evidence.methods: who competes, and that nothing but the rule differs."""
 
 from dataclasses import replace
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 from runs import SETTINGS
 
-from rltok.contenders import RULES, SMOKE_UPDATES, TWIN, TWINS, base_config, contender, contenders, twin
 from rltok.errors import RltokError
+from rltok.evidence.methods import RULES, SMOKE_UPDATES, TWIN, TWINS, base_config, contender, contenders, twin
 from rltok.step import new_model
 
 

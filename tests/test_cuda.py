@@ -4,13 +4,14 @@ import pytest
 import torch
 from kernel_help import waits
 
-from rltok import train, training
+from rltok import train
 from rltok.config import with_settings
-from rltok.draws import row_uniforms
-from rltok.kernel_times import compilations
 from rltok.optim import make_optimizer
 from rltok.policy import sample_boundaries
 from rltok.presets import preset
+from rltok.rng import row_uniforms
+from rltok.runs import training
+from rltok.speed.kernel_times import compilations
 from rltok.step import new_model, train_step
 from rltok.vocab import BOS, PAD
 

@@ -14,15 +14,15 @@ import torch
 from runs import digests, small_config, write_text
 
 import rltok
-from rltok.checkpoint import checkpoints, find_checkpoint, read_state, restore, save_checkpoint
-from rltok.cli import main
+from rltok.benchmarks.task_items import TASKS
+from rltok.cli.main import main
 from rltok.errors import RltokError
 from rltok.optim import make_optimizer
-from rltok.results import RunRecord
-from rltok.run_folder import RunFolder
-from rltok.seal import sealed
+from rltok.runs.checkpoint import checkpoints, find_checkpoint, read_state, restore, save_checkpoint
+from rltok.runs.folder import RunFolder
+from rltok.runs.results import RunRecord
 from rltok.step import new_model
-from rltok.task_items import TASKS
+from rltok.system.digest import sealed
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 CONFIG = small_config()
@@ -83,7 +83,7 @@ def test_a_checkpoint_that_cannot_be_read_is_never_to_be_deleted(newest, monkeyp
 
 
 def test_a_folder_of_checkpoints_that_cannot_be_listed_does_not_mean_that_there_are_none(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("rltok.checkpoint.os.listdir", failing(errno.EACCES))
+    monkeypatch.setattr("rltok.runs.checkpoint.os.listdir", failing(errno.EACCES))
     assert "checkpoints (Permission denied). Check its permissions." in resume_refused(run, tmp_path)
 
 
@@ -237,7 +237,7 @@ def test_a_run_without_its_settings_is_to_get_them_back(run, tmp_path):
 @pytest.mark.parametrize("owner", [(RunFolder, "sync"), (RunRecord, "save"), (Path, "write_text"), (Path, "mkdir")])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_says_make_room(tmp_path, monkeypatch, owner, number):
-    monkeypatch.setattr("rltok.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
     target = ("os.fsync",) if owner[1] == "sync" else owner
     monkeypatch.setattr(*target, failing(number))
     text = tmp_path / "text.txt"

@@ -1,4 +1,4 @@
-"""rltok.demo: the words follow the numbers, and the whole story runs at smoke size."""
+"""rltok.cli.demo: the words follow the numbers, and the whole story runs at smoke size."""
 
 import json
 from dataclasses import replace
@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 from runs import digests
 
-from rltok import demo
 from rltok.byte_classes import CLASSES
-from rltok.checkpoint import checkpoints
-from rltok.cli import main
+from rltok.cli import demo
+from rltok.cli.demo import demo_config, passage, random_twin, verdict
+from rltok.cli.main import main
 from rltok.data import load_corpus
-from rltok.demo import demo_config, passage, random_twin, verdict
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
-from rltok.loading import load_config
+from rltok.runs.checkpoint import checkpoints
+from rltok.runs.loading import load_config
+from rltok.show.terminal import BAR
 from rltok.step import resolve_device
-from rltok.terminal import BAR
 
 RATES = {"space": 0.9, "word start": 0.05, "letter": 0.1, "punctuation": 0.4, "digit": 1.0, "other": 0.0}
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from rltok import backends, doctor_command, speeds
-from rltok.cards import CARDS, card_of
-from rltok.cli import main
+from rltok.cli import doctor
+from rltok.cli.main import main
 from rltok.flops import parameter_counts
+from rltok.kernels import backends
 from rltok.presets import preset
-from rltok.speeds import STATE_BYTES, fitting_rows, measured_speeds, outlook, outlooks, ratio, table
+from rltok.speed import speeds
+from rltok.speed.cards import CARDS, card_of
+from rltok.speed.speeds import STATE_BYTES, fitting_rows, measured_speeds, outlook, outlooks, ratio, table
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -59,7 +61,7 @@ def test_it_says_why_everything_is_plain(installed, problem, why, capsys, monkey
 
 
 def test_without_a_measurement_nothing_is_estimated(capsys, monkeypatch):
-    monkeypatch.setattr(doctor_command, "measured_speeds", lambda: [])
+    monkeypatch.setattr(doctor, "measured_speeds", lambda: [])
     found = json.loads(told(capsys, "--json"))
     assert {each["basis"] for each in found["outlooks"]} == {"not measured"}
     assert {each["bytes_per_second"] for each in found["outlooks"]} == {each["hours"] for each in found["outlooks"]} == {None}
@@ -69,7 +71,7 @@ def test_without_a_measurement_nothing_is_estimated(capsys, monkeypatch):
 
 
 def test_measured_rows_say_so_and_the_others_say_from_what_they_are_estimated(capsys, monkeypatch):
-    monkeypatch.setattr(doctor_command, "measured_speeds", lambda: [MEASURED, PLAIN])
+    monkeypatch.setattr(doctor, "measured_speeds", lambda: [MEASURED, PLAIN])
     words = told(capsys)
     basis = {
         (line[:11].strip(), line[11:19].strip()): line.rsplit("  ", 1)[1].strip()
@@ -186,4 +188,4 @@ def test_memory_of_a_card_is_asked_of_the_card(monkeypatch):
         total_memory = 79
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Properties)
-    assert doctor_command.memory_bytes(torch.device("cuda", 0)) == 79
+    assert doctor.memory_bytes(torch.device("cuda", 0)) == 79

@@ -1,11 +1,11 @@
-"""rltok.draws: a row's uniforms depend on seed, step and row number, and on nothing else."""
+"""rltok.rng: a row's uniforms depend on seed, step and row number, and on nothing else."""
 
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltok.draws import row_uniforms
+from rltok.rng import row_uniforms
 
 SEED, STEP, ROW = st.integers(0, 2**63 - 1), st.integers(0, 10**9), st.integers(0, 2**40)
 

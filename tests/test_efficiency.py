@@ -1,13 +1,13 @@
-"""rltok.efficiency: early head, policy and estimator beside BPE guidance, counted by hand."""
+"""rltok.evidence.chapters.ch04_cost: early head, policy and estimator beside BPE guidance, counted by hand."""
 
 from fractions import Fraction
 
 import pytest
 
 from rltok.config import with_settings
-from rltok.efficiency import CLAIM, extra, largest_rank
 from rltok.errors import RltokError
-from rltok.low_rank import LowRankHead
+from rltok.evidence.chapters.ch04_cost import CLAIM, extra, largest_rank
+from rltok.evidence.low_rank import LowRankHead
 from rltok.presets import preset
 from rltok.unet import AutoregressiveUNet
 

@@ -11,10 +11,10 @@ from helpers import STRAIGHT_THROUGH, tiny_model
 from rltok.byte_classes import CLASSES
 from rltok.data import cut_documents
 from rltok.data.documents import Document
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, boundary_counts, evaluate, paired_difference, paired_documents
-from rltok.snapshots import boundary_view
+from rltok.rng import row_uniforms
+from rltok.runs.snapshots import boundary_view
 from rltok.unet import UNetOutput
 from rltok.vocab import BOS, EOS, PAD
 

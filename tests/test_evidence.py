@@ -1,4 +1,4 @@
-"""rltok.evidence: what a record of a finished run holds, against the run itself, and that its test score comes once."""
+"""rltok.evidence.export: what a record of a finished run holds, against the run itself, and that its test score comes once."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -9,18 +9,18 @@ import pytest
 from runs import TEXT, json_lines, small_config, write_text
 
 import rltok
+from rltok.benchmarks.task_items import read_items
 from rltok.data import load_corpus
 from rltok.data.documents import Document
 from rltok.data.rows import cut_documents
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
-from rltok.evidence import add_test, evidence_of, failure_of, split_score, start_of
-from rltok.evidence_figures import probabilities
+from rltok.evidence.export import add_test, evidence_of, failure_of, split_score, start_of
+from rltok.evidence.figures import probabilities
+from rltok.evidence.records import check
 from rltok.flops import attention_flops_per_byte, flops_per_byte
-from rltok.loading import load
-from rltok.records import check
-from rltok.snapshots import boundary_view
-from rltok.task_items import read_items
+from rltok.runs.loading import load
+from rltok.runs.snapshots import boundary_view
 
 DATA = Path(__file__).with_name("data")
 

@@ -1,11 +1,11 @@
-"""rltok.evidence_aside: what the runs of another size say."""
+"""rltok.evidence.aside: what the runs of another size say."""
 
 import re
 
 from sweeps import record, seeds_of, sweep_of
 
-from rltok import seed_noise
-from rltok.evidence_aside import aside
+from rltok.evidence import donors
+from rltok.evidence.aside import aside
 
 
 def spoken(told):
@@ -76,7 +76,7 @@ def test_a_paragraph_has_whole_sentences_whatever_is_missing():
 
 def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
     full = sweep_of(*seeds_of("ours", 1.9), *seeds_of("even", 2.0), *seeds_of("bpe", 2.1, rule="bpe", wiggle=0.05))
-    spread = seed_noise.deviation(full, "test")
+    spread = donors.deviation(full, "test")
     single = sweep_of(record("ours", bits=1.9), record("even", bits=2.0))
     gap = single.gap("ours", "even", "test")[0].bits
     told = aside(single, full)

@@ -1,4 +1,4 @@
-"""rltok.evidence_figures: figures are drawn from the rows that are stored beside them."""
+"""rltok.evidence.figures: figures are drawn from the rows that are stored beside them."""
 
 import csv
 import io
@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from sweeps import record, seeds_of, sweep_of, with_repeats
 
-from rltok import plots
 from rltok.errors import RltokError
-from rltok.evidence_figures import (
+from rltok.evidence.figures import (
     DATA,
     as_csv,
     figure_3,
@@ -20,6 +19,7 @@ from rltok.evidence_figures import (
     snapshots_figure,
     training_figure,
 )
+from rltok.show import plots
 
 NAMES = ("even", "ours")
 

@@ -1,4 +1,4 @@
-"""rltok.evidence_summary: the order of the methods, verdicts in short, runs made twice, one device alone."""
+"""rltok.evidence.summary: the order of the methods, verdicts in short, runs made twice, one device alone."""
 
 import re
 import tomllib
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats
 
-from rltok.claims import claims
 from rltok.errors import RltokError
-from rltok.evidence_summary import (
+from rltok.evidence.claims import claims
+from rltok.evidence.summary import (
     chance,
     in_short,
     luck,
@@ -22,9 +22,9 @@ from rltok.evidence_summary import (
     twins,
     unscored,
 )
-from rltok.evidence_tables import WHO, claim_rows, who_is_who
-from rltok.rule_views import Gap
-from rltok.verdicts import in_sigmas
+from rltok.evidence.tables import WHO, claim_rows, who_is_who
+from rltok.evidence.verdicts import in_sigmas
+from rltok.statistics import Gap
 
 PLANS = Path(__file__).resolve().parents[1] / "scripts" / "sweeps"
 TEXTS = {claim.id: claim.text for claim in claims()}

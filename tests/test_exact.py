@@ -9,9 +9,9 @@ from brute import all_strings, close, numpy_row, numpy_rows, reached, scores, tr
 from helpers import ragged_ids, tiny_model
 
 from rltok.errors import RltokError
-from rltok.exact import enumerate_boundaries, enumerate_row, exact_gradient, expected_loss, influence, joint_moments
-from rltok.score import policy_parameters
 from rltok.step import losses_of
+from rltok.variance.exact import enumerate_boundaries, enumerate_row, exact_gradient, expected_loss, influence, joint_moments
+from rltok.variance.gradients import policy_parameters
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SMALL = {"lags": 2, "mid_layers": 1, "dtype": torch.float64}

@@ -13,7 +13,7 @@ import pytest
 import torch
 from nbtools import generated
 
-from rltok import notebooks
+from rltok.show import notebook
 
 ADDRESS = "https://example.org/someone/rltok"
 BEGIN = "import os\ndef begin(): print('begins in', os.path.basename(os.getcwd()))\n"
@@ -140,7 +140,7 @@ def test_without_an_address_it_says_what_to_run(alone):
 def test_it_works_where_stored_results_are_or_says_that_there_are_none(monkeypatch, tmp_path, capsys, folder, works_in, said):
     (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    notebooks.begin()
+    notebook.begin()
     out = capsys.readouterr().out
     assert os.getcwd() == str((tmp_path / works_in).resolve())
     assert ("No folder of stored results here" in out) == said and "trains in" in out
@@ -151,4 +151,4 @@ def test_a_card_without_bfloat16_trains_in_float32(monkeypatch, major, precision
     card = SimpleNamespace(name="A card", total_memory=16e9, major=major)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: card)
-    assert notebooks.machine().startswith(f"A card, 16 GB; trains in {precision}")
+    assert notebook.machine().startswith(f"A card, 16 GB; trains in {precision}")

@@ -1,4 +1,4 @@
-"""rltok.fused and fused_unet: the fast path computes what the plain path computes, loss and every gradient, for every rule."""
+"""blocks and unet: the fast path computes what the plain path computes, loss and every gradient, for every rule."""
 
 import contextlib
 import copy
@@ -8,10 +8,10 @@ import torch
 from helpers import ragged_ids, random_boundaries, random_uniforms, tiny_model
 from kernel_help import DEVICE, NARROW, ROUNDING, poisoned
 
-from rltok import backends
 from rltok.config import ObjectiveConfig
 from rltok.errors import RltokError
 from rltok.evaluation import evaluation_mode
+from rltok.kernels import backends
 from rltok.rules import LearnedRule
 from rltok.step import advantages_of, losses_of
 from rltok.unet import AutoregressiveUNet

@@ -1,4 +1,4 @@
-"""rltok.hand_set: strides and white space as weights, exactly; what a policy without memory can do instead, in closed form."""
+"""ch04_handmade: strides and white space as weights, exactly; what a policy without memory can do instead, in closed form."""
 
 import itertools
 import math
@@ -8,12 +8,11 @@ import pytest
 import torch
 from helpers import ragged_ids, random_uniforms, sigmoid, tiny_model
 
-from rltok import hand_set
 from rltok.data import load_corpus
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
 from rltok.evaluation import evaluation_mode
-from rltok.hand_set import (
+from rltok.evidence.chapters import ch04_handmade
+from rltok.evidence.chapters.ch04_handmade import (
     CERTAIN,
     best_stride_log_prob,
     carry_constant,
@@ -27,6 +26,7 @@ from rltok.hand_set import (
 )
 from rltok.policy import sample_boundaries
 from rltok.presets import preset
+from rltok.rng import row_uniforms
 from rltok.rules.fixed import EvenRule
 from rltok.step import new_model
 from rltok.vocab import BOS, EOS, encode
@@ -233,7 +233,10 @@ def test_the_constant_is_carried_and_embeddings_kept_by_norms_that_add_nothing()
 @pytest.mark.parametrize("reach", [0.0, -3.0, math.nan, math.inf])
 def test_a_reach_that_is_none_is_named(reach):
     model = tiny_model(embedding_dim=32)
-    for call in (lambda: hand_set.draw_every(model, 2, reach=reach), lambda: hand_set.draw_on(model, b" ", reach=reach)):
+    for call in (
+        lambda: ch04_handmade.draw_every(model, 2, reach=reach),
+        lambda: ch04_handmade.draw_on(model, b" ", reach=reach),
+    ):
         with pytest.raises(RltokError, match="reach is the size of a logit, greater than 0 and finite"):
             call()
 
@@ -242,10 +245,10 @@ def test_a_read_out_that_is_too_weak_is_refused_and_leaves_the_model_alone():
     model = tiny_model(embedding_dim=64, lags=0)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(RltokError, match=r"the logits of \d+ of 256 are smaller than reach=17"):
-        hand_set.draw_on(model, b" ", reach=17.0)
+        ch04_handmade.draw_on(model, b" ", reach=17.0)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_a_stride_below_1_is_no_stride():
     with pytest.raises(RltokError, match="k counts bytes from one boundary to the next, at least 1; got k=0"):
-        hand_set.draw_every(tiny_model(embedding_dim=32), 0, reach=17.0)
+        ch04_handmade.draw_every(tiny_model(embedding_dim=32), 0, reach=17.0)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from runs import SETTINGS, as_options, write_text
 
-from rltok import demo as demo_module
-from rltok import options
-from rltok.cli import main
-from rltok.files import quoted
+from rltok.cli import demo as demo_module
+from rltok.cli import options
+from rltok.cli.main import main
+from rltok.system.files import quoted
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 ODD = ["my run", "it's", 'a "b" $HOME `id`', "-dash", "--out", "a;b&c|d>e", "*", "~", "#x", "a\\b", "été", "!x"]

@@ -11,16 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rltok import commands, step
-from rltok.cli import main
+from rltok import step
+from rltok.cli import commands
+from rltok.cli.demo import demo_config, random_twin
+from rltok.cli.main import main
+from rltok.cli.options import parse_value, use_colour
 from rltok.config import with_settings
 from rltok.data import documents
 from rltok.data.hub import hub_reachable
-from rltok.demo import demo_config, random_twin
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
-from rltok.options import parse_value, use_colour
 from rltok.presets import preset
+from rltok.rng import row_uniforms
 from rltok.step import new_model
 
 

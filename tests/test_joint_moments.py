@@ -19,9 +19,9 @@ from brute import (
 )
 from helpers import ragged_ids, tiny_model
 
-from rltok.exact import exact_gradient, joint_moments
-from rltok.ladder import gamma_sweep, ladder
-from rltok.score import policy_parameters
+from rltok.variance.exact import exact_gradient, joint_moments
+from rltok.variance.gradients import policy_parameters
+from rltok.variance.ladder import gamma_sweep, ladder
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 EXACT = 1e-9
@@ -171,7 +171,7 @@ def test_each_rung_of_the_cumulative_ladder_up_to_the_discount_has_less_variance
 
 def test_more_combinations_than_are_scored_at_a_time_give_the_same_moments(monkeypatch, settings):
     at, names = settings["two ragged rows"], ["causal+early+gamma0.9+batch", "naive"]
-    monkeypatch.setattr("rltok.exact.CHUNK", 3)
+    monkeypatch.setattr("rltok.variance.exact.CHUNK", 3)
     for name, moments in joint_moments(at.model, at.ids, names).items():
         close(moments.mean, at.found[name].mean, atol=1e-12)
         close(moments.variance, at.found[name].variance, atol=1e-11)

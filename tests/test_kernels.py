@@ -11,7 +11,7 @@ from kernel_help import DEVICE, NARROW, ROUNDING, randn, relative_errors
 
 from rltok import kernels, policy
 from rltok.attention import row_causal_attention, window_attention
-from rltok.fused import Segments
+from rltok.fast.blocks import Segments
 from rltok.kernels import geglu, nll, norm, row_causal, segment, window
 from rltok.layers import apply_rotary, rotary_table
 from rltok.resample import latest_token, row_offsets

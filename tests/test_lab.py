@@ -11,18 +11,18 @@ import torch
 from runs import SETTINGS, as_options, digests, small_config, write_text
 
 import rltok
-from rltok import lab
-from rltok.checkpoint import checkpoints
-from rltok.cli import main
+from rltok.cli.main import main
+from rltok.cli.variance import rows_shown, table
 from rltok.data import load_corpus
 from rltok.errors import RltokError
-from rltok.lab import FULL, LAMBDAS, STAGES, at_stages, measure_ladder, measure_stage, rounded
-from rltok.lab_command import rows_shown, table
-from rltok.ladder import ladder
-from rltok.loading import load
-from rltok.score import policy_parameters
+from rltok.runs.checkpoint import checkpoints
+from rltok.runs.loading import load
 from rltok.step import new_model
-from rltok.variance import Sizes, batches_of, default_names
+from rltok.variance import stages as lab
+from rltok.variance.gradients import policy_parameters
+from rltok.variance.laboratory import Sizes, batches_of, default_names
+from rltok.variance.ladder import ladder
+from rltok.variance.stages import FULL, LAMBDAS, STAGES, at_stages, measure_ladder, measure_stage, rounded
 
 CPU, SIZES = torch.device("cpu"), Sizes(rows=2, batches=4, draws=2, reference_draws=2)
 SMALL = [*as_options(SETTINGS), "--device", "cpu"]
@@ -200,7 +200,7 @@ def test_the_whole_ladder_is_measured_by_default(monkeypatch, text):
         asked.update(names=names, sizes=sizes, seeds=seeds)
         raise RltokError("enough")
 
-    monkeypatch.setattr("rltok.lab_command.measure_ladder", measured)
+    monkeypatch.setattr("rltok.cli.variance.measure_ladder", measured)
     assert main(["variance", "--data", text, *SMALL]) == 2
     assert asked == {"names": default_names(), "sizes": Sizes(2, 32, 4, 4), "seeds": [0]}
     assert main(["variance", "--data", text, *SMALL, "--rows", "3", "--reference-draws", "9", "--seeds", "1", "2"]) == 2
@@ -270,7 +270,7 @@ def test_a_run_whose_rule_has_no_policy_is_refused(refused, text, tmp_path):
 
 
 def test_a_record_with_no_place_to_go_is_refused_before_anything_is_measured(refused, text, tmp_path, monkeypatch):
-    monkeypatch.setattr("rltok.lab_command.load_corpus", None)
+    monkeypatch.setattr("rltok.cli.variance.load_corpus", None)
     place = tmp_path / "absent" / "r.json"
     assert f"no folder {place.parent}. Make it first" in refused("--data", text, *SMALL, "--out", place)
     assert f"{tmp_path} is a folder. Name a file in it" in refused("--data", text, *SMALL, "--out", tmp_path)

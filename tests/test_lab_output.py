@@ -8,12 +8,12 @@ import torch
 from helpers import ragged_ids, tiny_model
 from runs import TEXT
 
-from rltok.cli import main
+from rltok.cli.main import main
 from rltok.errors import RltokError
-from rltok.exact import enumerate_boundaries, enumerate_row, exact_gradient, expected_loss, influence, joint_moments
-from rltok.files import write_record
-from rltok.score import share
-from rltok.variance import Sizes, measure_gradients
+from rltok.system.files import write_record
+from rltok.variance.exact import enumerate_boundaries, enumerate_row, exact_gradient, expected_loss, influence, joint_moments
+from rltok.variance.gradients import share
+from rltok.variance.laboratory import Sizes, measure_gradients
 from rltok.vocab import BOS, PAD
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
 def out_refused(tmp_path, capsys, out, monkeypatch):
     """The one line about `out`; nothing may be measured."""
-    monkeypatch.setattr("rltok.lab_command.measure_ladder", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr("rltok.cli.variance.measure_ladder", lambda *_, **__: pytest.fail("measured"))
     (tmp_path / "text.txt").write_bytes(TEXT)
     assert main(["variance", "--data", str(tmp_path / "text.txt"), "--out", str(out)]) == 2
     lines = capsys.readouterr().err.splitlines()
@@ -50,7 +50,7 @@ def test_a_write_that_fails_leaves_the_earlier_record_and_shows_the_new_one(tmp_
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rltok.files.os.replace", full)
+    monkeypatch.setattr("rltok.system.files.os.replace", full)
     with pytest.raises(RltokError, match="cannot write .*No space left.*the record stands above"):
         write_record(path, {"what": "variance ladder: new"})
     assert json.loads(path.read_text())["what"] == "variance ladder: earlier"

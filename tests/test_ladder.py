@@ -7,7 +7,7 @@ from brute import NAMES, advantages_by_hand, close, gamma_of
 
 from rltok.config import ObjectiveConfig
 from rltok.errors import RltokError
-from rltok.ladder import CUMULATIVE, REFERENCE, advantages, estimator, gamma_sweep, ladder
+from rltok.variance.ladder import CUMULATIVE, REFERENCE, advantages, estimator, gamma_sweep, ladder
 
 FULL = "causal+early+gamma0.9+batch"
 

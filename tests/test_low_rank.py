@@ -1,13 +1,13 @@
-"""rltok.low_rank: an early head of rank r starts as the best approximation and takes the full one's place on both paths."""
+"""low_rank: an early head of rank r starts as the best approximation and takes the full one's place on both paths."""
 
 import numpy as np
 import pytest
 import torch
 from helpers import ragged_ids, random_boundaries, tiny_model
 
-from rltok import backends
 from rltok.errors import RltokError
-from rltok.low_rank import LowRankHead, shorten_early_head
+from rltok.evidence.low_rank import LowRankHead, shorten_early_head
+from rltok.kernels import backends
 from rltok.vocab import PREDICTED
 
 IDS = list(PREDICTED)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rltok.answer_lengths import table
-from rltok.records import read_sweeps
-from rltok.seal import sealed
+from rltok.evidence.chapters.ch07_answers import table
+from rltok.evidence.records import read_sweeps
+from rltok.system.digest import sealed
 
 ROOT = Path(__file__).resolve().parents[1]
 SWEEPS = ROOT / "notebooks" / "results" / "sweeps"

@@ -10,9 +10,9 @@ import yaml
 from preparing import write_parquet
 from sweeps import UNITS, record, sweep_of, write
 
-from rltok.records import read_sweeps
-from rltok.seal import sealed
-from rltok.text_kinds import read, table
+from rltok.evidence.chapters.ch07_domains import read, table
+from rltok.evidence.records import read_sweeps
+from rltok.system.digest import sealed
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"

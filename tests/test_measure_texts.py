@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from preparing import write_parquet
 
-from rltok.records import read_sweeps
-from rltok.task_items import read_items
+from rltok.benchmarks.task_items import read_items
+from rltok.evidence.records import read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(__file__).with_name("data")

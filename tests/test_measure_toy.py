@@ -6,10 +6,10 @@ import sys
 import measure_toy
 import pytest
 
-from rltok import toy_runs
 from rltok.errors import RltokError
-from rltok.toy_measures import ORACLE, RANDOM
-from rltok.toy_runs import FULL, Arm
+from rltok.evidence.toy import runs
+from rltok.evidence.toy.measures import ORACLE, RANDOM
+from rltok.evidence.toy.runs import FULL, Arm
 
 
 def command(monkeypatch, *arguments):
@@ -37,7 +37,7 @@ def test_a_record_keeps_its_runs_and_refuses_those_of_other_settings(tmp_path, m
         command(monkeypatch, "--seeds", 0, "--out", out, *short)
     out.write_text(json.dumps(record))
     with monkeypatch.context() as other, pytest.raises(RltokError, match="holds runs on other text"):
-        other.setattr(toy_runs, "SURPRISE", 0.9)
+        other.setattr(runs, "SURPRISE", 0.9)
         measure_toy.language_of.cache_clear()
         command(monkeypatch, "--seeds", 0, "--out", out, *short)
     measure_toy.language_of.cache_clear()

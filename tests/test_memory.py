@@ -1,4 +1,4 @@
-"""rltok.memory: an update that does not fit names the micro-batch that would, and leaves everything as it was."""
+"""rltok.runs.memory: an update that does not fit names the micro-batch that would, and leaves everything as it was."""
 
 import gc
 
@@ -6,12 +6,12 @@ import pytest
 import torch
 from runs import SETTINGS, as_options, small_config, write_text
 
-from rltok import memory
-from rltok.cli import main
+from rltok.cli.main import main
 from rltok.data import load_corpus
 from rltok.errors import RltokError
-from rltok.memory import guarded, smaller_sizes
 from rltok.optim import make_optimizer
+from rltok.runs import memory
+from rltok.runs.memory import guarded, smaller_sizes
 from rltok.step import micro_batches, new_model, train_step
 from rltok.unet import AutoregressiveUNet
 

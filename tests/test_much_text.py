@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from preparing import request, write_jsonl
 
-from rltok.cli import main
+from rltok.cli.main import main
 from rltok.config import DataConfig
 from rltok.data import cut_documents, documents, load_corpus, tables
 from rltok.data import mapped as mapped_module

@@ -17,7 +17,7 @@ import rltok
 from rltok.optim import make_optimizer
 from rltok.rules import Boundaries, Rule
 from rltok.rules.base import first_position
-from rltok.snapshots import boundary_view, text_ids
+from rltok.runs.snapshots import boundary_view, text_ids
 from rltok.step import train_step
 
 TEXT = b"In 1999, two gulls!"

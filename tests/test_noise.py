@@ -1,4 +1,4 @@
-"""rltok.noise on gradients whose mean and covariance are known, because they were made up (Gaussian)."""
+"""rltok.variance.noise on gradients whose mean and covariance are known, because they were made up (Gaussian)."""
 
 import itertools
 import json
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from rltok.ladder import REFERENCE
-from rltok.noise import (
+from rltok.variance.laboratory import LOSS, Gradients, Sizes
+from rltok.variance.ladder import REFERENCE
+from rltok.variance.noise import (
     Products,
     _percentiles,
     measure,
@@ -21,7 +22,6 @@ from rltok.noise import (
     shared_parameters,
     with_intervals,
 )
-from rltok.variance import LOSS, Gradients, Sizes
 
 NAME, TWIN = "causal+early+gamma0.9+batch", "causal+early+gamma0.9+loo"
 ROWS, SIZE, DRAWS, REFERENCE_DRAWS = 4, 40, 4, 16

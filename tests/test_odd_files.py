@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from runs import SETTINGS, as_options, digests, write_text
 
-from rltok.cli import main
-from rltok.files import write_json
-from rltok.run_folder import OWN
+from rltok.cli.main import main
+from rltok.runs.folder import OWN
+from rltok.system.files import write_json
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SMALL = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]

@@ -6,11 +6,11 @@ import os
 import pytest
 from runs import SETTINGS, TEXT, as_options, write_text
 
-from rltok import compare_command
-from rltok.cli import main
+from rltok.cli import compare
+from rltok.cli.main import main
 from rltok.errors import RltokError
-from rltok.files import check_name, new_folder
-from rltok.run_folder import check_folder
+from rltok.runs.folder import check_folder
+from rltok.system.files import check_name, new_folder
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 COMMANDS = ["train", "compare", "demo", "bench", "variance", "prepare text.txt"]
@@ -66,14 +66,14 @@ def test_a_name_with_a_null_byte_from_python_is_refused():
 
 def test_two_comparisons_at_once_get_a_folder_each(here, tmp_path, monkeypatch):
     words = ["compare", "--data", here, "--jobs", "1", *SMALL]
-    estimate = compare_command.estimated_seconds
+    estimate = compare.estimated_seconds
 
     def second(*arguments):
-        monkeypatch.setattr(compare_command, "estimated_seconds", estimate)
+        monkeypatch.setattr(compare, "estimated_seconds", estimate)
         assert main([*words, "--rules", "random_k"]) == 0
         return 0.0
 
-    monkeypatch.setattr(compare_command, "estimated_seconds", second)  # when the first has found all in order
+    monkeypatch.setattr(compare, "estimated_seconds", second)  # when the first has found all in order
     assert main([*words, "--rules", "even"]) == 0
     found = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("runs/*/compare.json")}
     assert {name: [run["name"] for run in record["runs"]] for name, record in found.items()} == {
@@ -84,14 +84,14 @@ def test_two_comparisons_at_once_get_a_folder_each(here, tmp_path, monkeypatch):
 
 def test_of_two_comparisons_in_one_folder_the_later_is_refused(here, tmp_path, monkeypatch, capsys):
     words = ["compare", "--data", here, "--jobs", "1", "--out", "out", *SMALL]
-    estimate = compare_command.estimated_seconds
+    estimate = compare.estimated_seconds
 
     def second(*arguments):
-        monkeypatch.setattr(compare_command, "estimated_seconds", estimate)
+        monkeypatch.setattr(compare, "estimated_seconds", estimate)
         assert main([*words, "--rules", "random_k"]) == 0
         return 0.0
 
-    monkeypatch.setattr(compare_command, "estimated_seconds", second)
+    monkeypatch.setattr(compare, "estimated_seconds", second)
     assert main([*words, "--rules", "even"]) == 2
     assert "another process has begun a comparison in out. Choose another --out." in capsys.readouterr().err
     assert [run["name"] for run in json.loads((tmp_path / "out/compare.json").read_text())["runs"]] == ["random_k"]
@@ -109,7 +109,7 @@ def test_a_comparison_that_goes_on_with_other_threads_says_so(here, tmp_path, mo
     assert main(words) == 0
     assert "digits" not in capsys.readouterr().err
     (tmp_path / "out/even-seed0/score.json").unlink()
-    monkeypatch.setattr("rltok.contest.device_name", lambda *_: "another card")
+    monkeypatch.setattr("rltok.evidence.runner.device_name", lambda *_: "another card")
     assert main(words) == 0
     told = "even-seed0: digits may differ from where they go on: begun on another device or with another number of threads"
     assert told in capsys.readouterr().err.splitlines()

@@ -1,4 +1,4 @@
-"""rltok.plots: the line under a figure changes when what is plotted does."""
+"""rltok.show.plots: the line under a figure changes when what is plotted does."""
 
 import matplotlib
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 matplotlib.use("agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-from rltok import plots  # noqa: E402
+from rltok.show import plots  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,9 @@ from helpers import random_boundaries, random_uniforms, sigmoid
 from kernel_help import waits
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rltok import backends, policy
+from rltok import policy
 from rltok.errors import RltokError
+from rltok.kernels import backends
 from rltok.policy import (
     boundary_logits,
     capped_rate,

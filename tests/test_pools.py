@@ -1,4 +1,4 @@
-"""rltok.pools: workers end with who asked for them, whatever ends that process; and jobs that wait are dropped, not finished."""
+"""workers: workers end with who asked for them, whatever ends that process; and jobs that wait are dropped, not finished."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ SCRIPT = """
 import multiprocessing, os, sys, time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from rltok.errors import RltokError
-from rltok.pools import end_with_parent, stopping
+from rltok.system.workers import end_with_parent, stopping
 
 def work(number):
     if number == int(sys.argv[2]):

@@ -8,8 +8,8 @@ import pytest
 from preparing import write_jsonl
 from runs import SETTINGS, as_options
 
-from rltok import commands
-from rltok.cli import main
+from rltok.cli import commands
+from rltok.cli.main import main
 
 SMALL = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})
 ROWS = [{"text": f"document {i} of a corpus about gulls and ferries", "source": f"s{i % 2}"} for i in range(60)]
@@ -158,7 +158,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, source, tmp_path, capsys
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rltok.prepare_command.prepare_folder", interrupt)
+    monkeypatch.setattr("rltok.cli.prepare.prepare_folder", interrupt)
     assert commands.prepare and main(["prepare", source, "--out", str(tmp_path / "out")]) == 130
     assert "interrupted. The same command goes on where it stopped." in capsys.readouterr().err
 

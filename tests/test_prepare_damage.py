@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from preparing import documents_of, request, write_jsonl
 
-from rltok import files
 from rltok.config import DataConfig
 from rltok.data import duplicates, load_corpus
 from rltok.data.prepare import prepare_folder
 from rltok.data.prepared import open_prepared
 from rltok.data.shards import ShardWriter
 from rltok.errors import RltokError
-from rltok.seal import sealed
+from rltok.system import files
+from rltok.system.digest import sealed
 
 RULES = {"cut": "windows", "sequence_length": 16, "shard_bytes": 300}
 CONFIG = DataConfig(sequence_length=16, cut="windows")

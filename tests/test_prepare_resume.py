@@ -104,7 +104,7 @@ def test_a_seal_that_a_loss_of_power_left_empty_and_a_lost_file_are_written_anew
 
 def start(paths, out, jobs, rules):
     options = [f"--{name.replace('_', '-')}={value}" for name, value in rules.items()]
-    command = [sys.executable, "-m", "rltok.cli", "prepare", *paths, "--out", str(out), "--jobs", str(jobs), *options]
+    command = [sys.executable, "-m", "rltok.cli.main", "prepare", *paths, "--out", str(out), "--jobs", str(jobs), *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 

@@ -9,8 +9,8 @@ import pytest
 from preparing import write_jsonl
 from runs import SETTINGS, as_options
 
-from rltok.cli import main
-from rltok.progress import Progress
+from rltok.cli.main import main
+from rltok.runs.progress import Progress
 
 OPTIONS = ["--cut", "windows", "--sequence-length", "16", "--jobs", "1", "--validation-fraction", "0", "--test-fraction", "0"]
 

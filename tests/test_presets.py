@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rltok.config import with_settings
 from rltok.data.corpus import num_held_out
 from rltok.errors import RltokError
+from rltok.evidence.paper import WARMUP_BYTES
 from rltok.optim import policy_travel
-from rltok.paper_numbers import WARMUP_BYTES
 from rltok.presets import check_batch_fits, fit_to_corpus, preset, presets, size_of, travel_advice
 
 TABLE_2 = {  # d, heads, down / mid / up, learning rate, sequences, warm-up bytes, training bytes, 1 / target rate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rltok.demo import demo_config
+from rltok.cli.demo import demo_config
 from rltok.presets import presets
 
 ROOT = Path(__file__).resolve().parents[1]

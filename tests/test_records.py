@@ -1,4 +1,4 @@
-"""rltok.records: a record is what it was when it was made, and differences are paired by seed and document."""
+"""rltok.evidence.records: a record is what it was when it was made, and differences are paired by seed and document."""
 
 import json
 import math
@@ -8,10 +8,10 @@ import pytest
 from sweeps import UNITS, record, seeds_of, sweep_of, write
 
 from rltok.errors import RltokError
-from rltok.evidence import failure_of
+from rltok.evidence.export import failure_of
+from rltok.evidence.records import SCHEDULE, check, read_record, read_sweeps
 from rltok.presets import preset
-from rltok.records import SCHEDULE, check, read_record, read_sweeps
-from rltok.seal import sealed
+from rltok.system.digest import sealed
 
 
 def changed(found, **entries):

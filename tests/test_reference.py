@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import RULES, STRAIGHT_THROUGH, ragged_ids, random_uniforms, tiny_model
 
-from rltok.reference import log_probs_in_place, nll_in_place
+from rltok.evidence.reference import log_probs_in_place, nll_in_place
 
 LENGTHS = (13, 7, 1, 0, 12)
 CLOSE = {torch.float64: 1e-11, torch.float32: 5e-5}  # the same sums in another order

@@ -1,4 +1,4 @@
-"""rltok.results: the record of a run says everything a reader needs and nothing about this machine."""
+"""rltok.runs.results: the record of a run says everything a reader needs and nothing about this machine."""
 
 import dataclasses
 import json
@@ -12,10 +12,10 @@ import torch
 from runs import TEXT, UPDATES, json_lines, small_config, write_text
 
 import rltok
-from rltok import results
 from rltok.config import from_dict
 from rltok.flops import attention_flops_per_byte, flops_per_byte
-from rltok.results import RunRecord, device_name, repository_commit, thin, versions
+from rltok.runs import results
+from rltok.runs.results import RunRecord, device_name, repository_commit, thin, versions
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +134,14 @@ def test_a_git_repository_that_the_environment_names_is_not_the_one_of_the_code(
     commits = []
     for place in (own, other):
         (place / "rltok").mkdir(parents=True)
-        (place / "rltok/results.py").write_text(f"# {place.name}\n")
+        (place / "rltok/runs/results.py").write_text(f"# {place.name}\n")
         identity = ["-c", "user.name=n", "-c", "user.email=e@example.com"]
         for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", place.name]):
             subprocess.run(["git", "-C", str(place), *arguments], check=True)
         commits.append(subprocess.run(["git", "-C", str(place), "rev-parse", "HEAD"], capture_output=True, text=True).stdout)
     of_git = {"GIT_WORK_TREE": "", "GIT_INDEX_FILE": ".git/index", "GIT_OBJECT_DIRECTORY": ".git/objects"}.get(name, ".git")
     monkeypatch.setenv(name, str(other / of_git))
-    monkeypatch.setattr(results, "__file__", str(own / "rltok/results.py"))
+    monkeypatch.setattr(results, "__file__", str(own / "rltok/runs/results.py"))
     results._commit_of.cache_clear()
     assert repository_commit() == commits[0].strip()
 

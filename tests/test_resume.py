@@ -15,10 +15,10 @@ from runs import SETTINGS, as_options, digests, json_lines, kill_run, small_conf
 from safetensors.torch import load_file
 
 import rltok
-from rltok.checkpoint import checkpoints, read_state
-from rltok.cli import main
+from rltok.cli.main import main
 from rltok.errors import RltokError
-from rltok.seal import sealed
+from rltok.runs.checkpoint import checkpoints, read_state
+from rltok.system.digest import sealed
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = small_config(train__keep_checkpoints=1)  # the strictest case: one checkpoint must always be whole
@@ -32,7 +32,7 @@ def quick():
     """No shape checks, and one short text for the snapshots: most of the time would go into these two."""
     jaxtyping.config.update("jaxtyping_disable", True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rltok.snapshots.FIXED_TEXTS", {"short": SHORT_TEXT})
+        patch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": SHORT_TEXT})
         yield
     jaxtyping.config.update("jaxtyping_disable", False)
 

@@ -11,14 +11,14 @@ from helpers import ragged_ids, random_uniforms, tiny_config, tiny_model
 from runs import TEXT, as_options, digests, small_config, write_text
 
 import rltok
-from rltok import training
-from rltok.cli import main
+from rltok.cli.main import main
 from rltok.config import with_settings
 from rltok.errors import RltokError
 from rltok.presets import preset
 from rltok.rules import Boundaries, DynamicPoolingRule, Rule, make_rule
 from rltok.rules.base import first_position
 from rltok.rules.hnet import ratio_loss
+from rltok.runs import training
 from rltok.step import new_model
 from rltok.vocab import BOS, EOS
 

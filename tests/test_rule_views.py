@@ -1,4 +1,4 @@
-"""rltok.rule_views and rltok.rate_views: tables, texts and verdicts say what the record says."""
+"""ch05_rules and ch05_rates: tables, texts and verdicts say what the record says."""
 
 import copy
 import json
@@ -13,14 +13,19 @@ import pytest
 matplotlib.use("agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-from rltok import plots, rate_views, rule_views  # noqa: E402
 from rltok.data.fixed_texts import FIXED_TEXTS  # noqa: E402
 from rltok.errors import RltokError  # noqa: E402
-from rltok.rule_views import Gap, gap_of_seeds  # noqa: E402
-from rltok.standings import standings  # noqa: E402
+from rltok.evidence.chapters import (
+    ch05_rates,  # noqa: E402
+    ch05_rules,
+)
+from rltok.evidence.ranking import standings  # noqa: E402
+from rltok.show import plots  # noqa: E402
+from rltok.show.tables import markdown  # noqa: E402
+from rltok.statistics import Gap, gap_of_seeds  # noqa: E402
 
 RESULTS = Path(__file__).resolve().parents[1] / "notebooks" / "results"
-STORED = {kind: RESULTS / f"{kind}.json" for kind in rule_views.KINDS}
+STORED = {kind: RESULTS / f"{kind}.json" for kind in ch05_rules.KINDS}
 COMMON = {"schema": 1, "full": True, "data": {"name": "sample"}, "commit": "1" * 40, "device": "cpu", "config_hash": "abc"}
 
 
@@ -96,10 +101,10 @@ def test_a_gap_of_seeds_is_their_mean_with_the_error_of_that_mean_and_the_larges
 
 def test_differences_from_learned_are_those_of_the_standings_and_twins_are_paired_by_seed():
     record = comparison()
-    gaps = rule_views.minus_learned(record)
+    gaps = ch05_rules.minus_learned(record)
     assert list(gaps) == ["hnet", "bpe", "random_k_as_bpe"]
     assert gaps["hnet"].bits == pytest.approx(0.5) and gaps["hnet"].verdict == "higher"
-    twins = rule_views.minus_twin(record)
+    twins = ch05_rules.minus_twin(record)
     by_seed = [(2.3 + 2.3 + 2.9) / 3 - (2.5 + 2.6 + 3.1) / 3, (2.2 + 2.4 + 3.3) / 3 - (2.6 + 2.6 + 3.1) / 3]
     assert list(twins) == ["bpe"]
     assert twins["bpe"].bits == pytest.approx(np.mean(by_seed))
@@ -107,7 +112,7 @@ def test_differences_from_learned_are_those_of_the_standings_and_twins_are_paire
 
 
 def test_the_table_has_a_line_for_every_contender_and_its_verdict():
-    table = cells(rule_views.comparison_table(comparison()))
+    table = cells(ch05_rules.comparison_table(comparison()))
     assert [line[0] for line in table] == ["rule", "learned", "hnet", "bpe", "random_k_as_bpe"]
     assert table[1][2:4] == ["-", "-"] and table[2][3] == "higher" and table[3][3] == "undecided"
     assert table[2][1].startswith("3.0500 ± ") and table[2][2].startswith("+0.5000 ± ")
@@ -115,7 +120,7 @@ def test_the_table_has_a_line_for_every_contender_and_its_verdict():
 
 
 def test_findings_sort_the_contenders_by_verdict_and_name_those_of_about_the_same_tokens():
-    told = rule_views.findings(comparison(), near=0.05)
+    told = ch05_rules.findings(comparison(), near=0.05)
     assert told == [
         "lower loss than learned: none", "higher loss than learned: hnet", "undecided: bpe, random_k_as_bpe",
         "tokens per byte within 0.05 of learned's 0.200: bpe, random_k_as_bpe",
@@ -124,19 +129,19 @@ def test_findings_sort_the_contenders_by_verdict_and_name_those_of_about_the_sam
 
 def test_the_figure_of_a_comparison_shows_every_seed_and_two_errors_and_moves_with_the_record():
     record = comparison()
-    left, right = rule_views.comparison_figure(record).axes
+    left, right = ch05_rules.comparison_figure(record).axes
     dots = sorted(line.get_xdata()[0] for line in left.lines if line.get_marker() == "o")
-    learned = rule_views.scores(record, "learned")
+    learned = ch05_rules.scores(record, "learned")
     assert dots == pytest.approx(
         sorted(run["evaluation"]["bits_per_byte"] - learned[run["seed"]] for run in record["runs"] if run["name"] != "learned")
     )
-    gap = rule_views.minus_learned(record)["hnet"]
+    gap = ch05_rules.minus_learned(record)["hnet"]
     spans = [tuple(line.get_xdata()) for line in left.lines if len(line.get_xdata()) == 2]
     assert any(span == pytest.approx((gap.bits - 2 * gap.error, gap.bits + 2 * gap.error)) for span in spans)
     assert [label.get_text() for label in left.get_yticklabels()][-1] != "hnet"  # sorted: the worst stands at the bottom
     other = copy.deepcopy(record)
     other["standings"][1]["minus_learned"]["bits_per_byte"] += 0.1
-    digests = [plots.digest(rule_views.comparison_figure(each)) for each in (record, other)]
+    digests = [plots.digest(ch05_rules.comparison_figure(each)) for each in (record, other)]
     assert digests[0] != digests[1]
     assert any(line.get_xdata()[0] == 0.3 for line in right.lines)
 
@@ -145,7 +150,7 @@ def test_the_figure_of_a_comparison_shows_every_seed_and_two_errors_and_moves_wi
 
 
 def test_a_line_has_a_bar_after_every_boundary_of_the_named_run_and_none_elsewhere():
-    (line,) = rule_views.text_lines(comparison(), ["hnet"], "prose", seed=1, characters=23)
+    (line,) = ch05_rules.text_lines(comparison(), ["hnet"], "prose", seed=1, characters=23)
     assert line == "hnet" + " " * 19 + "Th│e fer│ry le│ft la│te be│c"
 
 
@@ -154,13 +159,13 @@ def test_a_text_is_cut_by_characters_and_its_boundaries_by_bytes():
     size = len(FIXED_TEXTS["multilingual"].encode())
     drawn = {"boundaries": "01" * (size // 2) + "0" * (size % 2), "probabilities": [0.25] * size}
     record["runs"][0]["texts"] = {"multilingual": drawn}
-    shown, boundaries, probabilities = rule_views.view(record, "learned", "multilingual", seed=0, characters=11)
+    shown, boundaries, probabilities = ch05_rules.view(record, "learned", "multilingual", seed=0, characters=11)
     assert shown == "At the café" and len(boundaries) == len(probabilities) == 12
 
 
 def test_side_by_side_every_rule_has_a_named_block_and_its_own_edges():
     record = comparison()
-    page = rule_views.side_by_side(record, ["learned", "hnet"], "prose", seed=0, characters=50)
+    page = ch05_rules.side_by_side(record, ["learned", "hnet"], "prose", seed=0, characters=50)
     assert re.findall(r'aria-label="(\w+): the text prose, (\d+) of (\d+) bytes', page) == [
         ("learned", "10", "50"), ("hnet", "10", "50"),
     ]  # fmt: skip
@@ -169,7 +174,7 @@ def test_side_by_side_every_rule_has_a_named_block_and_its_own_edges():
 
 def test_a_run_that_is_not_there_is_an_error_that_names_those_that_are():
     with pytest.raises(RltokError, match="no run of 'even' with seed 0. It has: learned, hnet, bpe, random_k_as_bpe"):
-        rule_views.view(comparison(), "even", "prose", 0, 10)
+        ch05_rules.view(comparison(), "even", "prose", 0, 10)
 
 
 # The leak
@@ -195,18 +200,18 @@ def leak_record() -> dict:
 
 def test_the_leak_has_a_verdict_where_it_is_certain_and_says_of_which_side():
     record = leak_record()
-    assert cells(rule_views.leak_table(record, "probe"))[1] == [
+    assert cells(ch05_rules.leak_table(record, "probe"))[1] == [
         "causal bits - shifted bits", "+0.0500 ± 0.0020 / 0.0010", "higher for causal bits",
     ]  # fmt: skip
-    assert cells(rule_views.leak_table(record, "unet"))[1][2] == "undecided"
-    places = rule_views.leak_by_place(record, "causal bits", "shifted bits")
+    assert cells(ch05_rules.leak_table(record, "unet"))[1][2] == "undecided"
+    places = ch05_rules.leak_by_place(record, "causal bits", "shifted bits")
     assert {place: gap.bits for place, gap in places.items()} == pytest.approx({"first byte": 0.25, "later": 0.5})
 
 
 def test_words_are_shown_by_vocabulary_and_drawn_by_known_bytes():
     record = leak_record()
-    assert cells(rule_views.words_table(record))[1] == ["2,048", "2.500", "2.250", "0.250"]
-    (axes,) = rule_views.words_figure(record).axes
+    assert cells(ch05_rules.words_table(record))[1] == ["2,048", "2.500", "2.250", "0.250"]
+    (axes,) = ch05_rules.words_figure(record).axes
     assert axes.lines[0].get_xdata().tolist() == [1, 2] and axes.lines[0].get_ydata().tolist() == [0.0, 0.25]
 
 
@@ -225,20 +230,20 @@ def rates_record() -> dict:
 
 
 def test_a_rate_is_held_up_to_and_with_the_tolerance():
-    assert rate_views.rates_held(rates_record()) == [
+    assert ch05_rates.rates_held(rates_record()) == [
         "learned               within 0.01 of the target in 4 of 4 runs, at most 0.0100 off",
         "hnet                  within 0.01 of the target in 1 of 2 runs, at most 0.0110 off",
     ]
 
 
 def test_the_table_of_rates_spans_the_seeds_and_leaves_out_what_was_not_run():
-    table = cells(rate_views.rates_table(rates_record()))
+    table = cells(ch05_rates.rates_table(rates_record()))
     assert table[0] == ["rule", "target 1/2 = 0.500", "target 1/5 = 0.200"]
     assert table[1:] == [["learned", "0.500 to 0.510", "0.191 to 0.204"], ["hnet", "-", "0.198 to 0.211"]]
 
 
 def test_the_figure_of_rates_has_a_dot_for_every_run_and_the_line_of_the_tolerance():
-    left, right = rate_views.rates_figure(rates_record()).axes
+    left, right = ch05_rates.rates_figure(rates_record()).axes
     assert sorted(y for line in left.lines[1:] for y in line.get_ydata()) == pytest.approx(
         sorted([0.204, 0.191, 0.51, 0.5, 0.211, 0.198])
     )
@@ -249,44 +254,44 @@ def test_the_figure_of_rates_has_a_dot_for_every_run_and_the_line_of_the_toleran
 
 def test_the_distance_from_the_target_is_the_largest_over_seeds_and_none_without_a_target():
     record = comparison()
-    assert rate_views.farthest(record, "hnet") == pytest.approx(0.06)
-    assert rate_views.farthest(record, "learned") == 0 and rate_views.farthest(record, "bpe") is None
+    assert ch05_rates.farthest(record, "hnet") == pytest.approx(0.06)
+    assert ch05_rates.farthest(record, "learned") == 0 and ch05_rates.farthest(record, "bpe") is None
 
 
 # Records
 
 
-@pytest.mark.parametrize("kind", rule_views.KINDS)
+@pytest.mark.parametrize("kind", ch05_rules.KINDS)
 def test_another_kind_of_file_is_refused(kind):
     own = {"compare": comparison, "bpe_leak": leak_record, "rates": rates_record}
-    assert rule_views.check(own[kind](), kind)["schema"] == 1
+    assert ch05_rules.check(own[kind](), kind)["schema"] == 1
     for other in [record() for name, record in own.items() if name != kind] + [own[kind]() | {"schema": 2}, {}]:
         with pytest.raises(RltokError, match=f"no {kind} record"):
-            rule_views.check(other, kind)
+            ch05_rules.check(other, kind)
 
 
 def test_a_record_is_named_with_its_size_and_with_every_device_and_commit_that_made_it():
-    assert rule_views.describe(comparison()) == (
+    assert ch05_rules.describe(comparison()) == (
         "full size; text: sample, test split; seeds 0, 1; cpu; commit 1111111, config abc"
     )
-    rates = rule_views.describe(rates_record() | {"full": False})
+    rates = ch05_rules.describe(rates_record() | {"full": False})
     assert rates.startswith("smoke size, which shows shapes and no results; text: sample; seeds 0, 1; cpu; gpu; ")
     assert "commit aaaaaaa, bbbbbbb" in rates
-    assert "commit 1111111+," in rule_views.describe(comparison() | {"commit": "1" * 40 + "+changes"})
+    assert "commit 1111111+," in ch05_rules.describe(comparison() | {"commit": "1" * 40 + "+changes"})
 
 
-@pytest.mark.parametrize("kind", rule_views.KINDS)
+@pytest.mark.parametrize("kind", ch05_rules.KINDS)
 def test_the_stored_record_can_be_read_and_shown(kind):
-    record = rule_views.check(json.loads(STORED[kind].read_text(), parse_constant=pytest.fail), kind)
-    assert rule_views.describe(record)
+    record = ch05_rules.check(json.loads(STORED[kind].read_text(), parse_constant=pytest.fail), kind)
+    assert ch05_rules.describe(record)
     made = {
-        "compare": (rule_views.comparison_table, rule_views.comparison_figure),
-        "bpe_leak": (rule_views.words_table, rule_views.words_figure),
-        "rates": (rate_views.rates_table, rate_views.rates_figure),
+        "compare": (ch05_rules.comparison_table, ch05_rules.comparison_figure),
+        "bpe_leak": (ch05_rules.words_table, ch05_rules.words_figure),
+        "rates": (ch05_rates.rates_table, ch05_rates.rates_figure),
     }
     table, figure = made[kind]
     assert len(cells(table(record))) > 1 and plots.digest(figure(record)).startswith("figure data")
 
 
 def test_a_bar_in_a_cell_does_not_end_it():
-    assert rule_views.markdown(["a"], [["x|y"]]).splitlines()[2] == r"| x\|y |"
+    assert markdown(["a"], [["x|y"]]).splitlines()[2] == r"| x\|y |"

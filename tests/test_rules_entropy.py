@@ -10,12 +10,12 @@ from helpers import ragged_ids, random_uniforms, tiny_config
 from rltok.config import with_settings
 from rltok.data import load_corpus
 from rltok.errors import RltokError
+from rltok.evidence.rates import text_rates
 from rltok.flops import flops_per_byte, frozen_parameters
 from rltok.optim import make_optimizer
 from rltok.presets import preset
 from rltok.rules import make_rule
 from rltok.rules.entropy import entropies, mean_nll
-from rltok.rules.rates import text_rates
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, EOS, PAD
 

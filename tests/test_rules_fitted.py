@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 from test_causality import LENGTHS, TOLERANCE, assert_past_is_untouched, check_every_place, outputs
 
 import rltok
-from rltok.checkpoint import checkpoints, load_weights
-from rltok.cli import main
+from rltok.cli.main import main
 from rltok.data import Document, cut_documents
 from rltok.errors import RltokError
 from rltok.rules import BpeRule, EntropyRule
+from rltok.runs.checkpoint import checkpoints, load_weights
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -105,7 +105,7 @@ def config_of(rule):
 @pytest.fixture(scope="module", autouse=True)
 def one_short_text():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rltok.snapshots.FIXED_TEXTS", {"short": SHORT_TEXT})
+        patch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": SHORT_TEXT})
         yield
 
 

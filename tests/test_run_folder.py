@@ -1,4 +1,4 @@
-"""rltok.run_folder: who may write a run's folder, and how its logs are wound back."""
+"""rltok.runs.folder: who may write a run's folder, and how its logs are wound back."""
 
 import errno
 import json
@@ -9,7 +9,7 @@ import pytest
 from runs import digests, small_config
 
 from rltok.errors import RltokError
-from rltok.run_folder import LOGS, RunFolder, check_folder
+from rltok.runs.folder import LOGS, RunFolder, check_folder
 
 CONFIG = small_config()
 DATA = {"name": "t", "train": {"hash": "aa"}, "validation": {"hash": "bb"}}
@@ -205,7 +205,7 @@ def test_a_file_system_without_locks_is_written_to_without_one(tmp_path, monkeyp
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("rltok.run_folder.fcntl.flock", refuse)
+    monkeypatch.setattr("rltok.runs.folder.fcntl.flock", refuse)
     if goes:
         claim(tmp_path / "run").close()
         assert json.loads((tmp_path / "run" / "config.json").read_text()) == CONFIG.to_dict()

@@ -1,4 +1,4 @@
-"""rltok.run_starts: the start of a run beside a finished one, and what is refused."""
+"""rltok.evidence.chapters.ch06_partial_runs: the start of a run beside a finished one, and what is refused."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,17 @@ import pytest
 from sweeps import record, sweep_of
 
 from rltok.errors import RltokError
-from rltok.evidence_format import SCHEMA, START
-from rltok.run_starts import NEEDED, agreement_table, apart, beside, read_start, starts_html, starts_table
-from rltok.seal import sealed
+from rltok.evidence.chapters.ch06_partial_runs import (
+    NEEDED,
+    agreement_table,
+    apart,
+    beside,
+    read_start,
+    starts_html,
+    starts_table,
+)
+from rltok.evidence.schema import SCHEMA, START
+from rltok.system.digest import sealed
 
 DATA = {"name": "text", "train": {"hash": "ab"}}
 STORED = Path(__file__).resolve().parents[1] / "notebooks" / "results"

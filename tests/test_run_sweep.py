@@ -9,12 +9,12 @@ import pytest
 from runs import SETTINGS, TEXT
 from sweeps import record
 
-from rltok import cli
+from rltok.cli import main as cli
 from rltok.config import with_settings
 from rltok.errors import RltokError, TrainingFailed
+from rltok.evidence.records import read_record, read_sweeps
 from rltok.presets import preset
-from rltok.records import read_record, read_sweeps
-from rltok.speeds import measured_speeds
+from rltok.speed.speeds import measured_speeds
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -1,14 +1,12 @@
-"""rltok.scale_plans: what a run at scale takes, on which card it fits, and the commands that make it."""
+"""rltok.evidence.chapters.ch06_plan: what a run at scale takes, on which card it fits, and the commands that make it."""
 
 import shlex
 
 import pytest
 
-from rltok.cards import CARDS
-from rltok.commands import _settings
-from rltok.options import parse
-from rltok.presets import preset
-from rltok.scale_plans import (
+from rltok.cli.commands import _settings
+from rltok.cli.options import parse
+from rltok.evidence.chapters.ch06_plan import (
     changes,
     checkpoint_bytes,
     cost_table,
@@ -20,7 +18,9 @@ from rltok.scale_plans import (
     that_fits,
     train_command,
 )
-from rltok.speeds import measured_speeds, outlook
+from rltok.presets import preset
+from rltok.speed.cards import CARDS
+from rltok.speed.speeds import measured_speeds, outlook
 
 ONE_PASS = {"data.cut": "full_windows", "train.training_bytes": 151_854 * 4096, "train.evaluate_every": 50}
 SHARES = ["prepare", "x", "--out", "y"]  # the command line, for its own shares of validation and test

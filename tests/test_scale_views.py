@@ -1,16 +1,12 @@
-"""rltok.scale_views: what sizes beside each other show, what their runs took, and what failed."""
+"""rltok.evidence.chapters.ch06_runs: what sizes beside each other show, what their runs took, and what failed."""
 
 import numpy as np
 import pytest
 from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats, write
 
-from rltok import plots
 from rltok.config import from_dict
 from rltok.errors import RltokError
-from rltok.evidence import failure_of
-from rltok.evidence_tables import side_by_side
-from rltok.records import SCHEDULE, Sweep, read_sweeps
-from rltok.scale_views import (
+from rltok.evidence.chapters.ch06_runs import (
     asked,
     contenders_there,
     expected_table,
@@ -26,9 +22,13 @@ from rltok.scale_views import (
     sizes_figure,
     told,
 )
-from rltok.seal import sealed
-from rltok.seed_noise import deviation
-from rltok.speeds import measured_speeds
+from rltok.evidence.donors import deviation
+from rltok.evidence.export import failure_of
+from rltok.evidence.records import SCHEDULE, Sweep, read_sweeps
+from rltok.evidence.tables import side_by_side
+from rltok.show import plots
+from rltok.speed.speeds import measured_speeds
+from rltok.system.digest import sealed
 
 HERE = {"device": "cpu", "commit": "0" * 40}
 

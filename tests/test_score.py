@@ -6,10 +6,10 @@ import torch
 from brute import NAMES, close, flat_gradient, reached, training_gradients
 from helpers import RULES, ragged_ids, random_boundaries, random_uniforms, tiny_model
 
-from rltok import score
 from rltok.config import ObjectiveConfig
 from rltok.errors import RltokError
 from rltok.step import advantages_of, losses_of
+from rltok.variance import gradients
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 DRAWS, LENGTHS = 3, (7, 4, 1)
@@ -21,15 +21,15 @@ def setting(lengths=LENGTHS, *, training=True, **variant):
     model, ids = tiny_model(dtype=torch.float64, **variant).train(training), ragged_ids(lengths, seed=1)
     shape = (DRAWS, len(ids), ids.shape[1] - 1)
     uniforms = random_uniforms(DRAWS * shape[1], shape[2], seed=2).view(shape)
-    return model, ids, score.share(model, ids), uniforms
+    return model, ids, gradients.share(model, ids), uniforms
 
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_every_draws_gradient_is_that_of_trainings_policy_loss(variant, training):
     model, ids, shared, uniforms = setting(training=training, **variant)
-    draws = score.draw(model, shared, uniforms)
-    found = score.policy_gradients(model, shared, draws, list(NAMES))
+    draws = gradients.draw(model, shared, uniforms)
+    found = gradients.policy_gradients(model, shared, draws, list(NAMES))
     strings = torch.stack([model(ids, uniforms=u).boundaries for u in uniforms])
     strings[:, :, 0] = True
     wanted = training_gradients(model, ids, strings, NAMES)
@@ -41,21 +41,21 @@ def test_every_draws_gradient_is_that_of_trainings_policy_loss(variant, training
 
 def test_the_objective_of_training_itself_gives_the_same_advantages():
     model, ids, shared, uniforms = setting()
-    draws, out = score.draw(model, shared, uniforms), model(ids, uniforms=uniforms[1])
+    draws, out = gradients.draw(model, shared, uniforms), model(ids, uniforms=uniforms[1])
     objectives = {
         "naive": ObjectiveConfig(gamma=1.0, relative_rewards=False, credit="total", centring="none"),
         "causal+early+gamma0.9+batch": ObjectiveConfig(gamma=0.9),
         "causal+early+loo": ObjectiveConfig(gamma=1.0, centring="leave_one_out"),
     }
     for name, objective in objectives.items():
-        close(score.advantages_of_draws(shared, draws, name)[1], advantages_of(out, objective), atol=1e-12, what=name)
+        close(gradients.advantages_of_draws(shared, draws, name)[1], advantages_of(out, objective), atol=1e-12, what=name)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_drawing_and_following_agree_with_the_models_forward_pass(variant):
     model, ids, shared, uniforms = setting(**variant)
     given = torch.stack([random_boundaries(3, 7, seed=seed) for seed in range(DRAWS)])
-    for draws, how in ((score.draw(model, shared, uniforms), uniforms), (score.follow(model, shared, given), given)):
+    for draws, how in ((gradients.draw(model, shared, uniforms), uniforms), (gradients.follow(model, shared, given), given)):
         for k in range(DRAWS):
             out = model(ids, **{"boundaries" if how is given else "uniforms": how[k]})
             assert torch.equal(draws.boundaries[k], out.boundaries)
@@ -68,9 +68,9 @@ def test_drawing_and_following_agree_with_the_models_forward_pass(variant):
 
 def test_what_is_drawn_depends_on_the_uniforms_of_that_draw_alone():
     model, _, shared, uniforms = setting()
-    whole = score.draw(model, shared, uniforms)
+    whole = gradients.draw(model, shared, uniforms)
     for k in range(DRAWS):
-        alone = score.draw(model, shared, uniforms[k : k + 1])
+        alone = gradients.draw(model, shared, uniforms[k : k + 1])
         assert torch.equal(alone.boundaries[0], whole.boundaries[k])
         close(alone.nll[0], whole.nll[k], atol=1e-12)
     assert len({draw.numpy().tobytes() for draw in whole.boundaries}) == DRAWS
@@ -78,7 +78,7 @@ def test_what_is_drawn_depends_on_the_uniforms_of_that_draw_alone():
 
 def test_a_gradient_is_laid_out_as_the_policys_parameters_then_the_encoders():
     model = tiny_model(head_norm="rms")
-    parameters, slices = score.policy_parameters(model), score.group_slices(model)
+    parameters, slices = gradients.policy_parameters(model), gradients.group_slices(model)
     assert all(a is b for a, b in zip(parameters.values(), reached(model), strict=True))
     assert list(parameters)[:2] == ["rule.norm.weight", "rule.project.weight"] and list(parameters)[2] == "embedding.weight"
     policy = sum(p.numel() for p in model.rule.parameters())
@@ -90,32 +90,32 @@ def test_the_policy_gradient_reaches_these_parameters_and_no_others():
     out = model(ids, uniforms=uniforms[0])
     losses_of(out, advantages_of(out, ObjectiveConfig()), 0.3).policy.backward()
     touched = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
-    assert touched == set(score.policy_parameters(model))
+    assert touched == set(gradients.policy_parameters(model))
 
 
 def test_pulling_back_a_few_at_a_time_changes_nothing():
     model, _, shared, uniforms = setting()
     names = ["causal", "causal+early+loo"]
-    weights = score.policy_weights(model, shared, score.draw(model, shared, uniforms), names)
+    weights = gradients.policy_weights(model, shared, gradients.draw(model, shared, uniforms), names)
     stacked = torch.cat([weights[name] for name in names])
     assert stacked.shape == (2 * DRAWS, 3, 7, 4)
-    one_by_one = score.pull_back(model, shared, stacked, chunk=1)
+    one_by_one = gradients.pull_back(model, shared, stacked, chunk=1)
     for chunk in (4, 64):
-        close(score.pull_back(model, shared, stacked, chunk=chunk), one_by_one, atol=1e-12)
+        close(gradients.pull_back(model, shared, stacked, chunk=chunk), one_by_one, atol=1e-12)
 
 
 def test_the_gradient_of_a_mean_of_draws_is_the_mean_of_their_gradients():
     model, _, shared, uniforms = setting()
-    draws = score.draw(model, shared, uniforms)
-    weights = score.policy_weights(model, shared, draws, ["causal"])["causal"]
-    each = score.policy_gradients(model, shared, draws, ["causal"])["causal"]
-    close(score.pull_back(model, shared, weights.mean(dim=0, keepdim=True))[0], each.mean(dim=0), atol=1e-12)
+    draws = gradients.draw(model, shared, uniforms)
+    weights = gradients.policy_weights(model, shared, draws, ["causal"])["causal"]
+    each = gradients.policy_gradients(model, shared, draws, ["causal"])["causal"]
+    close(gradients.pull_back(model, shared, weights.mean(dim=0, keepdim=True))[0], each.mean(dim=0), atol=1e-12)
 
 
 def test_the_first_terms_gradient_is_that_of_trainings_loss():
     model, ids, _, _ = setting()
     strings = torch.stack([random_boundaries(3, 7, seed=seed) for seed in range(2)])
-    found = score.loss_gradients(model, ids, strings)
+    found = gradients.loss_gradients(model, ids, strings)
     for k, string in enumerate(strings):
         out = model(ids, boundaries=string)
         close(found[k], flat_gradient(losses_of(out, torch.zeros_like(out.nll), 0.3).auto, reached(model)), atol=1e-12)
@@ -124,23 +124,23 @@ def test_the_first_terms_gradient_is_that_of_trainings_loss():
 
 def test_nothing_is_left_on_the_model():
     model, ids, shared, uniforms = setting()
-    score.policy_gradients(model, shared, score.draw(model, shared, uniforms), ["causal"])
-    score.loss_gradients(model, ids, random_boundaries(3, 7)[None])
+    gradients.policy_gradients(model, shared, gradients.draw(model, shared, uniforms), ["causal"])
+    gradients.loss_gradients(model, ids, random_boundaries(3, 7)[None])
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "learned"])
 def test_a_rule_without_a_policy_is_refused(rule):
     with pytest.raises(RltokError, match=f"rule '{rule}' has no policy.*Take a model with rule 'learned'"):
-        score.share(tiny_model(rule), ragged_ids((3,)))
+        gradients.share(tiny_model(rule), ragged_ids((3,)))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "batch" in name or "loo" in name])
 def test_one_row_with_centring_is_refused_because_no_signal_is_left(name):
     model, _, shared, uniforms = setting((5,))
-    draws = score.draw(model, shared, uniforms)
+    draws = gradients.draw(model, shared, uniforms)
     with pytest.raises(RltokError) as refused:
-        score.policy_gradients(model, shared, draws, ["naive", name])
+        gradients.policy_gradients(model, shared, draws, ["naive", name])
     told = str(refused.value)
     assert f"estimator '{name}'" in told and "B = 1" in told and "every advantage is 0, and no signal is left" in told
     assert told.endswith("Take at least 2 rows.")
@@ -148,8 +148,8 @@ def test_one_row_with_centring_is_refused_because_no_signal_is_left(name):
 
 def test_one_row_without_centring_has_a_signal():
     model, ids, shared, uniforms = setting((5,))
-    draws = score.draw(model, shared, uniforms)
-    found = score.policy_gradients(model, shared, draws, ["naive", "causal+early+gamma0.9"])
+    draws = gradients.draw(model, shared, uniforms)
+    found = gradients.policy_gradients(model, shared, draws, ["naive", "causal+early+gamma0.9"])
     wanted = training_gradients(model, ids, draws.boundaries, list(found))
     for name, grads in found.items():
         close(grads, wanted[name], atol=1e-12)

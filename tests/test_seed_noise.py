@@ -1,13 +1,13 @@
-"""rltok.seed_noise: how differences deviate from seed to seed, and who borrows that."""
+"""rltok.evidence.donors: how differences deviate from seed to seed, and who borrows that."""
 
 import numpy as np
 import pytest
 from sweeps import record, seeds_of, sweep_of, with_repeats
 
-from rltok.judges import at_equal_flops
-from rltok.rule_views import Gap
-from rltok.seed_noise import borrowing, by_pair, deviation, full, gap, in_deviations, lend, pooled, source
-from rltok.verdicts import directed, in_sigmas, no_worse, sigma
+from rltok.evidence.criteria import at_equal_flops
+from rltok.evidence.donors import borrowing, by_pair, deviation, full, gap, in_deviations, lend, pooled, source
+from rltok.evidence.verdicts import directed, in_sigmas, no_worse, sigma
+from rltok.statistics import Gap
 
 
 def of_bits(**known):

@@ -1,4 +1,4 @@
-"""rltok.sessions: a resumed run says where it was interrupted and what that cost, and a finished one keeps its list."""
+"""rltok.runs.sessions: a resumed run says where it was interrupted and what that cost, and a finished one keeps its list."""
 
 import errno
 import json
@@ -11,12 +11,12 @@ from runs import json_lines, small_config, write_text
 from sweeps import record as evidence
 
 import rltok
-from rltok import training
 from rltok.errors import RltokError
-from rltok.records import check
-from rltok.run_folder import RunFolder
-from rltok.seal import sealed
-from rltok.sessions import ANNOUNCED, NAME, announce, furthest, problem, sessions_of, settle
+from rltok.evidence.records import check
+from rltok.runs import training
+from rltok.runs.folder import RunFolder
+from rltok.runs.sessions import ANNOUNCED, NAME, announce, furthest, problem, sessions_of, settle
+from rltok.system.digest import sealed
 
 HERE = {"device": "cpu", "commit": "1" * 40}
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
 @pytest.fixture
 def text(tmp_path, monkeypatch):
-    monkeypatch.setattr("rltok.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
     monkeypatch.setenv("RLTOK_COMMIT", "1" * 40)
     return write_text(tmp_path)
 
@@ -177,7 +177,7 @@ def test_a_full_disk_when_a_session_begins_loses_no_interruption(text, tmp_path,
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(RltokError, match="no room left on the disk"):
-        patch.setattr("rltok.sessions.os.fsync", full)
+        patch.setattr("rltok.runs.sessions.os.fsync", full)
         rltok.train(config, text, out, resume=True)
     assert (out / "metrics.jsonl").read_bytes() == log
     assert [each["redone"] for each in train_until(monkeypatch, None, config, text, out).sessions] == [0, 2]

@@ -1,4 +1,4 @@
-"""rltok.signals: training saves before it ends, a second control-C ends at once, and nothing ends with a traceback."""
+"""rltok.system.signals: training saves before it ends, a second control-C ends at once, and nothing ends with a traceback."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from runs import SETTINGS, UPDATES, as_options, json_lines, small_config, write_text
 
-from rltok import signals
-from rltok.checkpoint import checkpoints
-from rltok.sessions import sessions_of
+from rltok.runs.checkpoint import checkpoints
+from rltok.runs.sessions import sessions_of
+from rltok.system import signals
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 ROOT = Path(__file__).resolve().parents[1]

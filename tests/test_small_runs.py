@@ -16,11 +16,11 @@ from runs import json_lines, small_config, write_text
 
 from rltok.config import with_settings
 from rltok.data import load_corpus
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
-from rltok.low_rank import LowRankHead
+from rltok.evidence.low_rank import LowRankHead
 from rltok.policy import capped_rate, uncapped_rate
-from rltok.training import train
+from rltok.rng import row_uniforms
+from rltok.runs.training import train
 from rltok.vocab import PAD
 
 

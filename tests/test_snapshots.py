@@ -1,4 +1,4 @@
-"""rltok.snapshots: when pictures are taken, and that they show the policy of the model."""
+"""rltok.runs.snapshots: when pictures are taken, and that they show the policy of the model."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,9 @@ from helpers import tiny_model
 from runs import json_lines, small_config
 
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.draws import row_uniforms
-from rltok.loading import load
-from rltok.snapshots import boundary_view, snapshot, snapshot_steps
+from rltok.rng import row_uniforms
+from rltok.runs.loading import load
+from rltok.runs.snapshots import boundary_view, snapshot, snapshot_steps
 from rltok.vocab import BOS
 
 

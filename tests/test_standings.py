@@ -1,4 +1,4 @@
-"""rltok.standings: means over seeds, paired differences and their errors; and what a record of rates says of a run."""
+"""rltok.evidence.ranking: means over seeds, paired differences and their errors; and what a record of rates says of a run."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ import record_files
 
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, paired_difference
-from rltok.standings import averaged, figure, standings, table
+from rltok.evidence.ranking import averaged, figure, standings, table
 
 
 def made(*row_bits, seed=0) -> dict:

@@ -13,10 +13,10 @@ from rltok.config import Config, ObjectiveConfig, TrainConfig
 from rltok.data import cut_documents
 from rltok.data.corpus import Corpus
 from rltok.data.documents import Document
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
 from rltok.losses import target_rate_loss
 from rltok.optim import learning_rate, make_optimizer
+from rltok.rng import row_uniforms
 from rltok.rules import WhitespaceRule
 from rltok.step import Ahead, advantages_of, micro_batches, new_model, resolve_device, train_step, uses_bf16
 from rltok.unet import UNetOutput

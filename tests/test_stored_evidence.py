@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rltok.config import from_dict
-from rltok.record_checks import is_clean
-from rltok.records import SCHEDULE, read_record, read_sweeps
+from rltok.evidence.record_checks import is_clean
+from rltok.evidence.records import SCHEDULE, read_record, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"

@@ -12,8 +12,8 @@ import rltok
 from rltok.config import ObjectiveConfig, with_settings
 from rltok.data import load_corpus
 from rltok.evaluation import evaluate
-from rltok.loading import load
 from rltok.optim import make_optimizer
+from rltok.runs.loading import load
 from rltok.step import advantages_of, losses_of, micro_batches, new_model, train_step
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -22,7 +22,7 @@ each_rule = pytest.mark.parametrize(("rule", "variant"), STRAIGHT_THROUGH)
 
 @pytest.fixture
 def short_snapshots(monkeypatch):
-    monkeypatch.setattr("rltok.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
 
 
 @each_rule

@@ -1,4 +1,4 @@
-"""rltok.streams: a closed pipe or a full disk behind the output stops no work, and what did not finish never looks finished."""
+"""streams: a closed pipe or a full disk behind the output stops no work, and what did not finish never looks finished."""
 
 import io
 import json
@@ -12,9 +12,9 @@ import record_files
 from runs import SETTINGS, UPDATES, as_options, small_config, write_text
 
 import rltok
-from rltok import commands, demo
-from rltok.cli import main
-from rltok.streams import Lasting, lasting
+from rltok.cli import commands, demo
+from rltok.cli.main import main
+from rltok.system.streams import Lasting, lasting
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -1,4 +1,4 @@
-"""rltok.task_items: files of benchmark sets, good and damaged, and the hub's columns through the real `datasets` package."""
+"""task_items: files of benchmark sets, good and damaged, and the hub's columns through the real `datasets` package."""
 
 import gzip
 import json
@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rltok.benchmarks.task_items import TASKS, Item, TaskItems, hub_items, read_items, without_marks
 from rltok.data import hub
 from rltok.errors import RltokError
-from rltok.task_items import TASKS, Item, TaskItems, hub_items, read_items, without_marks
 
 ROOT = Path(__file__).resolve().parents[1]
 BUNDLED = ROOT / "tests" / "data"

@@ -1,4 +1,4 @@
-"""rltok.tasks against a plain computation of each item alone: bytes, positions, logarithms and prompts written out here."""
+"""tasks against a plain computation of each item alone: bytes, positions, logarithms and prompts written out here."""
 
 import json
 import math
@@ -13,10 +13,10 @@ from test_rules_fitted import RULES as FITTED
 from test_rules_fitted import fitted_model
 from test_task_items import BUNDLED, STEMS
 
-from rltok.draws import row_uniforms
+from rltok.benchmarks.task_items import Item, TaskItems, read_items
+from rltok.benchmarks.tasks import TaskScore, score_items
 from rltok.errors import RltokError
-from rltok.task_items import Item, TaskItems, read_items
-from rltok.tasks import TaskScore, score_items
+from rltok.rng import row_uniforms
 from rltok.unet import UNetOutput
 from rltok.vocab import BOS, PAD
 

@@ -1,4 +1,4 @@
-"""rltok.terminal: what is painted, and that no text can steer the terminal."""
+"""rltok.show.terminal: what is painted, and that no text can steer the terminal."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltok.terminal import BAR, NEWLINE, REPLACED, legend, paint
+from rltok.show.terminal import BAR, NEWLINE, REPLACED, legend, paint
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -14,19 +14,23 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = "scripts/score_test.py"
 # The bundled sample, two old books and two web pages, is what demonstrations are made of; its test split decides nothing.
 SAMPLE = {
-    "rltok/demo.py": "the demo's table",
+    "rltok/cli/demo.py": "the demo's table",
     "scripts/measure_leak.py": "--test, of the sample",
-    "rltok/compare_command.py": "--split test, when the user asks for it",
+    "rltok/cli/compare.py": "--split test, when the user asks for it",
 }
 PLUMBING = {
     "rltok/data/__init__.py": "exports load_test",
     "rltok/data/corpus.py": "makes the splits",
     "rltok/data/request.py": "the text that a user gives to be stored as test",
-    "rltok/prepare_command.py": "the same",
+    "rltok/cli/prepare.py": "the same",
     "rltok/data/sources.py": "knows the sample's splits by name",
-    "rltok/evaluate_command.py": "--split test, when the user asks for it",
+    "rltok/cli/evaluate.py": "--split test, when the user asks for it",
 }
-OTHER_TEXTS = {"scripts/measure_toy.py", "rltok/toy_runs.py", "rltok/toy/language.py"}  # languages that are made up on the spot
+OTHER_TEXTS = {
+    "scripts/measure_toy.py",
+    "rltok/evidence/toy/runs.py",
+    "rltok/evidence/toy/language.py",
+}  # languages that are made up on the spot
 # Names the sample's splits in a text, to store all three.
 NAMES_ONLY = {"rltok/data/units.py", "rltok/data/found.py"}
 # These load no model: the modules of rltok that they import are listed, and none of them runs one for them.

@@ -1,4 +1,4 @@
-"""rltok.text_kinds: documents and differences against plain loops, and text that was not that scored."""
+"""rltok.evidence.chapters.ch07_domains: documents and differences against plain loops, and text that was not that scored."""
 
 import json
 import math
@@ -14,9 +14,7 @@ from rltok.config import DataConfig
 from rltok.data import Document, cut_documents
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
-from rltok.evidence import split_score
-from rltok.seal import sealed
-from rltok.text_kinds import (
+from rltok.evidence.chapters.ch07_domains import (
     ALL,
     APART,
     OTHER,
@@ -35,6 +33,8 @@ from rltok.text_kinds import (
     table,
     text_of,
 )
+from rltok.evidence.export import split_score
+from rltok.system.digest import sealed
 
 N = 8
 ORDER = ["encyclopaedia", "books", "speech", "other"]

@@ -1,4 +1,4 @@
-"""rltok.toy: words without separators, a chain of second order, and all that is exactly known of them."""
+"""rltok.evidence.toy: words without separators, a chain of second order, and all that is exactly known of them."""
 
 import itertools
 import math
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltok.errors import RltokError
-from rltok.toy import Language, Lexicon, OracleRule, independent, second_order
-from rltok.toy.lexicon import NO_WORD, WORDS
+from rltok.evidence.toy import Language, Lexicon, OracleRule, independent, second_order
+from rltok.evidence.toy.lexicon import NO_WORD, WORDS
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, EOS, PAD
 

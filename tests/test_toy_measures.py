@@ -1,4 +1,4 @@
-"""rltok.toy_measures and rltok.toy_runs: each measure against a count by hand, and one short run."""
+"""rltok.evidence.toy.measures and rltok.evidence.toy.runs: each measure against a count by hand, and one short run."""
 
 import json
 import math
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rltok.errors import RltokError
-from rltok.toy import Lexicon, OracleRule, second_order
-from rltok.toy_measures import (
+from rltok.evidence.toy import Lexicon, OracleRule, second_order
+from rltok.evidence.toy.measures import (
     ORACLE,
     RANDOM,
     Cells,
@@ -25,7 +25,7 @@ from rltok.toy_measures import (
     share_of_gain,
     shares,
 )
-from rltok.toy_runs import FULL, QUIET, Arm, run_arm
+from rltok.evidence.toy.runs import FULL, QUIET, Arm, run_arm
 from rltok.unet import AutoregressiveUNet
 
 SHORT = {

@@ -1,9 +1,9 @@
-"""rltok.toy_views: sentences, tables and curves of a small record made up by hand."""
+"""rltok.evidence.toy.views: sentences, tables and curves of a small record made up by hand."""
 
 import pytest
 
-from rltok import toy_views
-from rltok.toy_measures import ORACLE, RANDOM
+from rltok.evidence.toy import views
+from rltok.evidence.toy.measures import ORACLE, RANDOM
 
 
 def run(name, seed, bits, entropy=None, f1=0.5):
@@ -38,21 +38,21 @@ RECORD = {"runs": RUNS, "languages": [LANGUAGE]}
 
 
 def test_a_row_tells_the_share_of_the_gain_its_range_and_from_when_it_held():
-    (row,) = toy_views.gain_rows(RECORD, "early")
+    (row,) = views.gain_rows(RECORD, "early")
     # (0.6 - 0.5) / (0.6 - 0.2) = 0.25 and (0.6 - 0.25) / 0.4 = 0.875
     assert row == ["naive", "0.56", "0.25 to 0.88", "1 of 2", "1", "0.25 to 0.35"]
-    assert len(row) == len(toy_views.GAIN_HEAD)
+    assert len(row) == len(views.GAIN_HEAD)
     never = {"runs": [one for one in RUNS if one["seed"] == 0], "languages": [LANGUAGE]}
-    assert toy_views.gain_rows(never, "early")[0][3:5] == ["0 of 1", "-"]
+    assert views.gain_rows(never, "early")[0][3:5] == ["0 of 1", "-"]
 
 
 def test_sizes_of_advantages_are_medians_of_the_first_and_the_last_look():
-    (told,) = toy_views.advantage_sizes(RECORD, "early", ["naive"])
+    (told,) = views.advantage_sizes(RECORD, "early", ["naive"])
     assert told.startswith("naive ") and told.endswith("advantages of 11 nats at first, 22 at the end")
 
 
 def test_curves_show_mean_and_range_over_seeds_and_both_bounds():
-    figure = toy_views.curves_figure(RECORD, "early")
+    figure = views.curves_figure(RECORD, "early")
     left, right = figure.axes
     drawn = {line.get_label(): line.get_ydata() for line in left.lines}
     assert drawn["naive"] == pytest.approx([8, 0.425, 0.375])
@@ -62,11 +62,11 @@ def test_curves_show_mean_and_range_over_seeds_and_both_bounds():
 
 
 def test_places_spell_every_word_with_the_share_of_boundaries_after_each_letter():
-    assert toy_views.places(RECORD, "early", "naive", 0) == ["ab       a 0.00  b 1.00", "bac      b 0.25  a   -   c 0.50"]
+    assert views.places(RECORD, "early", "naive", 0) == ["ab       a 0.00  b 1.00", "bac      b 0.25  a   -   c 0.50"]
 
 
 def test_places_are_shaded_word_by_word_and_seed_by_seed():
-    panels = toy_views.places_figure(RECORD, "early", "naive").axes
+    panels = views.places_figure(RECORD, "early", "naive").axes
     assert [panel.get_title() for panel in panels] == ["seed 0", "seed 1"]
     shades = panels[0].images[0].get_array()
     assert shades[0, :2].tolist() == [0.0, 1.0] and shades[1, 0] == 0.25 and shades[1, 2] == 0.5
@@ -75,10 +75,10 @@ def test_places_are_shaded_word_by_word_and_seed_by_seed():
 
 
 def test_offsets_are_means_over_seeds():
-    assert toy_views.offsets(RECORD, "early", ["naive"])["naive"] == pytest.approx({-1: 0.375, 0: 0.625, 1: 0.0})
+    assert views.offsets(RECORD, "early", ["naive"])["naive"] == pytest.approx({-1: 0.375, 0: 0.625, 1: 0.0})
 
 
 def test_arms_are_named_in_order_without_the_bounds_and_a_missing_one_is_an_error():
-    assert toy_views.names_of(RECORD, "early") == ["naive"]
+    assert views.names_of(RECORD, "early") == ["naive"]
     with pytest.raises(KeyError, match="no run early, second, causal"):
-        toy_views.runs_of(RECORD, "early", "causal")
+        views.runs_of(RECORD, "early", "causal")

@@ -1,4 +1,4 @@
-"""rltok.training: what a run does and leaves, what it repeats to the digit, and that it learns."""
+"""rltok.runs.training: what a run does and leaves, what it repeats to the digit, and that it learns."""
 
 import json
 import math
@@ -12,14 +12,14 @@ import torch
 from runs import SETTINGS, UPDATES, digests, json_lines, small_config, write_text
 
 import rltok
-from rltok import training
-from rltok.checkpoint import checkpoints, read_state
 from rltok.config import with_settings
 from rltok.data import load_corpus
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
-from rltok.loading import load
 from rltok.optim import learning_rate
+from rltok.runs import training
+from rltok.runs.checkpoint import checkpoints, read_state
+from rltok.runs.loading import load
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 FIELDS = {
@@ -36,7 +36,7 @@ def text(tmp_path):
 
 @pytest.fixture
 def short_snapshots(monkeypatch):
-    monkeypatch.setattr("rltok.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
 
 
 def test_a_run_leaves_these_files_and_no_others(finished):

@@ -1,9 +1,9 @@
-"""rltok.turning_points: the lead over the early exit, and the moment at which a policy goes to white space or away from it."""
+"""ch07_whitespace_onset: the lead over the early exit, and the moment at which a policy goes to white space or away from it."""
 
 import pytest
 from sweeps import record, sweep_of, with_repeats
 
-from rltok.turning_points import ahead_table, differences_table, lead_table, schedules_table, turns_table
+from rltok.evidence.chapters.ch07_whitespace_onset import ahead_table, differences_table, lead_table, schedules_table, turns_table
 
 
 def rows_of(table):

@@ -7,8 +7,8 @@ from helpers import RULES, ragged_ids, random_boundaries, random_uniforms, tiny_
 from numpy_unet import PREDICTED, forward
 
 from rltok import resample
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
+from rltok.rng import row_uniforms
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, EOS, PAD
 

@@ -6,15 +6,15 @@ import torch
 from brute import NAMES, advantages_by_hand, close, flat_gradient, gamma_of, reached, returns_by_hand, training_gradients
 from helpers import ragged_ids, random_uniforms, sigmoid, tiny_model
 
-from rltok import score, variance
 from rltok.data import cut_documents
 from rltok.data.documents import Document
-from rltok.draws import row_uniforms
 from rltok.errors import RltokError
-from rltok.exact import joint_moments
-from rltok.ladder import REFERENCE, gamma_sweep, ladder
+from rltok.rng import row_uniforms
 from rltok.step import losses_of
-from rltok.variance import LOSS, Sizes, batches_of, default_names, factor, measure_gradients, twin
+from rltok.variance import gradients, variance
+from rltok.variance.exact import joint_moments
+from rltok.variance.laboratory import LOSS, Sizes, batches_of, default_names, factor, measure_gradients, twin
+from rltok.variance.ladder import REFERENCE, gamma_sweep, ladder
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 LARGEST = 4.5  # |z|: once in 150 000 comparisons of normal numbers
@@ -53,12 +53,12 @@ def z_of_draws(grads, moments):
 
 
 def test_sampled_draws_agree_with_enumeration_and_a_bias_of_5_percent_is_noticed(monkeypatch):
-    monkeypatch.setattr(score, "GROUPS", {"policy": score.GROUPS["policy"]})  # the encoder's come below, with fewer draws
+    monkeypatch.setattr(gradients, "GROUPS", {"policy": gradients.GROUPS["policy"]})  # the encoder's come below, with fewer draws
     model, ids = two_rows()
     exact = joint_moments(model, ids, list(NAMES))
-    shared = score.share(model, ids)
-    draws = score.draw(model, shared, random_uniforms(2 * 10_000, 4, seed=7).view(-1, 2, 4))
-    found = {name: grads.numpy() for name, grads in score.policy_gradients(model, shared, draws, list(NAMES)).items()}
+    shared = gradients.share(model, ids)
+    draws = gradients.draw(model, shared, random_uniforms(2 * 10_000, 4, seed=7).view(-1, 2, 4))
+    found = {name: grads.numpy() for name, grads in gradients.policy_gradients(model, shared, draws, list(NAMES)).items()}
     compared = np.concatenate([z_of_draws(found[name], exact[name]) for name in NAMES])
     assert len(compared) == 168
     assert np.abs(compared).max() < LARGEST

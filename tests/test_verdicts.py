@@ -1,10 +1,10 @@
-"""rltok.verdicts: the rule, case by case."""
+"""rltok.evidence.verdicts: the rule, case by case."""
 
 import numpy as np
 import pytest
 
-from rltok.rule_views import Gap
-from rltok.verdicts import NO_RUN, alike, bounded, by_chance, directed, no_worse, sigma, together, weakened
+from rltok.evidence.verdicts import NO_RUN, alike, bounded, by_chance, directed, no_worse, sigma, together, weakened
+from rltok.statistics import Gap
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""rltok.views: the HTML shows every boundary, escapes every text, and can be read."""
+"""rltok.show.views: the HTML shows every boundary, escapes every text, and can be read."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltok.views import boundary_html, colour_of, ink_on
+from rltok.show.views import boundary_html, colour_of, ink_on
 
 
 def luminance(rgb):

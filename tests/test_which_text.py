@@ -12,7 +12,7 @@ import pytest
 from preparing import documents_of, write_jsonl
 from runs import SETTINGS, as_options
 
-from rltok.cli import main
+from rltok.cli.main import main
 from rltok.config import DataConfig
 from rltok.data import cut_documents, documents, load_corpus
 from rltok.errors import RltokError

@@ -18,9 +18,9 @@ from rltok.data.shards import seals_of, sha256_of, sound_seals
 from rltok.data.tally import SKIPPED, largest_sources, merged
 from rltok.data.unit_writer import Rules, write_unit
 from rltok.errors import RltokError
-from rltok.files import room, write_json
-from rltok.pools import end_with_parent, stopping
-from rltok.seal import sealed
+from rltok.system.digest import sealed
+from rltok.system.files import room, write_json
+from rltok.system.workers import end_with_parent, stopping
 
 TOP_SOURCES = 20
 POLL_SECONDS = 0.5

@@ -16,8 +16,8 @@ from rltok.data.mapped import MappedBytes
 from rltok.data.rows import MIN_TAIL, Cut, Rows, require_a_row
 from rltok.data.shards import AGAIN, SPLITS, check_files, entries, mapped_array
 from rltok.errors import RltokError
-from rltok.files import read_file
-from rltok.seal import is_sealed
+from rltok.system.digest import is_sealed
+from rltok.system.files import read_file
 
 RECORD, REQUEST, KEPT_FILE = "prepared.json", "request.json", "kept.npy"
 WHAT = "rltok prepare"

@@ -16,8 +16,8 @@ from rltok.data.sources import is_hub, spec_name
 from rltok.data.unit_writer import Rules
 from rltok.data.units import Unit, units_of
 from rltok.errors import RltokError
-from rltok.files import MISSING, quoted, read_file, require_own, room, write_json
-from rltok.seal import is_sealed, sealed
+from rltok.system.digest import is_sealed, sealed
+from rltok.system.files import MISSING, quoted, read_file, require_own, room, write_json
 
 try:
     import fcntl

@@ -18,8 +18,8 @@ import numpy as np
 
 from rltok.data.documents import one_line
 from rltok.errors import RltokError
-from rltok.files import MISSING, read_file, write_json
-from rltok.seal import is_sealed, sealed
+from rltok.system.digest import is_sealed, sealed
+from rltok.system.files import MISSING, read_file, write_json
 
 ENTRY = np.dtype(
     [

@@ -1,6 +1,6 @@
 """Triton twins of plain operations, one file each; the plain version stays with its equation and is what they are held to.
 
-Nothing here imports the rest of the package, and only the plain files import this, when `rltok.backends` says so. With
+Nothing here imports the rest of the package, and only the plain files import this, when `rltok.kernels.backends` says so. With
 TRITON_INTERPRET=1 set before the first import, everything runs on the CPU, slowly: that is how the tests run it. Kernels carry
 `@no_type_check`, because the shape checks of the tests cannot wrap what Triton reads as source.
 """

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from rltok import backends
-from rltok.fused import LARGEST_CAP
+from rltok.fast.blocks import LARGEST_CAP
+from rltok.kernels import backends
 from rltok.layers import RMSNorm
 from rltok.policy import boundary_logits, sample_boundaries
 from rltok.rules.base import Boundaries, Rule

@@ -139,7 +139,7 @@ def trace_problems(nb, path):
 def trace_mend(text: str) -> str:
     """What to do about a trace."""
     if text == "<dc:date>":
-        return "Call rltok.plots.use_style() in a cell above the figure."
+        return "Call rltok.show.plots.use_style() in a cell above the figure."
     return "Print fields, not objects, and no files' places or times."
 
 
@@ -149,11 +149,11 @@ def kind_problems(nb, path):
     for index, cell in enumerate(nb.cells):
         kinds = {mime for output in cell.get("outputs", []) for mime in output.get("data", {})}
         for kind in sorted(kinds - MIME_TYPES.keys()):
-            advice = "Use rltok.plots.show(figure)." if kind.startswith("image/") else "Show text or HTML."
+            advice = "Use rltok.show.plots.show(figure)." if kind.startswith("image/") else "Show text or HTML."
             found.append(f"{where(path, index)} stores {kind}, which nothing compares. {advice}")
         printed = "".join(output.text for output in cell.get("outputs", []) if output.get("name") == "stdout")
         if "image/png" in kinds and not re.search(FIGURE_DIGEST, printed, re.MULTILINE):
-            found.append(f"{where(path, index)} shows a PNG without a digest of its data. Use rltok.plots.show(figure).")
+            found.append(f"{where(path, index)} shows a PNG without a digest of its data. Use rltok.show.plots.show(figure).")
     size = len(nbformat.writes(nb).encode())
     if size > MAX_BYTES:
         found.append(f"{path.name}.ipynb has {size} bytes, at most {MAX_BYTES}: draw fewer points or print less.")

@@ -13,7 +13,7 @@ from typing import Any
 
 from nbtools.execute import Facts
 from nbtools.rules import NotebookError, mend, tags, where
-from rltok.results import git_environment
+from rltok.runs.results import git_environment
 
 SCHEMA = 1
 BLOCK = "rltok_provenance"

@@ -31,7 +31,7 @@ MIME_TYPES = {
     "text/latex": "a formula made by code",
     "text/markdown": "a table made by code",
     "image/svg+xml": "figures; compared number by number",
-    "image/png": "figures shown by rltok.plots.show: nbval skips the picture and compares the digest of its data beneath",
+    "image/png": "figures shown by rltok.show.plots.show: nbval skips the picture and compares the digest of its data beneath",
     "application/vnd.jupyter.widget-view+json": "widgets; their state is stored in the notebook",
 }
 FOLD_KEYS = ("cellView", "collapsed", "jupyter")
@@ -59,7 +59,7 @@ MAX_BYTES = 1_000_000  # of one .ipynb
 MAX_SECONDS = 45  # of one CPU notebook, as measured for its strip
 MIN_COMPARED = 0.9  # of the CPU cells with text output
 MIN_WITH_TEXT = 0.6  # of the CPU code cells
-FIGURE_DIGEST = r"^figure(?: data)?: .*$"  # what rltok.plots.show prints under a picture
+FIGURE_DIGEST = r"^figure(?: data)?: .*$"  # what rltok.show.plots.show prints under a picture
 FIGURE_TOLERANCE = 0.05  # points: far below what is visible, far above what another processor's rounding moves
 
 

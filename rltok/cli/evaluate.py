@@ -1,0 +1,163 @@
+"""`rltok evaluate`: a trained model's scores on held-out text, or on benchmark sets."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from rltok.benchmarks.task_items import TASKS, TaskItems, hub_items, read_items
+from rltok.benchmarks.tasks import TaskScore, score_items
+from rltok.cli.options import MEAN_DRAWS, refuse_kernels, say
+from rltok.config import Config
+from rltok.data import load_corpus, load_test
+from rltok.data.prepared import is_prepared, open_prepared
+from rltok.data.rows import Rows, cut_documents, require_a_row
+from rltok.data.sources import documents, is_hub, spec_name, told
+from rltok.errors import RltokError
+from rltok.evaluation import Evaluation
+from rltok.evaluation import evaluate as evaluate_rows
+from rltok.runs.loading import load, load_config
+from rltok.step import resolve_device
+from rltok.unet import AutoregressiveUNet
+
+EVALUATION_BATCH = 16
+TASK_BATCH = 64  # rows of a benchmark set are a few hundred bytes long
+
+
+def print_json(values: Any) -> None:
+    """A result for a machine to read."""
+    print(json.dumps(values, indent=1, allow_nan=False))
+
+
+def shown(value: float | None) -> str:
+    """A number that may be missing."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def scoring_device(options: argparse.Namespace) -> torch.device:
+    """Where a model is scored: always by plain operations."""
+    refuse_kernels(options)
+    return resolve_device(options.device)
+
+
+def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
+    """Validation rows of a prepared folder, or the test rows where the user asks for these."""
+    if options.split == "all":
+        raise RltokError(f"{options.data} was written by rltok prepare. Score its --split validation or test.")
+    require_a_row(options.max_bytes, config.data.sequence_length)
+    record = open_prepared(options.data).record
+    stored = record["settings"]["cut"]
+    if options.split != "test" and not record["splits"]["validation"]["documents"]:
+        raise RltokError(
+            f"{options.data} has no validation document of its own; training held out its last rows. Prepare with --validation"
+            " TEXT or a larger --validation-fraction, or score other text."
+        )
+    data = replace(config.data, cut="documents" if stored == "documents" else "windows")
+    rows = load_test(options.data, data) if options.split == "test" else load_corpus(options.data, data).validation
+    if options.max_bytes is None:
+        return rows
+    return rows.subset(slice(0, options.max_bytes // rows.sequence_length))
+
+
+def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
+    if is_prepared(options.data):
+        return _prepared_rows(options, config)
+    if options.data == "sample":
+        spec = "sample" if options.split == "all" else f"sample:{options.split or 'validation'}"
+    elif options.split not in (None, "all"):
+        raise RltokError(f"{options.data} has no {options.split} split. Leave --split out to score the whole text.")
+    elif is_hub(options.data) and options.max_bytes is None:
+        raise RltokError(f"{options.data!r} streams without a known end. Say how much to read: --max-bytes N.")
+    else:
+        spec = options.data
+    limit = options.max_bytes
+    stream = documents(spec, allow_binary=options.allow_binary, force=options.force, max_bytes=limit)
+    rows = cut_documents(stream, config.data.sequence_length, "windows", name=spec_name(spec), max_bytes=limit)
+    say(options, f"text: {told(spec)}")
+    return rows
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Raise `RltokError` for options of text together with those of benchmark sets."""
+    of_text = {"--data": options.data != "sample", "--split": options.split, "--max-bytes": options.max_bytes is not None}
+    of_tasks = {"--task": options.task, "--max-items": options.max_items is not None}
+    if options.tasks is None and any(of_tasks.values()):
+        given = next(name for name, there in of_tasks.items() if there)
+        raise RltokError(f"{given} chooses among benchmark sets. Say where they are: --tasks FOLDER or --tasks hub.")
+    if options.tasks is not None and any(of_text.values()):
+        given = next(name for name, there in of_text.items() if there)
+        raise RltokError(f"--tasks scores benchmark sets instead of text, to which {given} belongs. Give one of the two.")
+
+
+def _how_drawn(options: argparse.Namespace) -> dict[str, Any]:
+    count = options.num_draws
+    if count is None:
+        count = MEAN_DRAWS if options.draws == "mean" else 1
+    return {"seed": options.seed, "draws": options.draws, "num_draws": count}
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    """`rltok evaluate`."""
+    _check_options(options)
+    if options.tasks is None:
+        config = load_config(options.run)
+        model = load(options.run).to(scoring_device(options))
+        found = evaluate_rows(model, _rows_to_score(options, config), batch=EVALUATION_BATCH, **_how_drawn(options))
+        print_json(found.to_dict()) if options.json else print("\n".join(_text_lines(found)))
+        return
+    sets = [_items(options, name) for name in dict.fromkeys(options.task or TASKS)]  # all are read before any is scored
+    model = load(options.run).to(scoring_device(options))
+    scores = [_score(options, model, items) for items in sets]
+    print_json({"tasks": [score.to_dict() for score in scores]}) if options.json else print("\n".join(_task_lines(scores)))
+
+
+def _items(options: argparse.Namespace, name: str) -> TaskItems:
+    return hub_items(name, options.force) if options.tasks == "hub" else read_items(name, options.tasks)
+
+
+def _score(options: argparse.Namespace, model: AutoregressiveUNet, items: TaskItems) -> TaskScore:
+    count = len(items) if options.max_items is None else min(len(items), options.max_items)
+    say(options, f"{items.task}: {count} of {len(items)} items")
+    return score_items(model, items, batch=TASK_BATCH, max_items=options.max_items, **_how_drawn(options))
+
+
+def _error(value: float | None, digits: int = 4) -> str:
+    return "" if value is None else f" +- {value:.{digits}f}"
+
+
+def _drawn(draws: str, seed: int) -> str:
+    return {"sample": f"one draw with seed {seed}", "threshold": "where p > 1/2"}.get(draws, f"{draws} draws with seed {seed}")
+
+
+def _text_lines(found: Evaluation) -> list[str]:
+    whole, drawn = found.class_counts, _drawn(found.draws, found.seed)
+    by_class = (f"{name} {shown(rate)} (of {whole[name]})" for name, rate in found.class_rates.items())
+    return [
+        f"bits per byte {found.bits_per_byte:.4f}{_error(found.standard_error)} over {found.rows} rows,"
+        f" {found.scored_bytes} bytes and end marks",
+        f"{'':20s}{_error(found.standard_error_documents)} over {found.documents} documents"
+        if found.documents > 1
+        else f"{'':14s}all of one document, so without a standard error over documents",
+        f"early head    {found.early_bits_per_byte:.4f}",
+        f"boundaries    {found.rate:.4f} per byte, {found.tokens_per_byte:.4f} tokens per byte, {drawn}",
+        f"entropy       {shown(found.policy_entropy)} nats per decision",
+        f"by byte class {', '.join(by_class)}",
+    ]
+
+
+def _task_lines(scores: Sequence[TaskScore]) -> list[str]:
+    lines = [f"{'set':12s}{'items':>7s}  {'bits per byte':20s}{'accuracy':18s}{'chance':8s}".rstrip()]
+    for score in scores:
+        accuracy = shown(score.accuracy) + _error(score.accuracy_error, 3)
+        told = f"{score.bits_per_byte:.4f}{_error(score.standard_error)}"
+        noise = "within noise of chance" if score.is_noise else ""
+        lines.append(f"{score.task:12s}{score.items:>7d}  {told:20s}{accuracy:18s}{shown(score.chance):8s}{noise}".rstrip())
+    return [
+        *lines,
+        f"+- standard error over items; boundaries: {_drawn(scores[0].draws, scores[0].seed)}. Bits per byte of the right"
+        " continuation, the space before it included.",
+        "Accuracy is noise for models of this size: compare bits per byte.",
+    ]

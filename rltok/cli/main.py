@@ -1,0 +1,93 @@
+"""The command line: `rltok COMMAND`. A user's mistake is one line on stderr and exit code 2."""
+
+import argparse
+import signal
+import sys
+
+from rltok.cli import commands
+from rltok.cli.options import parse
+from rltok.errors import RltokError
+from rltok.kernels import backends
+from rltok.show.terminal import REPLACED
+from rltok.system import signals
+from rltok.system.streams import lasting_output
+
+HOW_TO_GO_ON = {
+    "train": " Go on with the same command and --resume.",
+    "compare": " Go on with the same command, its folder as --out, and --resume.",
+    "prepare": " The same command goes on where it stopped.",
+}
+
+
+SMALLER = "data.sequence_length or the size of the model."
+FREE = "End other programs that hold memory, or try another --device."
+SHORTER = "Show less text, of a file with --bytes."
+# What to do when memory runs out, by command: where torch says so, it is a model that wants it, else the text that is read.
+MODEL_TOO_LARGE = {
+    "train": f"Lower train.micro_batch, {SMALLER}", "bench": f"Lower train.micro_batch, {SMALLER}",
+    "compare": f"Take --jobs 1, or lower train.micro_batch, {SMALLER}", "variance": f"Lower --rows, {SMALLER}", "show": SHORTER,
+}  # fmt: skip
+TEXT_TOO_LARGE = {
+    "prepare": "Take --jobs 1. A document is held as a whole: split those that are larger than memory.",
+    "show": SHORTER, "demo": FREE, "doctor": FREE,
+}  # fmt: skip
+READ_LESS = "Read less of the text with --max-bytes, or let rltok prepare write it as shards, which stay on the disk."
+
+
+def _one_line(error: BaseException, command: str) -> str:
+    if isinstance(error, MemoryError):
+        return f"out of memory. {TEXT_TOO_LARGE.get(command, READ_LESS)}"
+    if isinstance(error, RuntimeError):  # torch's own, for a card and for the CPU
+        return f"out of memory. {MODEL_TOO_LARGE.get(command, FREE)}"
+    return " ".join(str(error).split())
+
+
+def _mendable(error: BaseException) -> bool:
+    """Whether the user can do something about it: of torch's RuntimeErrors only those that want for memory."""
+    wants_memory = any(words in str(error) for words in ("allocate memory", "not enough memory", "out of memory"))
+    return wants_memory or not isinstance(error, RuntimeError)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        0 when it did its work, 2 for a mistake the user can mend, or where standard output could not take the result, and
+        128 + the signal's number when it was interrupted: 130 after control-C, 143 after SIGTERM, 129 after SIGHUP.
+    """
+    if arguments is None:  # this process runs nothing else
+        signals.answer()
+    with lasting_output(REPLACED) as failure:
+        try:
+            code = _run(parse(arguments))
+        except SystemExit as ended:  # of --help, --version, and options that cannot be understood
+            if ended.code or failure() is None:
+                raise
+            code = 0
+        if code == 0 and (error := failure()) is not None:
+            told = f"standard output could not be written ({error.strerror}); all else is done. Make room, or send it elsewhere."
+            print(f"rltok: {told}", file=sys.stderr)
+            return 2
+        return code
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        with backends.use(options.backend or backends.asked()):
+            getattr(commands, options.command)(options)
+        return 0
+    except (RltokError, OSError, MemoryError, RuntimeError) as error:
+        if options.debug or not _mendable(error):
+            raise
+        print(f"rltok: {_one_line(error, options.command)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as interrupted:
+        number = getattr(interrupted, "number", signal.SIGINT)
+        what = "\nrltok: interrupted" if number == signal.SIGINT else f"rltok: ended by {signal.Signals(number).name}"
+        notes = "; ".join([what, *getattr(interrupted, "__notes__", [])])
+        print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
+        return 128 + number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

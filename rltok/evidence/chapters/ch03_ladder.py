@@ -1,0 +1,220 @@
+"""Tables and figures of a variance-ladder record, as `rltok variance --out` writes it. Nothing is computed from models here."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rltok.errors import RltokError
+from rltok.show import widgets
+from rltok.show.plots import PALETTE
+from rltok.variance.gradients import GROUPS
+from rltok.variance.ladder import ALONE, CUMULATIVE, GAMMAS, gamma_sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCHEMA = 1
+WORDS = {
+    "naive": "naive REINFORCE", "causal": "causal", "early": "early exit", "batch": "batch mean", "loo": "leave-one-out mean",
+}  # fmt: skip
+
+
+def check(record: dict[str, Any]) -> dict[str, Any]:
+    """The record itself; `RltokError` if it is none of this kind."""
+    if record.get("schema") != SCHEMA or not record.get("stages"):
+        raise RltokError(
+            f"this is no record of rltok variance (schema {record.get('schema')!r}, expected {SCHEMA}). Make it again."
+        )
+    return record
+
+
+def stage_names(record: dict[str, Any]) -> list[str]:
+    """Stages in the order of training."""
+    return list(dict.fromkeys(stage["stage"] for stage in record["stages"]))
+
+
+def at(record: dict[str, Any], stage: str) -> list[dict[str, Any]]:
+    """What every seed measured at a stage."""
+    return [one for one in record["stages"] if one["stage"] == stage]
+
+
+def words(name: str) -> str:
+    """A rung in words: "causal + early exit + γ = 0.9"."""
+    return " + ".join(WORDS.get(part, part.replace("gamma", "γ = ")) for part in name.split("+"))
+
+
+def short(value: float | None) -> str:
+    """A number of rows to 2 significant digits, "never" for None."""
+    if value is None:
+        return "never"
+    size = 10 ** max(0, int(np.floor(np.log10(max(value, 1)))) - 1)
+    return f"{round(value / size) * size:,}"
+
+
+def rows_of(record: dict[str, Any], stage: str, name: str, group: str = "policy") -> list[float | None]:
+    """Rows needed for a cosine of 0.5, seed by seed; None is never."""
+    found = [one[group]["estimators"][name] for one in at(record, stage)]
+    for measures in found:
+        if measures["limit"][0] is None:
+            raise RltokError(f"{name} at stage {stage!r} is not resolved in this record. Measure more batches.")
+    return [measures["rows_needed"][0] for measures in found]
+
+
+def crossing(cosines: Sequence[Sequence[float]], wanted: float = 0.5) -> float | None:
+    """Rows at which measured cosines first reach `wanted`, between two measurements on a logarithmic axis; None outside them."""
+    rows, seen = np.array(cosines, dtype=float).reshape(-1, 2).T
+    if not seen.size or seen[0] >= wanted or seen.max() < wanted:
+        return None
+    right = int(np.argmax(seen >= wanted))
+    share = (wanted - seen[right - 1]) / (seen[right] - seen[right - 1])
+    return float(np.exp((1 - share) * np.log(rows[right - 1]) + share * np.log(rows[right])))
+
+
+def formula_against_measured(record: dict[str, Any], most_error: float) -> list[float]:
+    """Rows by the formula over rows at which the measured cosine gets to 0.5, wherever both are known.
+
+    Stages whose reference has a larger standard error than `most_error` of its length are left out: cosines with an
+    uncertain direction say little.
+    """
+    ratios = []
+    for one in record["stages"]:
+        for group in GROUPS:
+            if (one[group]["reference_error"] or np.inf) > most_error:
+                continue
+            for name, cosines in one[group]["cosines"].items():
+                found, formula = crossing(cosines), one[group]["estimators"][name]["rows_needed"][0]
+                if found is not None and formula is not None:
+                    ratios.append(formula / found)
+    return ratios
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """Smallest to largest over seeds: "7 to 19", "never in 2 of 3 seeds, else 250"."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return "never"
+    low, high = short(known[0]), short(known[-1])
+    span = low if low == high else f"{low} to {high}"
+    missing = len(values) - len(known)
+    return f"never in {missing} of {len(values)} seeds, else {span}" if missing else span
+
+
+def ladder_table(record: dict[str, Any], names: Sequence[str], group: str = "policy") -> str:
+    """Markdown: one line a rung, one column a stage; rows needed, smallest to largest over seeds."""
+    stages = stage_names(record)
+    lines = [" | ".join(["", "estimator", *stages, ""]).strip(), "|---|" + "---|" * len(stages)]
+    for name in names:
+        cells = [spread(rows_of(record, stage, name, group)) for stage in stages]
+        lines.append(" | ".join(["", words(name), *cells, ""]).strip())
+    return "\n".join(lines)
+
+
+def gain(record: dict[str, Any], stage: str, first: str = "naive", last: str = "causal+early+gamma0.9+batch") -> str:
+    """One sentence on what the ladder buys at a stage, from the record."""
+    seeds = len(at(record, stage))
+    before, after = (spread(rows_of(record, stage, name)) for name in (first, last))
+    return (
+        f"{stage}: {words(first)} needs {before} rows, {words(last)} {after}"
+        f" (cosine 0.5 with the true gradient of the policy's parameters, batches of {record['rows']} rows,"
+        f" {seeds} seed{'s' if seeds > 1 else ''})"
+    )
+
+
+def ladder_figure(record: dict[str, Any], group: str = "policy") -> "Figure":
+    """The whole ladder at a glance: rows needed for a cosine of 0.5, for every rung, stage and seed, with intervals."""
+    import matplotlib.pyplot as plt
+
+    names = [*CUMULATIVE, *(name for name in ALONE if name not in CUMULATIVE)]
+    names = [name for name in names if name in at(record, stage_names(record)[0])[0][group]["estimators"]]
+    stages, y = stage_names(record), np.arange(len(names))[::-1]
+    figure, axes = plt.subplots(1, len(stages), figsize=(9.2, 0.34 * len(names) + 1.0), sharex=True, sharey=True)
+    edge = 10 * max(
+        value for stage in stages for name in names for value in rows_of(record, stage, name, group) if value is not None
+    )
+    for panel, stage in zip(np.atleast_1d(axes), stages, strict=True):
+        seeds = at(record, stage)
+        for number, one in enumerate(seeds):
+            shift = 0.22 * (number - (len(seeds) - 1) / 2)
+            for height, name in zip(y, names, strict=True):
+                _interval(
+                    panel, one[group]["estimators"][name]["rows_needed"], height + shift, edge, PALETTE[number % len(PALETTE)]
+                )
+        panel.axhline(len(names) - len([n for n in names if n in CUMULATIVE]) - 0.5, color="0.5", linewidth=0.8)
+        panel.axvline(record["rows"], color="0.5", linewidth=0.8, linestyle=":")
+        panel.set(xscale="log", title=stage, xlim=(1, edge * 3))
+    first = np.atleast_1d(axes)[0]
+    first.set_yticks(y, [words(name) for name in names], fontsize=7.5)
+    figure.supxlabel(
+        "rows of text until the cosine with the true gradient reaches 0.5 (colour: seed; ▸ never; dotted: one batch)", fontsize=9
+    )
+    return figure
+
+
+def _interval(panel: Any, rows: list[float | None], height: float, edge: float, colour: str) -> None:
+    value, low, high = rows
+    if value is None:
+        panel.plot([edge], [height], marker=">", color=colour, markersize=5)
+        return
+    panel.plot([value], [height], marker="o", color=colour, markersize=4)
+    panel.plot([value if low is None else low, edge if high is None else high], [height, height], color=colour, linewidth=1.2)
+
+
+def gamma_figure(record: dict[str, Any], group: str = "policy", marked: float | None = None) -> "Figure":
+    """Bias and rows needed against the discount: one line a stage, the median over seeds; dots are seeds."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
+    x = np.arange(len(GAMMAS))
+    for number, stage in enumerate(stage_names(record)):
+        seeds = [[one[group]["estimators"][name] for name in gamma_sweep()] for one in at(record, stage)]
+        limits = np.array([[measures["limit"][0] for measures in one] for one in seeds], dtype=float)
+        rows = np.array([[measures["rows_needed"][0] for measures in one] for one in seeds], dtype=float)
+        for panel, values in ((left, limits), (right, rows)):
+            for one in values:
+                panel.plot(x, one, linestyle="", marker="o", markersize=3, color=PALETTE[number], alpha=0.5)
+            middle = (
+                np.median(np.where(np.isnan(values), np.inf, values), axis=0) if panel is right else np.median(values, axis=0)
+            )
+            panel.plot(x, np.where(np.isinf(middle), np.nan, middle), color=PALETTE[number], label=stage)
+    for panel in (left, right):
+        panel.set_xticks(x, [f"{gamma:g}" for gamma in GAMMAS], fontsize=8)
+        panel.set_xlabel("discount γ")
+        if marked is not None:
+            panel.axvline(GAMMAS.index(marked), color="k", linewidth=0.8)
+    left.axhline(0.5, color="0.5", linewidth=0.8, linestyle=":")
+    left.set(ylabel="largest cosine that bias allows", ylim=(-0.2, 1.05))
+    left.legend(fontsize=8)
+    right.set(yscale="log", ylabel="rows to a cosine of 0.5")
+    return figure
+
+
+def positions_figure(record: dict[str, Any], stage: str, gammas: Sequence[str] = ("1", "0.99", "0.9")) -> "Figure":
+    """Section 2.4: mean reward by position, and the spread of returns at several discounts; the first seed."""
+    import matplotlib.pyplot as plt
+
+    one = at(record, stage)[0]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.0))
+    left.plot(one["positions"], one["mean_reward"])
+    left.axhline(0, color="0.5", linewidth=0.8)
+    left.set(xlabel="position i", ylabel="mean reward (nats)")
+    for number, gamma in enumerate(gammas):
+        right.plot(one["positions"], one["return_spread"][gamma], color=PALETTE[number], label=f"γ = {gamma}")
+    right.set(xlabel="position i", ylabel="spread of the return (nats)", yscale="log")
+    right.legend(fontsize=8)
+    return figure
+
+
+def slider(record: dict[str, Any], group: str = "policy") -> Any:
+    """A slider over the discount that moves a mark through `gamma_figure` and says the numbers; needs ipywidgets."""
+
+    def draw(gamma: float) -> tuple["Figure", str]:
+        name = gamma_sweep()[GAMMAS.index(gamma)]
+        lines = [f"{stage}: {spread(rows_of(record, stage, name, group))} rows" for stage in stage_names(record)]
+        return gamma_figure(record, group, marked=gamma), "<br>".join(lines)
+
+    alt = (
+        "Two panels over the discount, a line for each stage, with a mark at the chosen one: left the largest cosine that bias"
+        " allows, right the rows needed for a cosine of 0.5, which the lines below give in numbers."
+    )
+    return widgets.slider(GAMMAS, 0.9, "γ", draw, alt=alt)

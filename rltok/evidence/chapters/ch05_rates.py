@@ -1,0 +1,95 @@
+"""Rates that rules reached against those they were asked for: from a record of `scripts/measure_rates.py`, or of a comparison."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rltok.config import RULE_SETTINGS
+from rltok.evidence.ranking import MARKERS
+from rltok.show.plots import PALETTE
+from rltok.show.tables import markdown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NEAREST = 1e-4  # distances are drawn as at least this, on a logarithmic axis
+
+
+def controls_rate(rule: str) -> bool:
+    """Whether a rule of `rltok.config` reads a target rate."""
+    return "target_rate" in RULE_SETTINGS[rule]
+
+
+def farthest(record: dict[str, Any], name: str) -> float | None:
+    """Largest distance over seeds of a contender's rate, over the last fifth of training, from its target; None without one."""
+    runs = [run for run in record["runs"] if run["name"] == name]
+    if not controls_rate(runs[0]["rule"]["name"]):
+        return None
+    return max(abs(run["last_fifth_rate"] - run["rule"]["target_rate"]) for run in runs)
+
+
+def rate_runs(record: dict[str, Any]) -> dict[str, dict[int, list[dict[str, Any]]]]:
+    """Runs of a record of rates by rule and bytes a token, in the record's order."""
+    found: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    for run in record["runs"]:
+        found.setdefault(run["rule"], {}).setdefault(round(1 / run["target"]), []).append(run)
+    return found
+
+
+def rates_table(record: dict[str, Any]) -> str:
+    """Markdown: the rate reached over the last fifth of training, least to most over seeds, for each rule and target."""
+    found = rate_runs(record)
+    targets = sorted({n for targets in found.values() for n in targets})
+
+    def cell(runs: list[dict[str, Any]]) -> str:
+        low, high = (f"{choose(run['rate'] for run in runs):.3f}" for choose in (min, max))
+        return low if low == high else f"{low} to {high}"
+
+    rows = [[rule, *(cell(of[n]) if n in of else "-" for n in targets)] for rule, of in found.items()]
+    return markdown(["rule", *(f"target 1/{n} = {1 / n:.3f}" for n in targets)], rows)
+
+
+def rates_held(record: dict[str, Any]) -> list[str]:
+    """A sentence a rule: in how many runs the rate came within the record's tolerance, and the largest distance."""
+    found = []
+    for rule, of in rate_runs(record).items():
+        off = [abs(run["off"]) for runs in of.values() for run in runs]
+        held = sum(value <= record["within"] for value in off)
+        found.append(
+            f"{rule:21s} within {record['within']} of the target in {held} of {len(off)} runs, at most {max(off):.4f} off"
+        )
+    return found
+
+
+def rates_figure(record: dict[str, Any]) -> "Figure":
+    """Rates reached against the target, and their distance from it; one dot a run."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.3))
+    every = [1 / n for of in rate_runs(record).values() for n in of]
+    left.plot([min(every), max(every)], [min(every), max(every)], color="k", linewidth=0.8)
+    for number, (rule, of) in enumerate(rate_runs(record).items()):
+        style = {
+            "color": PALETTE[number % len(PALETTE)],
+            "marker": MARKERS[number % len(MARKERS)],
+            "linestyle": "",
+            "markersize": 4,
+        }
+        runs = [run for runs in of.values() for run in runs]
+        shift = 0.98 + 0.01 * number  # dots of different rules beside each other
+        _points(left, [(run["target"] * shift, run["rate"]) for run in runs], rule, style)
+        _points(right, [(run["target"] * shift, max(abs(run["off"]), NEAREST)) for run in runs], rule, style)
+    right.axhline(record["within"], color="k", linewidth=0.8)
+    left.set(xscale="log", yscale="log", xlabel="target rate", ylabel="rate reached")
+    right.set(xscale="log", yscale="log", xlabel="target rate", ylabel="distance from the target")
+    for panel in (left, right):
+        panel.set_xticks(sorted(set(every)), [f"1/{round(1 / rate)}" for rate in sorted(set(every))])
+        panel.minorticks_off()
+    left.set_yticks(sorted(set(every)), [f"1/{round(1 / rate)}" for rate in sorted(set(every))])
+    left.minorticks_off()
+    right.legend(fontsize=7, loc="best")
+    return figure
+
+
+def _points(axes: "Axes", points: Sequence[tuple[float, float]], label: str, style: dict[str, Any]) -> None:
+    axes.plot([x for x, _ in points], [y for _, y in points], label=label, **style)

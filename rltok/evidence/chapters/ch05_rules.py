@@ -1,0 +1,221 @@
+"""Texts, tables and figures from stored records about rules: of `rltok compare` and of the leak of BPE boundaries.
+
+Nothing is computed from models here. Whether a difference counts as one is decided in a single place, `Gap.verdict`.
+"""
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rltok.data.fixed_texts import FIXED_TEXTS
+from rltok.errors import RltokError
+from rltok.evidence.methods import TWIN
+from rltok.evidence.ranking import MARKERS, REFERENCE
+from rltok.show.plots import PALETTE
+from rltok.show.tables import markdown
+from rltok.show.terminal import paint
+from rltok.show.views import boundary_html
+from rltok.statistics import Gap, gap_of_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCHEMA = 1
+KINDS = {"compare": "standings", "bpe_leak": "words", "rates": "within"}  # kind of record -> what only it holds
+
+
+def check(record: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The record itself; `RltokError` if it is not of this kind: compare, bpe_leak or rates."""
+    if record.get("schema") != SCHEMA or KINDS[kind] not in record or not record.get("runs"):
+        raise RltokError(
+            f"this is no {kind} record (schema {record.get('schema')!r}, expected {SCHEMA}, with {KINDS[kind]!r} and runs)."
+            " Make it again."
+        )
+    return record
+
+
+def describe(record: dict[str, Any]) -> str:
+    """One line that names a record: size, text, seeds, devices, commits, settings. A record may name the last three by run."""
+
+    def named(key: str) -> list[str]:
+        return [record[key]] if key in record else sorted({run[key] for run in record["runs"]})
+
+    seeds = ", ".join(map(str, sorted({run["seed"] for run in record["runs"]})))
+    size = "full size" if record["full"] else "smoke size, which shows shapes and no results"
+    split = f", {record['split']} split" if "split" in record else ""
+    commits = ", ".join(commit[:7] + ("+" if "+" in commit else "") for commit in named("commit"))
+    return (
+        f"{size}; text: {record['data']['name']}{split}; seeds {seeds}; {'; '.join(named('device'))};"
+        f" commit {commits}, config {record['config_hash']}"
+    )
+
+
+# Differences
+
+
+def minus_learned(record: dict[str, Any]) -> dict[str, Gap]:
+    """Every contender's bits per byte minus the learned rule's, paired by seed and row."""
+    found = {line["name"]: line["minus_learned"] for line in record["standings"]}
+    return {
+        name: Gap(gap["bits_per_byte"], gap["standard_error_rows"], gap["standard_error_seeds"])
+        for name, gap in found.items() if gap is not None
+    }  # fmt: skip
+
+
+def scores(record: dict[str, Any], name: str) -> dict[int, float]:
+    """Held-out bits per byte of a contender by seed."""
+    return {run["seed"]: run["evaluation"]["bits_per_byte"] for run in record["runs"] if run["name"] == name}
+
+
+def minus_twin(record: dict[str, Any]) -> dict[str, Gap]:
+    """Bits per byte of a rule without rate control minus those of as many random places, seed by seed."""
+    twins = [line["name"] for line in record["standings"] if line["name"].startswith(TWIN)]
+    found = {}
+    for twin in twins:
+        ours, theirs = scores(record, twin.removeprefix(TWIN)), scores(record, twin)
+        found[twin.removeprefix(TWIN)] = gap_of_seeds([ours[seed] - theirs[seed] for seed in theirs])
+    return found
+
+
+# The comparison
+
+
+def comparison_table(record: dict[str, Any]) -> str:
+    """Markdown: loss with both errors, difference from the learned rule with its verdict, and what differs in rate and cost."""
+    gaps, rows = minus_learned(record), []
+    for line in record["standings"]:
+        whole = Gap(line["bits_per_byte"], line["standard_error_rows"], line["standard_error_seeds"])
+        gap, white = gaps.get(line["name"]), line["whitespace_share"]
+        rows.append([
+            line["name"], str(whole)[1:], "-" if gap is None else str(gap), "-" if gap is None else gap.verdict,
+            f"{line['tokens_per_byte']:.3f}", "-" if white is None else f"{white:.2f}", f"{line['flops_per_byte'] / 1e6:.2f}",
+        ])  # fmt: skip
+    return markdown(["rule", "bits per byte", "minus learned", "loss", "tokens per byte", "white space", "MFLOPs per byte"], rows)
+
+
+def findings(record: dict[str, Any], near: float) -> list[str]:
+    """What the differences from the learned rule support, in sentences; and who draws about as many tokens as it does."""
+    gaps = minus_learned(record)
+    tokens = {line["name"]: line["tokens_per_byte"] for line in record["standings"]}
+    told = []
+    for verdict in ("lower", "higher", "undecided"):
+        names = [name for name, gap in gaps.items() if gap.verdict == verdict]
+        told.append(f"{verdict + ' loss than learned' if verdict != 'undecided' else verdict}: {', '.join(names) or 'none'}")
+    close = [name for name in gaps if abs(tokens[name] - tokens[REFERENCE]) <= near]
+    told.append(f"tokens per byte within {near} of learned's {tokens[REFERENCE]:.3f}: {', '.join(close) or 'none'}")
+    return told
+
+
+def comparison_figure(record: dict[str, Any]) -> "Figure":
+    """Difference from the learned rule with SURE standard errors and the seeds as dots; beside it the tokens per byte."""
+    import matplotlib.pyplot as plt
+
+    gaps, reference = minus_learned(record), scores(record, REFERENCE)
+    tokens = {line["name"]: line["tokens_per_byte"] for line in record["standings"]}
+    names = sorted(gaps, key=lambda name: gaps[name].bits, reverse=True)
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(8.4, 0.3 * len(names) + 1.2), sharey=True, width_ratios=(2, 1)
+    )  # fmt: skip
+    for height, name in enumerate(names):
+        gap, colour = gaps[name], PALETTE[1 if name.startswith(TWIN) else 0]
+        reach = SURE * (gap.error or 0.0)
+        left.plot([gap.bits - reach, gap.bits + reach], [height, height], color=colour, linewidth=1.6)
+        left.plot([gap.bits], [height], marker="|", markersize=9, color=colour)
+        for seed, bits in scores(record, name).items():
+            left.plot([bits - reference[seed]], [height], marker="o", markersize=3, color="0.35", linestyle="")
+        right.plot([tokens[name]], [height], marker="s", markersize=4, color=colour)
+    left.axvline(0, color="k", linewidth=0.8)
+    left.locator_params(axis="x", nbins=6)
+    left.set_yticks(range(len(names)), names, fontsize=8)
+    left.set_xlabel("bits per byte minus learned (line: two standard errors; dots: seeds)", fontsize=8)
+    right.axvline(tokens[REFERENCE], color="k", linewidth=0.8)
+    right.set_xlabel("tokens per byte (line: learned)", fontsize=8)
+    right.set_xlim(left=0)
+    return figure
+
+
+# Boundaries on a fixed text
+
+
+def view(record: dict[str, Any], name: str, text: str, seed: int, characters: int) -> tuple[str, list[int], list[float] | None]:
+    """The first `characters` of a fixed text with the boundaries that a run drew there: text, boundaries, probabilities."""
+    runs = [run for run in record["runs"] if (run["name"], run["seed"]) == (name, seed)]
+    if not runs:
+        raise RltokError(f"the record has no run of {name!r} with seed {seed}. It has: {', '.join(names_of(record))}.")
+    drawn, shown = runs[0]["texts"][text], FIXED_TEXTS[text][:characters]
+    size, probabilities = len(shown.encode()), drawn["probabilities"]
+    return shown, [int(bit) for bit in drawn["boundaries"][:size]], probabilities and probabilities[:size]
+
+
+def names_of(record: dict[str, Any]) -> list[str]:
+    """Contenders of a record, in its order."""
+    return list(dict.fromkeys(run["name"] for run in record["runs"]))
+
+
+def text_lines(record: dict[str, Any], names: Sequence[str], text: str, seed: int, characters: int) -> list[str]:
+    """A line a rule: its name, and the text with a bar where a token ends."""
+    found = []
+    for name in names:
+        shown, boundaries, probabilities = view(record, name, text, seed, characters)
+        found.append(f"{name:23s}" + paint(shown.encode(), boundaries, probabilities, colour=False))
+    return found
+
+
+def side_by_side(record: dict[str, Any], names: Sequence[str], text: str, seed: int, characters: int) -> str:
+    """HTML: the same text under every rule, each block with a name for readers who cannot see it."""
+    blocks = []
+    for name in names:
+        shown, boundaries, probabilities = view(record, name, text, seed, characters)
+        share = f"{sum(boundaries)} of {len(boundaries)} bytes end a token"
+        block = boundary_html(shown, boundaries, probabilities, f"{name}: the text {text}, {share}")
+        blocks.append(f"<div><strong>{html.escape(name)}</strong> ({share}){block}</div>")
+    return "".join(blocks)
+
+
+# The leak of shifted BPE
+
+
+def words_table(record: dict[str, Any]) -> str:
+    """Markdown: bits per byte of the rest of words by counts, without and with shifted bits, for every vocabulary."""
+    rows = [
+        [f"{int(size):,}", f"{found['without_bits']:.3f}", f"{found['shifted_bits']:.3f}", f"{found['leak']:.3f}"]
+        for size, found in record["words"].items()
+    ]
+    return markdown(["vocabulary asked for", "from the beginning", "and its shifted bits", "leak, bits per byte"], rows)
+
+
+def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Gap]:
+    """Differences of a part, "probe" or "unet", over seeds: "b - a" is b's bits per byte minus a's."""
+    seeds = [run[f"{part}_gaps"] for run in record["runs"]]
+    return {
+        name: gap_of_seeds([one[name]["bits_per_byte"] for one in seeds], [one[name]["standard_error"] for one in seeds])
+        for name in seeds[0]
+    }  # fmt: skip
+
+
+def leak_table(record: dict[str, Any], part: str) -> str:
+    """Markdown: every difference of a part with its verdict."""
+    rows = [[name, str(gap), f"{gap.verdict}" + ("" if gap.verdict == "undecided" else f" for {name.split(' - ')[0]}")]
+            for name, gap in leak_gaps(record, part).items()]  # fmt: skip
+    return markdown(["difference", "bits per byte", "loss"], rows)
+
+
+def leak_by_place(record: dict[str, Any], first: str, second: str, by: str = "by_place") -> dict[str, Gap]:
+    """Bits per byte of one probe minus another's, by the place of the byte in its token, or by the token's length."""
+    pairs = [(run["probe"][first][by], run["probe"][second][by]) for run in record["runs"]]
+    return {place: gap_of_seeds([a[place]["bits"] - b[place]["bits"] for a, b in pairs]) for place in pairs[0][0]}
+
+
+def words_figure(record: dict[str, Any]) -> "Figure":
+    """The leak by counts against the bytes of the word that are known already, a line for each vocabulary."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots()
+    for number, (size, found) in enumerate(record["words"].items()):
+        known = [int(k) for k in found["by_known"]]
+        leaks = [one["leak"] for one in found["by_known"].values()]
+        axes.plot(known, leaks, marker=MARKERS[number % len(MARKERS)], markersize=4, label=f"{int(size):,} asked for")
+    axes.set(xlabel=f"bytes of the word that are known (last: {max(known)} and more)", ylabel="leak (bits per byte)")
+    axes.axhline(0, color="0.5", linewidth=0.8)
+    axes.legend(fontsize=8)
+    return figure

@@ -1,0 +1,161 @@
+"""Before a run at scale: what it takes by card and on the disk, and the commands that make it.
+
+config --plan_table, cost_table, train_command, prepare_command--> what to expect, what to type     that_fits--> on which card
+"""
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rltok.config import Config, with_settings
+from rltok.evidence.tables import MISSING
+from rltok.flops import flops_per_byte, parameter_counts, training_flops
+from rltok.presets import preset, size_of
+from rltok.show.tables import markdown
+from rltok.speed.cards import Card
+from rltok.speed.speeds import Speed, fitting_rows, outlooks
+from rltok.system.stopwatch import duration
+
+LARGE = 120  # of a unit of time, from which on the next one is told
+OPTIMIZER_COPIES = 3  # of every weight in a checkpoint: itself and two moments of AdamW
+BYTES = 4  # of a number in fp32
+WATCHING = ("log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints")  # changes no weight
+SPARE = 0.02  # of prepared text: duplicates, and splits that chance makes smaller
+STORED = {"documents": 1, "windows": 1, "full_windows": 2}  # bytes for one that is trained on: an end may be as long as a window
+MILLION = 1_000_000
+
+
+def settings_of(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested settings as {"objective.gamma": 0.9, ...}, the name left out."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        here = f"{path}{key}"
+        found |= settings_of(value, here + ".") if isinstance(value, Mapping) else {here: value}
+    return {key: value for key, value in found.items() if key != "name"}
+
+
+def changes(config: Config, base: Config) -> dict[str, Any]:
+    """The settings in which a configuration differs from another one."""
+    before = settings_of(base.to_dict())
+    return {key: value for key, value in settings_of(config.to_dict()).items() if value != before[key]}
+
+
+def train_command(config: Config, base: str, *, data: str, out: str, validation: str | None = None) -> str:
+    """The `rltok train` that makes a run of this configuration: a preset, and each setting that differs from it."""
+    words = ["rltok train", f"--preset {shlex.quote(base)}", f"--data {shlex.quote(data)}"]
+    words += [] if validation is None else [f"--validation {shlex.quote(validation)}"]
+    words += [f"--out {shlex.quote(out)}"]
+    changed = [shlex.quote(f"{key}={json.dumps(value)}") for key, value in changes(config, preset(base)).items()]
+    return " \\\n  ".join(words + ([f"--set {' '.join(changed)}"] if changed else []))
+
+
+def plan_table(plans: Mapping[str, Config]) -> str:
+    """Markdown: budgets beside each other, counted from settings, and every setting that changes a weight and differs."""
+    configs = list(plans.values())
+    rows = [[name, *(told(config) for config in configs)] for name, told in PLANNED.items()]
+    each = [settings_of(config.to_dict()) for config in configs]
+    different = [key for key in each[0] if any(one[key] != each[0][key] for one in each) and key.split(".")[-1] not in WATCHING]
+    rows += [[f"`{key}`", *(_plain(one[key]) for one in each)] for key in different]
+    return markdown(["", *plans], rows)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def _flops(config: Config, attention: bool) -> float:
+    """Of all updates, at the target rate."""
+    size = config.num_updates * config.bytes_per_update
+    rate = config.model.rule.target_rate
+    matrices, more = training_flops(config.model, size, round(size * rate), config.data.sequence_length)
+    return matrices + more if attention else matrices
+
+
+PLANNED: dict[str, Callable[[Config], str]] = {
+    "parameters in matrices": lambda config: f"{sum(parameter_counts(config.model).values()):,}",
+    "updates": lambda config: f"{config.num_updates:,}",
+    "bytes read in them": lambda config: f"{config.num_updates * config.bytes_per_update:,}",
+    "rows": lambda config: f"{config.num_updates * config.train.sequences_per_update:,}",
+    "updates of rising learning rate": lambda config: f"{round(config.num_updates * config.train.warmup_fraction):,}",
+    "FLOPs a byte": lambda config: f"{flops_per_byte(config.model, config.model.rule.target_rate):.3g}",
+    "FLOPs": lambda config: f"{_flops(config, attention=False):.3g}",
+    "FLOPs with attention": lambda config: f"{_flops(config, attention=True):.3g}",
+}
+
+
+def checkpoint_bytes(config: Config) -> int:
+    """Of a checkpoint's tensors, about: every weight and two moments of AdamW in fp32."""
+    return OPTIMIZER_COPIES * BYTES * sum(parameter_counts(config.model).values())
+
+
+def disk_bytes(config: Config, runs: int) -> int:
+    """Of the checkpoints of so many runs, one after the other, with the one that is being written."""
+    return (config.train.keep_checkpoints * runs + 1) * checkpoint_bytes(config)
+
+
+def pass_bytes(config: Config) -> int:
+    """Text that its updates read."""
+    return config.num_updates * config.bytes_per_update
+
+
+def prepared_bytes(config: Config, held_out: float) -> int:
+    """`--max-bytes` of `rltok prepare` for one pass: it counts what is stored for all splits.
+
+    Args:
+        config: how documents are cut, and how many bytes its updates read.
+        held_out: share of the documents that go to validation and test.
+    """
+    wanted = pass_bytes(config) * STORED[config.data.cut] * (1 + SPARE) / (1 - held_out)
+    return math.ceil(wanted / MILLION) * MILLION
+
+
+def prepare_command(config: Config, source: str, *, out: str, held_out: float) -> str:
+    """The `rltok prepare` that stores enough text of a source for one pass, cut as this configuration reads it."""
+    words = [f"rltok prepare {shlex.quote(source)}", f"--out {shlex.quote(out)}", f"--cut {config.data.cut}"]
+    words += [f"--sequence-length {config.data.sequence_length}", f"--max-bytes {prepared_bytes(config, held_out)}"]
+    return " \\\n  ".join(words)
+
+
+def that_fits(config: Config, memory_bytes: float, bf16: bool, speeds: list[Speed]) -> Config | None:
+    """The configuration with as many rows a pass as should fit a card, up to its own number; None where none fit.
+
+    Args:
+        config: of a preset.
+        memory_bytes: of the card.
+        bf16: whether it has bf16; without, there are no kernels either.
+        speeds: `rltok.speed.speeds.measured_speeds()`, where the memory of a row is taken from.
+    """
+    kind = (size_of(config.name), "triton" if bf16 else "plain")
+    base = next((speed for speed in speeds if (speed["preset"], speed["backend"]) == kind), None)
+    if base is None:
+        return None
+    rows = fitting_rows(Card("yours", memory_bytes, 0.0, 1.0 if bf16 else None, 1.0, "given", ()), config, base)
+    return with_settings(config, {"train.micro_batch": rows}) if rows else None
+
+
+def lasting(seconds: float) -> str:
+    """A time in seconds, minutes or hours."""
+    return duration(seconds, LARGE)
+
+
+def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price: float | None = None) -> str:
+    """Markdown: how long a preset takes on every card of `rltok doctor`, updates alone, and what that costs.
+
+    Args:
+        name: of the preset.
+        budgets: training bytes by what they are called.
+        speeds: `rltok.speed.speeds.measured_speeds()`.
+        price: of an hour of a card, in a currency of yours; None leaves the columns out.
+    """
+    rows = []
+    for found in (each for each in outlooks(speeds) if each.preset == name):
+        rate, fits = found.bytes_per_second, found.micro_batch
+        cells = [MISSING if rate is None else f"{rate / 1e6:.3g}"]
+        for size in budgets.values():
+            cells.append(MISSING if rate is None else lasting(size / rate))
+            cells += [] if price is None else [MISSING if rate is None else f"{size / rate / 3600 * price:.2f}"]
+        rows.append([found.card, "does not fit" if fits == 0 else MISSING if fits is None else f"{fits}", *cells, found.basis])
+    head = [column for budget in budgets for column in (budget, *([] if price is None else [f"{budget}, cost"]))]
+    return markdown(["card", "rows a pass", "MB/s", *head, "basis"], rows)

@@ -1,0 +1,183 @@
+"""Where on a benchmark item a difference sits: at the start of the answer, or along it. Differences in bits by length of answer.
+
+records, items --lengths_of--> bytes of every answer     sweep --against_even--> bits per item in quarters     record --table-->
+
+A difference that sits at the start is as many bits in long answers as in short ones; one that sits along them grows with length.
+On which bytes it sits, lengths alone do not say: a difference at the last byte would look like one at the first.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rltok.benchmarks.task_items import TaskItems
+from rltok.errors import RltokError
+from rltok.evidence.record_checks import Demand, check_sealed, read_sealed
+from rltok.evidence.records import Sweep
+from rltok.evidence.tables import MISSING, REFERENCE
+from rltok.evidence.verdicts import LEAST_SEEDS
+from rltok.show.tables import markdown
+from rltok.statistics import error_of_mean
+from rltok.vocab import to_utf8
+
+QUARTERS = 4
+NOTHING = "None of these contenders has a run of a size that it was made of."
+WHAT = "differences to even in bits per item, by length of the answer"
+SCRIPT = "scripts/measure_answers.py"
+REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
+
+
+def lengths_of(items: TaskItems, sweeps: Sequence[Sweep]) -> np.ndarray:
+    """Bytes of every right answer [n], the space before it included, as they were scored in all runs of the sweeps.
+
+    Raises:
+        RltokError: a run was scored on other items than these, or on some of them only.
+    """
+    lengths = np.array([len(to_utf8(item.choices[item.gold])) for item in items.items])
+    here = {"fingerprint": items.fingerprint, "items": len(items), "scored_bytes": int(lengths.sum())}
+    for run in (run for sweep in sweeps for run in sweep.everything):
+        score = run["scores"].get(items.task)
+        if score is not None and score["items"] < len(items):
+            raise RltokError(
+                f"{items.task}: sweep {run['sweep']}, {run['name']}, seed {run['seed']} was scored on {score['items']} items,"
+                f" these are {len(items)}. Smoke runs are scored on few; take runs at full size."
+            )
+        for key, value in here.items():
+            if score is not None and score[key] != value:
+                raise RltokError(
+                    f"{items.task}: sweep {run['sweep']}, {run['name']}, seed {run['seed']} was scored on items whose {key} is"
+                    f" {score[key]!r}; that of these is {value!r}. Name the folder with the items that the runs were scored on."
+                )
+    return lengths
+
+
+def quarter_of(lengths: np.ndarray) -> np.ndarray:
+    """The quarter [n] of every item by its length [n], bytes: q = floor(4 * items that are shorter / items), 0 to 3.
+
+    Items of one length are all in the same quarter, so quarters may be uneven, and some may have no items.
+    """
+    shorter = np.searchsorted(np.sort(lengths), lengths)
+    return QUARTERS * shorter // len(lengths)
+
+
+def quarters(lengths: np.ndarray) -> list[dict[str, int]]:
+    """The quarters of lengths [n] that have items, short answers first: bytes of the `shortest` and `longest`, number of `items`.
+
+    The ranges [shortest, longest] do not overlap.
+    """
+    groups = [lengths[quarter_of(lengths) == group] for group in range(QUARTERS)]
+    return [{"shortest": int(one.min()), "longest": int(one.max()), "items": len(one)} for one in groups if len(one)]
+
+
+def gaps_by_length(gaps: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+    """Differences in bits per item, averaged over the items of each quarter that has some, with their errors.
+
+    bits_q = mean over seeds s and items i of q of gap_si
+
+    Args:
+        gaps: [S, n], bits of an item under one contender minus those under the other, a row a seed.
+        lengths: [n], bytes of its answer.
+
+    Returns:
+        number of `seeds`; by quarter, in bits per item: `bits`, the standard error `over_items` of the seeds' mean (None for a
+        single item), and `over_seeds` (None for all of them from fewer than three seeds).
+    """
+    group = quarter_of(lengths)
+    parts = [gaps[:, group == one] for one in np.unique(group)]
+    known = len(gaps) >= LEAST_SEEDS
+    return {
+        "seeds": len(gaps),
+        "bits": [float(part.mean()) for part in parts],
+        "over_items": [error_of_mean(part.mean(axis=0).tolist()) for part in parts],
+        "over_seeds": [error_of_mean(part.mean(axis=1).tolist()) for part in parts] if known else None,
+    }
+
+
+def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict[str, Any]]:
+    """`gaps_by_length` to `even` of every contender that has a scored seed in common with it, paired by seed and item.
+
+    bits of an item = bits per byte * bytes [n]; a seed that was run several times counts with the mean of its runs.
+    """
+    found = {}
+    for name in (name for name in sweep.runs if name != REFERENCE):
+        gaps = sweep.paired(name, REFERENCE, task)
+        if gaps is not None:
+            found[name] = gaps_by_length(gaps[0] * lengths, lengths)
+    return found
+
+
+def _cells(found: Mapping[str, Any]) -> list[str]:
+    errors = found["over_seeds"] or found["over_items"]
+    told = [MISSING if error is None else f"{error:.2f}" for error in errors]
+    return [f"{bits:+.2f} ± {error}" for bits, error in zip(found["bits"], told, strict=True)]
+
+
+def table(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> str:
+    """Markdown: bits per item minus `even`'s in quarters of the items by bytes of the answer, a row a size and contender.
+
+    After ± stands the standard error over seeds from three seeds on, that over items where there are fewer.
+
+    Args:
+        record: of scripts/measure_answers.py.
+        task: one of `rltok.benchmarks.task_items.TASKS`.
+        contenders: in the order of the rows; those that a size lacks have no row in it.
+    """
+    head = []
+    for one in record["tasks"][task]["quarters"]:
+        ends = sorted({one["shortest"], one["longest"]})
+        head.append("–".join(map(str, ends)) + ("" if head else " bytes"))
+    rows = [
+        [size, f"`{name}`", str(found["seeds"]), *_cells(found)]
+        for size, sweep in record["sweeps"].items()
+        for name in contenders if (found := sweep["gaps"][task].get(name)) is not None
+    ]  # fmt: skip
+    return markdown(["size", "contender", "seeds", *head], rows) if rows else NOTHING
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A record of scripts/measure_answers.py.
+
+    Raises:
+        RltokError: no such file, another kind of file, or an edited one.
+    """
+    return read_sealed(path, path.name, REMEDY, _check)
+
+
+def _check(found: Any, demand: Demand) -> None:
+    check_sealed(found, demand, WHAT, 1)
+    check_gaps(found, demand, {task: task for task in found["tasks"]})
+    demand(all("quarters" in told for told in found["tasks"].values()), "it lacks quarters of a set")
+
+
+def check_gaps(found: Mapping[str, Any], demand: Demand, places: Mapping[str, str]) -> None:
+    """Of every size the records that it is made of, and differences at all places; `places` by the words for them."""
+    for words, place in places.items():
+        lacking = [name for name, sweep in found["sweeps"].items() if place not in sweep["gaps"] or "records" not in sweep]
+        demand(not lacking, f"it lacks entries about {words}, {', '.join(lacking)}")
+
+
+def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SCRIPT) -> tuple[dict[str, Any], str]:
+    """(the record with those sizes alone that were made of all runs of these sweeps, what was left out in words).
+
+    `script` makes such records; it may be of another kind, too, with `records` under each of its `sweeps`.
+    """
+    here = {sweep.name: sweep.digests for sweep in sweeps}
+    kept = {name: one for name, one in record["sweeps"].items() if one["records"] == here.get(name)}
+    other = [name for name in record["sweeps"] if name not in kept]
+    lacking = [name for name in here if name not in record["sweeps"]]
+    told = [f"without {', '.join(other)}, made of other records than those on this page"] if other else []
+    told += [f"without {', '.join(lacking)}, made before there were such records"] if lacking else []
+    said = f"{' and '.join(told)}; run {script}" if told else "made of the records on this page"
+    return {**record, "sweeps": kept}, said
+
+
+def ends(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> tuple[str, str, float, float] | None:
+    """(size, contender, bits per item of the shortest, of the longest answers) at the largest size that has one of them."""
+    for size, sweep in reversed(record["sweeps"].items()):
+        for name in contenders:
+            found = sweep["gaps"][task].get(name)
+            if found is not None:
+                return size, name, found["bits"][0], found["bits"][-1]
+    return None

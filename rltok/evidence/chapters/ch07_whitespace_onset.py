@@ -1,0 +1,144 @@
+"""When policies go to white space, or away from it, and what else was the case then: the lead over the early exit, the schedule.
+
+sweeps --lead_table--> what tokens take off the loss      --turns_table--> when white space has most boundaries, or half of them
+sweeps --ahead_table--> when a method gets ahead of another, size by size
+sweeps --differences_table--> in what sizes differ             --schedules_table--> what each schedule led to
+"""
+
+import statistics
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rltok.config import from_dict
+from rltok.evidence.records import Record, Sweep, is_learned
+from rltok.evidence.tables import REFERENCE, by_size, label, on_the_way, over_seeds
+from rltok.show.tables import markdown
+
+NOTHING = "None of these contenders has a finished run."
+RATE, BITS = ("peak learning rate", "after MB", "rows of an update"), ("bits per byte, validation", "of the early exit alone")
+HALF, NEAR = 0.5, 3  # share of white space; lines of the log on either side that a mean is taken over
+
+
+def lead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[float] = (0.25, 0.5, 1.0)) -> str:
+    """Markdown: how many nats per byte the tokens take off the loss of the early exit, which sees bytes alone.
+
+    L_early - L of training rows: the mean over the tenth of training text before a mark. Marks are the same bytes for every
+    size, parts of what the one that reads least reads; the last column is each one's own end. ± over seeds.
+    """
+    if not any(name in sweep.runs for sweep in sweeps for name in names):
+        return NOTHING
+    least = min(run["bytes"] for sweep in sweeps for run in sweep.records)
+    marks = [part * least for part in parts]
+    rows = []
+    for sweep in by_size(sweeps):
+        for name in (name for name in names if name in sweep.runs):
+            cells = [over_seeds(sweep.each(name, partial(_lead, mark=mark)), "+.3f") for mark in marks]
+            last = over_seeds(sweep.each(name, lambda run: _lead(run, run["bytes"])), "+.3f")
+            rows.append([f"`{name}`", label(sweep), *cells, last])
+    return markdown(["contender", "size", *(f"after {mark / 1e6:.3g} MB" for mark in marks), "at its end"], rows)
+
+
+def _lead(run: Record, mark: float) -> float:
+    """Mean lead over the early exit in the tenth of the text before `mark` bytes; of the nearest point where none lies there."""
+    points = [point for point in run["curve"] if 0.9 * mark <= point["bytes"] <= mark]
+    points = points or [min(run["curve"], key=lambda point: abs(point["bytes"] - mark))]
+    return _mean_lead(points)
+
+
+def _mean_lead(points: Sequence[dict[str, Any]]) -> float:
+    """L_early - L, nats per byte: the mean over lines of the log."""
+    return statistics.fmean(point["early_nll"] - point["nll"] for point in points)
+
+
+def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], megabytes: Sequence[float], reference: str = REFERENCE) -> str:
+    """Markdown: held-out bits per byte minus the reference's, of its size and seeds, after the same text of every size.
+
+    Straight lines between evaluations, which are of fewer rows than scores after training; ± over seeds. "-" before the first
+    evaluation of a size, after its end, and where no seed is in common.
+
+    Args:
+        megabytes: of training text, 1e6 bytes each.
+    """
+    rows, marks = [], [mark * 1e6 for mark in megabytes]
+    for name in (name for name in names if name != reference):
+        for sweep in (sweep for sweep in by_size(sweeps) if name in sweep.runs):
+            begin = max(min(point["bytes"] for point in run["held_out"] if point["step"]) for run in sweep.records)
+            end = min(run["bytes"] for run in sweep.records)
+            found = [on_the_way(sweep, name, reference, mark) if begin <= mark <= end else [] for mark in marks]
+            rows.append([f"`{name}`", label(sweep), *(over_seeds(gaps, "+.3f") for gaps in found)])
+    head = [f"held-out text, minus `{reference}`", "size", *(f"after {mark:g} MB" for mark in megabytes)]
+    return markdown(head, rows) if rows else NOTHING
+
+
+def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
+    """Markdown: when each policy first has a boundary at half of white space, or, if it never does, when it has most there.
+
+    A row a seed, of its first run. Shares are of training rows; the lead L_early - L is a mean over 2 * NEAR + 1 lines of the
+    log, in nats per byte.
+    """
+    rows = []
+    for sweep in by_size(sweeps):
+        for name in (name for name in names if name in sweep.runs):
+            for seed, run in sorted(sweep.runs[name].items()):
+                if is_learned(run):
+                    rows.append([f"`{name}`", label(sweep), str(seed), *_turn(run)])
+    head = ["contender", "size", "seed", "white space", "MB read", "update", "lead over the early exit", "peak rate at update"]
+    return markdown(head, rows) if rows else NOTHING
+
+
+def _turn(run: Record) -> list[str]:
+    curve, config = run["curve"], from_dict(run["config"])
+    shares = [point["whitespace_share"] for point in curve]
+    at = next((number for number, share in enumerate(shares) if share >= HALF), None)
+    words = f"passes {HALF:g}"
+    if at is None:
+        at = int(np.argmax(shares))
+        words = f"at most {shares[at]:.2f}"
+    lead = _mean_lead(curve[max(0, at - NEAR) : at + NEAR + 1])
+    warm = config.train.warmup_fraction * config.num_updates
+    return [words, f"{curve[at]['bytes'] / 1e6:.3g}", str(curve[at]["step"]), f"{lead:+.3f}", f"{warm:.0f}"]
+
+
+def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
+    """Markdown: in what the runs of a contender differ between sizes, a column a size."""
+    there = [sweep for sweep in by_size(sweeps) if name in sweep.runs]
+    columns = [_facts(sweep, name) for sweep in there]
+    rows = [[what, *(column[what] for column in columns)] for what in (columns[0] if columns else {})]
+    return markdown([f"`{name}`", *(label(sweep) for sweep in there)], rows)
+
+
+def schedules_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
+    """Markdown: how the learning rate went in the runs of each contender and what came out, on validation text; ± over seeds.
+
+    Entropy is that of the policy, nats per decision; a boundary at one byte in five, drawn blindly, has 0.50.
+    """
+    rows = []
+    for sweep in by_size(sweeps):
+        for name in (name for name in names if name in sweep.runs):
+            facts = _facts(sweep, name)
+            ends = [over_seeds(sweep.values(name, key), ".2f") for key in ("whitespace_share", "policy_entropy")]
+            rows.append([f"`{name}`", label(sweep), str(len(sweep.runs[name])), *(facts[what] for what in RATE), *ends,
+                         *(facts[what] for what in BITS)])  # fmt: skip
+    head = ["contender", "size", "seeds", *RATE, "white space", "entropy", *BITS]
+    return markdown(head, rows) if rows else NOTHING
+
+
+def _facts(sweep: Sweep, name: str) -> dict[str, str]:
+    config = from_dict(sweep.runs[name][min(sweep.runs[name])]["config"])
+    model, train = config.model, config.train
+    warm = train.warmup_fraction * config.num_updates
+    alone = sweep.each(name, lambda run: run["scores"]["validation"].get("early_bits_per_byte"))
+    return {
+        "peak learning rate": f"{train.learning_rate:g}",
+        "reached at update": f"{warm:.0f} of {config.num_updates:,}",
+        "after MB": f"{warm * config.bytes_per_update / 1e6:.3g}",
+        "rows of an update": str(train.sequences_per_update),
+        "layers of tokens": str(model.mid_layers),
+        "layers of bytes, before and after": f"{model.down_layers} and {model.up_layers}",
+        "width": str(model.embedding_dim),
+        "bits per byte, validation": over_seeds(sweep.values(name, "bits_per_byte"), ".3f"),
+        "of the early exit alone": over_seeds(alone, ".3f"),
+    }

@@ -1,0 +1,266 @@
+"""Checkpoints: one folder a step, complete or absent, without pickled code.
+
+    step-00000123/ model.safetensors  optimizer.safetensors  state.json
+
+A folder is written under another name, flushed to disk and renamed, so a kill at any moment leaves either the old set
+of checkpoints or the new one. `state.json` holds a digest of each file and of itself, so damage is noticed before anything
+is loaded.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from rltok.config import Config, from_dict
+from rltok.errors import RltokError
+from rltok.system.files import MISSING, cannot_read, quoted, read_file, room
+from rltok.system.digest import is_sealed, sealed
+
+NAME = re.compile(r"step-(\d{8,})")
+FORMAT = 2  # 2: counts tokens
+FILES = ("model.safetensors", "optimizer.safetensors")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(read_file(path)).hexdigest()
+
+
+def _flush(path: Path) -> None:
+    """Ask the system to put a file, or a folder's list of names, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    states = optimizer.state_dict()["state"]
+    return {f"{number}.{key}": torch.as_tensor(value) for number, state in states.items() for key, value in state.items()}
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Complete checkpoints of a run, oldest first."""
+    place = folder / "checkpoints"
+    try:
+        found = [name for name in os.listdir(place) if NAME.fullmatch(name)]
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise RltokError(f"{place} is a file; checkpoints belong into a folder of that name. Move the file away.") from error
+    except OSError as error:
+        raise cannot_read(place, error) from error
+    return [place / name for name in sorted(found, key=lambda name: int(name[len("step-") :]))]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _drop(checkpoint: Path) -> None:
+    """Delete a checkpoint; renamed first, so that a kill half-way leaves no incomplete one under a proper name."""
+    doomed = checkpoint.with_suffix(".old.tmp")
+    checkpoint.rename(doomed)
+    _remove(doomed)
+
+
+def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    try:
+        safetensors.torch.save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:  # a full disk, for one
+        raise RltokError(f"cannot write {path} ({error}). Make room, then go on with --resume.") from error
+
+
+def save_checkpoint(
+    folder: Path, progress: dict[str, int | float], model: nn.Module, optimizer: torch.optim.Optimizer, config: Config
+) -> Path:
+    """Write a checkpoint atomically, then drop the oldest beyond `keep_checkpoints`.
+
+    `progress` says how far the run has come and must hold `step`, the number of finished updates.
+    """
+    final = folder / "checkpoints" / f"step-{progress['step']:08d}"
+    temporary = final.with_suffix(".tmp")
+    with room(folder):
+        for leftover in (folder / "checkpoints").glob("*.tmp"):
+            _remove(leftover)
+        temporary.mkdir(parents=True)
+        _write_tensors(temporary / FILES[0], model.state_dict())
+        _write_tensors(temporary / FILES[1], _optimizer_tensors(optimizer))
+        files = {name: _digest(temporary / name) for name in FILES}
+        state = {"format": FORMAT, **progress, "config_hash": config.digest(), "config": config.to_dict(), "files": files}
+        (temporary / "state.json").write_text(json.dumps(sealed(state), indent=1, allow_nan=False) + "\n")
+        for path in (*temporary.iterdir(), temporary):
+            if path.is_file():  # safetensors makes files that only their owner can read; others may look at a run, too
+                shutil.copymode(temporary / "state.json", path)
+            _flush(path)
+        if final.exists():
+            _drop(final)
+        temporary.rename(final)
+        _flush(final.parent)
+        for old in checkpoints(folder)[: -config.train.keep_checkpoints]:
+            _drop(old)
+    return final
+
+
+def _check_state(state: Any, name: str) -> None:
+    """Raise `ValueError` unless the state is what `save_checkpoint` writes into a folder of this name."""
+
+    def demand(ok: bool, what: str) -> None:
+        if not ok:
+            raise ValueError(what)
+
+    demand(isinstance(state, dict), "it is no table")
+    demand(is_sealed(state), "it was changed: its digest differs")
+    config, step, number = from_dict(state.get("config")), state.get("step"), NAME.fullmatch(name)
+    demand(state.get("config_hash") == config.digest(), "config_hash is not that of its config")
+    demand(type(step) is int and 0 <= step <= config.num_updates, f"step must lie between 0 and {config.num_updates}")
+    demand(number is None or step == int(number[1]), f"step is {step!r}")
+    for name in ("bytes", "tokens"):
+        demand(type(state.get(name)) is int and 0 <= state[name] < 2**63, f"{name} must be a whole number, at least 0")
+    seconds = state.get("seconds")
+    demand(type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0, "seconds must be finite and at least 0")
+    files = state.get("files")
+    demand(isinstance(files, dict) and files.keys() == set(FILES), f"files must name {' and '.join(FILES)}")
+
+
+def _read_checked_state(checkpoint: Path) -> dict[str, Any]:
+    data = read_file(checkpoint / "state.json")
+    try:
+        state = json.loads(data)
+        written = state.get("format") if isinstance(state, dict) else None
+        if written == FORMAT or type(written) is not int:
+            _check_state(state, checkpoint.name)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise RltokError(
+            f"{checkpoint} is not a complete checkpoint: state.json is damaged ({error}). {_remedy(checkpoint)}"
+        ) from error
+    if written != FORMAT:
+        raise RltokError(
+            f"{checkpoint} has format {written}; this version of rltok reads format {FORMAT}. Use the version that wrote it."
+        )
+    return state
+
+
+def _remedy(checkpoint: Path) -> str:
+    return f"Delete {checkpoint.name} to go on from the one before it, or train again."
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """The checkpoint's `state.json`, after checking it and comparing every file with its digest."""
+    try:
+        state = _read_checked_state(checkpoint)
+        damaged = [name for name in FILES if _digest(checkpoint / name) != state["files"][name]]
+    except MISSING as error:
+        if not os.path.isdir(checkpoint):
+            raise RltokError(f"there is no checkpoint {checkpoint}. Name a run's folder to take its newest one.") from error
+        missing = Path(error.filename).name
+        raise RltokError(f"{checkpoint} is not a complete checkpoint: {missing} is missing. {_remedy(checkpoint)}") from error
+    if damaged:
+        raise RltokError(
+            f"{checkpoint}: {', '.join(damaged)} is truncated or changed (its digest differs). {_remedy(checkpoint)}"
+        )
+    return state
+
+
+def _tensors(checkpoint: Path, name: str) -> dict[str, torch.Tensor]:
+    try:
+        return safetensors.torch.load_file(checkpoint / name)
+    except (OSError, SafetensorError) as error:
+        raise RltokError(f"{checkpoint / name} cannot be read ({error}).") from error
+
+
+def _check_tensors(path: Path, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    """Raise `RltokError`, which names the first of them, for tensors of other names, shapes or dtypes, or not finite."""
+    for name in sorted(found.keys() ^ wanted.keys()):
+        raise RltokError(f"{path} does not fit this model: {name!r} stands on one side only. Use the settings it was saved with.")
+    for name, tensor in found.items():
+        own = wanted[name]
+        for got, needed in ((tuple(tensor.shape), tuple(own.shape)), (tensor.dtype, own.dtype)):
+            if got != needed:
+                raise RltokError(
+                    f"{path} does not fit this model: {name} is {got}, wanted {needed}. Use the settings it was saved with."
+                )
+        if not tensor.isfinite().all():
+            raise RltokError(f"{path}: {name} holds a number that is not finite. Use an earlier checkpoint, or train again.")
+
+
+def load_weights(checkpoint: Path, model: nn.Module) -> None:
+    """Fill the model from a checkpoint; tensors that do not fit, or are not finite, are an error that names the first."""
+    loaded = _tensors(checkpoint, FILES[0])
+    _check_tensors(checkpoint / FILES[0], loaded, model.state_dict())
+    model.load_state_dict(loaded)
+
+
+def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """Fill the optimizer; after the first update it must hold AdamW's three values of every parameter."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]] if step else []
+    wanted = {}
+    for number, parameter in enumerate(parameters):
+        wanted |= {f"{number}.exp_avg": parameter, f"{number}.exp_avg_sq": parameter, f"{number}.step": torch.zeros(())}
+    found = _tensors(checkpoint, FILES[1])
+    _check_tensors(checkpoint / FILES[1], found, wanted)
+    whole = optimizer.state_dict()
+    whole["state"] = {}
+    for key, tensor in found.items():
+        number, name = key.split(".", 1)
+        whole["state"].setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict(whole)
+
+
+def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config) -> dict[str, Any]:
+    """Fill model and optimizer from a checkpoint of the same configuration; returns its state: step, bytes, tokens, seconds."""
+    state = read_state(checkpoint)
+    if state["config_hash"] != config.digest():
+        changed = differences(state["config"], config.to_dict()) or ["their hashes differ"]
+        raise RltokError(
+            f"{checkpoint} belongs to another configuration: {'; '.join(changed[:3])}. Use the same settings or another folder."
+        )
+    load_weights(checkpoint, model)
+    _load_optimizer(checkpoint, optimizer, state["step"])
+    return state
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> list[str]:
+    """Settings that differ, as 'objective.gamma 0.99 -> 0.9'; the name is not a setting."""
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        here = f"{path}{key}"
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            found += differences(before, after, here + ".")
+        elif before != after and here != "name":
+            found.append(f"{here} {before!r} -> {after!r}")
+    return found
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """The checkpoint meant by a path: itself, or the newest of a run's folder."""
+    path = Path(path)
+    if os.path.isfile(path / "state.json") or (NAME.fullmatch(path.name) and path.parent.name == "checkpoints"):
+        return path
+    if not os.path.isdir(path):
+        train = f"Train one: rltok train --preset tiny --data sample --out {quoted(path)}"
+        remedy = "Name a folder." if os.path.lexists(path) else train
+        raise RltokError(f"{path} is neither a run's folder nor a checkpoint. {remedy}")
+    found = checkpoints(path)
+    runs = sorted(entry.name for entry in path.iterdir() if os.path.isfile(entry / "config.json"))
+    if not found and runs:
+        raise RltokError(f"{path} holds several runs: {', '.join(runs)}. Name one of them, such as {path / runs[0]}.")
+    if not found:
+        raise RltokError(
+            f"{path} holds no finished checkpoint. Let training reach its first one: the command that began it, with --resume."
+        )
+    return found[-1]

@@ -1,0 +1,267 @@
+"""A run's folder on disk: who may write it, what stands in it, and how it is wound back to a checkpoint.
+
+config.json  data.json  metrics.jsonl  snapshots.jsonl  sessions.jsonl  checkpoints/  record.json
+"""
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, TextIO
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there, two trainings in one folder are for the user to avoid
+    fcntl = None
+
+from rltok.runs.checkpoint import checkpoints, differences
+from rltok.config import Config, from_dict
+from rltok.errors import RltokError, not_finite
+from rltok.system.files import MISSING, check_name, read_file, require_own, require_regular, room
+
+LOGS = ("metrics.jsonl", "snapshots.jsonl")
+OWN = (".lock", "config.json", "data.json", "sessions.jsonl", "sessions.tmp", "record.json", *LOGS)
+Entry = tuple[int, str | None]  # what a logged line is about: step and split
+SPLITS = ("train", "validation")
+# What a file system says that has no locks, as some that are mounted over a network: as on Windows, see above.
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
+# All that a run leaves that is killed while it takes possession of its folder; config.json comes last.
+BEFORE_CONFIG = (".lock", ".data.json.tmp", "data.json", ".config.json.tmp")
+RESTORE = "Restore the file, or train again in a new folder."
+
+
+def check_folder(path: str | Path, resume: bool) -> None:
+    """Raise `RltokError` when the folder is no place for the run: taken, foreign, or no folder. Changes nothing."""
+    check_name(path, "folder")
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise RltokError(f"{path} is a file; --out needs a folder.")
+    holds_run = (path / "config.json").exists()
+    if holds_run and not resume:
+        raise RltokError(
+            f"{path} already holds a run. Add --resume (resume=True in Python) to go on with it, or choose another --out."
+        )
+    for name in OWN:
+        require_own(path / name)
+    remains = [name for name in (*LOGS, "checkpoints", "record.json") if (path / name).exists()]
+    if not holds_run and remains:
+        raise RltokError(f"{path} holds {remains[0]} but no config.json. Restore that file, or choose another --out.")
+    if not holds_run and path.exists() and any(entry.name not in BEFORE_CONFIG for entry in path.iterdir()):
+        raise RltokError(f"{path} is not empty and holds no run. Choose a new folder with --out.")
+
+
+class RunFolder:
+    """The folder of one run, locked for the life of this object.
+
+    Args:
+        path: made when it does not exist.
+        config: compared with the stored one on resume.
+        data: description of the corpus; its hash is compared too.
+        resume: go on from the newest checkpoint, or from the start when there is none yet.
+
+    Raises:
+        RltokError: the folder already holds a run and resume is off, belongs to other settings or data, is in use,
+            or cannot be written.
+    """
+
+    def __init__(self, path: str | Path, config: Config, data: dict[str, Any], resume: bool) -> None:
+        self.path = Path(path)
+        self._lock: TextIO | None = None
+        self._logs: dict[str, TextIO] = {}
+        self._made: list[str] = []  # files that were not there before
+        try:
+            with room(self.path):
+                self._claim(config, data, resume)
+        except RltokError:
+            self.close()
+            raise
+        except OSError as error:
+            self.close()
+            raise RltokError(
+                f"cannot write to {self.path} ({error.strerror}). Choose a folder you may write to with --out."
+            ) from error
+
+    def _claim(self, config: Config, data: dict[str, Any], resume: bool) -> None:
+        check_folder(self.path, resume)
+        self._made_folder, made_lock = not self.path.exists(), not (self.path / ".lock").exists()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.path / ".lock").open("a")
+        try:
+            if fcntl is not None:  # the system frees the lock when the process ends, however it ends
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RltokError(f"another process is training in {self.path}. Wait for it, or choose another --out.") from None
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
+        check_folder(self.path, resume)  # again: another process may have used it in between
+        if (self.path / "config.json").exists():
+            self._compare(config, data)
+        self._made = [name for name in ("config.json", "data.json") if not (self.path / name).exists()]
+        self._made += [".lock"] if made_lock else []
+        self._write("data.json", data)
+        self._write("config.json", config.to_dict())
+
+    def _compare(self, config: Config, data: dict[str, Any]) -> None:
+        stored, stored_data = self._table("config.json"), self._table("data.json")
+        try:
+            as_read = from_dict(stored).to_dict()  # settings that came later have their defaults
+            before = {split: stored_data[split]["hash"] for split in SPLITS}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._damaged(error) from error
+        changed = differences(as_read, config.to_dict())
+        if changed:
+            raise RltokError(
+                f"{self.path} belongs to another configuration: {'; '.join(changed[:3])}. Resume with the same settings."
+            )
+        for split in SPLITS:
+            now = data[split]["hash"]
+            if before[split] != now:
+                raise RltokError(
+                    f"{self.path} was trained with other {split} text (hash {before[split]}, now {now})."
+                    " Resume with the same text."
+                )
+
+    def _table(self, name: str) -> dict[str, Any]:
+        try:
+            data = read_file(self.path / name)
+        except MISSING as error:
+            raise self._damaged(error) from error
+        try:
+            values = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(error) from error
+        if not isinstance(values, dict):
+            raise self._damaged(f"{name} holds no table")
+        return values
+
+    def _damaged(self, reason: object) -> RltokError:
+        return RltokError(
+            f"{self.path} holds a damaged config.json or data.json ({reason}). Restore that file, or choose another --out."
+        )
+
+    def _write(self, name: str, values: dict[str, Any]) -> None:
+        temporary = self.path / f".{name}.tmp"
+        temporary.unlink(missing_ok=True)  # a link would be written through
+        temporary.write_text(json.dumps(values, indent=1) + "\n")
+        os.replace(temporary, self.path / name)
+
+    @contextmanager
+    def tentative(self) -> Iterator[None]:
+        """Around work before the logs are opened: when it fails in a folder without a run, what the claim made goes again."""
+        try:
+            yield
+        except Exception:  # not an interruption, after which --resume starts over
+            if "config.json" in self._made:
+                for name in self._made:
+                    with suppress(OSError):
+                        (self.path / name).unlink()
+                with suppress(OSError):  # where it is not empty, something else was there
+                    if self._made_folder:
+                        self.path.rmdir()
+            raise
+
+    def newest_checkpoint(self) -> Path | None:
+        """The checkpoint to go on from, if there is one."""
+        found = checkpoints(self.path)
+        return found[-1] if found else None
+
+    def rewind(
+        self, step: int | None, expected: dict[str, list[Entry]], first: Callable[[], object] = lambda: None
+    ) -> None:  # fmt: skip
+        """Drop every logged line after `step` (None: all lines), half-written ones included, and open the logs.
+
+        Args:
+            step: of the checkpoint to go on from.
+            expected: for each log the lines that training has written up to `step`.
+            first: called when the lines are found to be in order, before any is dropped.
+
+        Raises:
+            RltokError: a line is missing, double, foreign or damaged; nothing is changed then.
+        """
+        kept = {}
+        for name in LOGS:
+            require_regular(self.path / name)
+            kept[name] = [] if step is None else _lines_up_to(self.path / name, step, expected[name])
+        first()
+        with room(self.path):
+            for name, lines in kept.items():
+                path = self.path / name
+                temporary = path.with_suffix(".tmp")
+                temporary.unlink(missing_ok=True)
+                temporary.write_bytes(b"".join(lines))
+                os.replace(temporary, path)
+                self._logs[name] = path.open("a")
+
+    def log(self, name: str, values: dict[str, Any]) -> None:
+        """Append one JSON line and hand it to the system at once."""
+        try:
+            line = json.dumps(values, allow_nan=False)
+        except ValueError as error:
+            raise not_finite(values["step"], f"a number for {name}", done=values["step"]) from error
+        with room(self.path):
+            self._logs[name].write(line + "\n")
+            self._logs[name].flush()
+
+    def sync(self) -> None:
+        """Put the logs on the disk; before a checkpoint, so that no checkpoint is ahead of its log."""
+        with room(self.path):
+            for log in self._logs.values():
+                os.fsync(log.fileno())
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines of metrics.jsonl."""
+        return metrics_of(self.path)
+
+    def close(self) -> None:
+        """Close the logs and free the lock."""
+        for log in self._logs.values():
+            with suppress(OSError):  # on a full disk, which `log` has told of
+                log.close()
+        if self._lock is not None:
+            self._lock.close()
+
+
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    """All lines of a run's metrics.jsonl. Raises `RltokError` when it is missing or damaged."""
+    path = folder / "metrics.jsonl"
+    try:
+        return [json.loads(line) for line in read_file(path).splitlines()]
+    except RltokError:
+        raise
+    except (*MISSING, ValueError, RecursionError) as error:
+        raise RltokError(f"{path} is missing or damaged ({error}). {RESTORE}") from error
+
+
+def _entry(line: bytes) -> Entry:
+    values = json.loads(line)
+    json.dumps(values, allow_nan=False)  # raises ValueError for numbers that are not finite
+    step, split = values["step"], values.get("split")
+    if type(step) is not int or not isinstance(split, str | None):
+        raise ValueError(f"step {step!r}, split {split!r}")
+    return step, split
+
+
+def _lines_up_to(path: Path, step: int, expected: list[Entry]) -> list[bytes]:
+    """Finished lines of a log that belong to no later step, after comparing them with the lines that must be there."""
+    lines = read_file(path).splitlines(keepends=True) if path.exists() else []
+    kept, found = [], []
+    for number, line in enumerate(lines, start=1):
+        try:
+            if line.endswith(b"\n") and (entry := _entry(line))[0] <= step:
+                kept.append(line)
+                found.append(entry)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if len(found) == len(expected):  # later than the checkpoint, so it goes anyway
+                break
+            raise RltokError(f"{path}, line {number} is damaged ({error}). {RESTORE}") from error
+    for place, (there, wanted) in enumerate(zip_longest(found, expected)):
+        if there != wanted:
+            lacks = wanted is not None and wanted not in found[place:]
+            step, split = wanted if lacks else there
+            line = f"line of step {step}" + (f" ({split})" if split else "")
+            raise RltokError(f"{path} {f'lacks the {line}' if lacks else f'has a foreign or double {line}'}. {RESTORE}")
+    return kept

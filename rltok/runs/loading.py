@@ -1,0 +1,24 @@
+"""From a run's folder or a checkpoint back to a model."""
+
+from pathlib import Path
+
+from rltok.runs.checkpoint import find_checkpoint, load_weights, read_state
+from rltok.config import Config, from_dict
+from rltok.unet import AutoregressiveUNet
+
+
+def load_config(path: str | Path) -> Config:
+    """The configuration stored in a run's newest checkpoint, or in the checkpoint given."""
+    return from_dict(read_state(find_checkpoint(path))["config"])
+
+
+def load(name_or_path: str | Path) -> AutoregressiveUNet:
+    """The model of a run's newest checkpoint, or of the checkpoint given, on the CPU in evaluation mode.
+
+    Raises:
+        RltokError: no such folder, no finished checkpoint, or a damaged one.
+    """
+    checkpoint = find_checkpoint(name_or_path)
+    model = AutoregressiveUNet(load_config(checkpoint).model)
+    load_weights(checkpoint, model)
+    return model.eval()

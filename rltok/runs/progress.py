@@ -1,0 +1,66 @@
+"""How far training has come: a bar in a terminal, a line now and then anywhere else."""
+
+import sys
+import threading
+import time
+
+from tqdm import tqdm
+
+from rltok.system.streams import lasting
+
+LINES = 10  # in a log, for a whole run
+UNKNOWN_STEP = 10**9  # bytes from line to line of a run whose end nobody knows
+
+
+class _Bar(tqdm):
+    """With a lock of this process alone: one for several leaves a semaphore behind, and a warning, when a signal ends it."""
+
+
+_Bar.set_lock(threading.RLock())
+
+
+class Progress:
+    """Shows bytes trained on, bytes/s and time left on stderr, or nothing; a stderr that takes no more ends no work.
+
+    Args:
+        total: bytes of the whole run; None where nobody knows.
+        done: bytes of it that are behind us.
+        shown: False keeps quiet.
+    """
+
+    def __init__(self, total: int | None, done: int, shown: bool) -> None:
+        in_terminal, self._stream = sys.stderr.isatty(), lasting(sys.stderr)
+        self._bar = _Bar(
+            total=total, initial=done, unit="B", unit_scale=True, disable=not (shown and in_terminal), mininterval=0.5,
+            file=self._stream,
+        )  # fmt: skip
+        self._lines = shown and not in_terminal
+        self._total, self._first, self._done = total, done, done
+        self._start = time.perf_counter()
+        self._step = total / LINES if total else UNKNOWN_STEP
+        self._next = done + self._step
+
+    def update(self, scored: int, status: str) -> None:
+        """Another update is done, on so many bytes; `status` stands at the end of the line."""
+        self._done += scored
+        self._bar.update(scored)
+        self._bar.set_postfix_str(status, refresh=False)
+        if self._lines and self._done >= self._next:
+            past = self._total is not None and self._done >= self._total
+            self._next = (
+                self._done + UNKNOWN_STEP if past else self._next + self._step * ((self._done - self._next) // self._step + 1)
+            )
+            self._line(status)
+
+    def _line(self, status: str) -> None:
+        speed = (self._done - self._first) / max(1e-9, time.perf_counter() - self._start)
+        come = f"{self._done / 1e9:.1f} GB"
+        left = ""
+        if self._total:
+            come = f"{min(100, int(100 * self._done / self._total)):3d}%"  # how much there is may have been a guess
+            left = f"  {(self._total - self._done) / speed:.0f} s left" if self._done <= self._total else ""
+        print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._bar.close()

@@ -1,0 +1,295 @@
+"""The loop around the step: log, evaluate, snapshot, save, resume."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rltok.runs.checkpoint import restore, save_checkpoint
+from rltok.config import Config
+from rltok.data import Corpus, load_corpus
+from rltok.errors import RltokError, TrainingFailed, not_finite
+from rltok.evaluation import evaluate
+from rltok.system.files import room
+from rltok.flops import parameter_counts, training_flops
+from rltok.runs.memory import guarded
+from rltok.optim import make_optimizer
+from rltok.presets import check_batch_fits, travel_advice
+from rltok.runs.progress import Progress
+from rltok.runs.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
+from rltok.runs.folder import RESTORE, Entry, RunFolder
+from rltok.runs.sessions import Session, announce, furthest, made_on, sessions_of, settle
+from rltok.system.signals import act_on, held_back
+from rltok.runs.snapshots import snapshot, snapshot_steps
+from rltok.step import Ahead, autocast, backend_of, new_model, resolve_device, train_step, uses_bf16
+from rltok.system.streams import lasting
+from rltok.unet import AutoregressiveUNet
+
+CURVE_POINTS = 200
+
+
+@dataclass
+class Run:
+    """Everything the loop needs, and how far it has come."""
+
+    config: Config
+    corpus: Corpus
+    folder: RunFolder
+    model: AutoregressiveUNet
+    optimizer: torch.optim.Optimizer
+    device: torch.device
+    batches: Ahead
+    step: int = 0  # finished updates
+    bytes: int = 0  # scored in them
+    tokens: int = 0  # drawn in them, forced ones too
+    seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
+    sessions: list[Session] = field(default_factory=list)
+    trains: bool = True  # False where all updates were done before this process
+
+    def resume(self) -> None:
+        """Go back to the newest checkpoint, or to the start, and drop what was logged after it.
+
+        Only a run without a checkpoint fits its rule: a checkpoint holds what was fitted. A fit that fails leaves no run.
+        """
+        checkpoint = self.folder.newest_checkpoint()
+        if checkpoint is None:
+            with self.folder.tentative():
+                self.model.rule.fit(self.corpus.train, self.config.train.seed)
+        else:
+            state = restore(checkpoint, self.model, self.optimizer, self.config)
+            self.step, self.bytes, self.tokens, self.seconds = (state[key] for key in ("step", "bytes", "tokens", "seconds"))
+        reached = furthest(self.folder.path / "metrics.jsonl")
+        self.sessions = sessions_of(self.folder.path)
+        self.trains = self.step < self.config.num_updates
+        begin = self._announce(reached) if self.trains else lambda: None
+        self.folder.rewind(None if checkpoint is None else self.step, _lines_until(self.step, self.config), first=begin)
+        if self.trains:
+            settle(self.folder.path)
+
+    def _announce(self, reached: tuple[int, float]) -> Callable[[], None]:
+        """What puts the session that begins now on the disk; all that takes time is done before."""
+        now = {"device": device_name(self.device), "commit": repository_commit()}
+
+        def write() -> None:
+            self.sessions = announce(self.folder.path, after=self.step, seconds=self.seconds, reached=reached, **now)
+
+        return write
+
+    def update(self) -> dict[str, Any]:
+        """One update; its line for metrics.jsonl."""
+        start = time.perf_counter()
+        batches = self.batches(self.step + 1)
+        step = partial(train_step, meanwhile=self.batches.prepare)
+        metrics = guarded(step, self.model, self.optimizer, batches, self.config, self.step + 1)
+        seconds = time.perf_counter() - start
+        self.step, self.seconds, self.bytes = self.step + 1, self.seconds + seconds, self.bytes + metrics.scored_bytes
+        self.tokens += metrics.tokens
+        times = {"seconds": round(self.seconds, 3), "bytes_per_second": round(metrics.scored_bytes / seconds)}
+        return {"step": self.step, "split": "train", "bytes": self.bytes, "tokens": self.tokens, **metrics.to_dict(), **times}
+
+    def validate(self) -> dict[str, Any]:
+        """Score held-out rows; its line for metrics.jsonl. The boundary draws are the same at every evaluation of a run."""
+        train = self.config.train
+        try:
+            with autocast(self.config, self.device):
+                found = evaluate(
+                    self.model, self.corpus.validation, seed=train.seed, batch=train.micro_batch, max_rows=train.evaluate_rows
+                )
+        except TrainingFailed as error:
+            raise not_finite(self.step, "held-out bits per byte", done=self.step) from error
+        return {"step": self.step, "split": "validation", "bytes": self.bytes, "tokens": self.tokens, **found.to_dict()}
+
+    def save(self) -> None:
+        """Checkpoint; the logs go to the disk first, so that no checkpoint is ahead of them."""
+        if not all(bool(weights.isfinite().all()) for weights in self.model.parameters()):
+            raise not_finite(self.step, "weights after it", done=self.step)
+        self.folder.sync()
+        progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds}
+        save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)
+
+
+def _due(step: int, every: int, total: int) -> bool:
+    return step % every == 0 or step == total
+
+
+def _lines_until(step: int, config: Config) -> dict[str, list[Entry]]:
+    """What `_loop` has logged when `step` updates are done: step and split of every line, in order."""
+    train, total = config.train, config.num_updates
+    metrics: list[Entry] = []
+    for done in range(step + 1):
+        if done and _due(done, train.log_every, total):
+            metrics.append((done, "train"))
+        if _due(done, train.evaluate_every, total):
+            metrics.append((done, "validation"))
+    pictured = sorted(done for done in snapshot_steps(total) if done <= step)
+    return {"metrics.jsonl": metrics, "snapshots.jsonl": [(done, None) for done in pictured]}
+
+
+def _loop(run: Run, tensorboard: Any, progress: Progress, came: list[int]) -> None:
+    """Train to the end, or to the end of the update during which a signal `came`, and save."""
+    train, total = run.config.train, run.config.num_updates
+    pictured = snapshot_steps(total)
+
+    def log(values: dict[str, Any]) -> None:
+        run.folder.log("metrics.jsonl", values)
+        for key, value in values.items():
+            if tensorboard is not None and isinstance(value, float):
+                tensorboard.add_scalar(f"{values['split']}/{key}", value, run.step)
+
+    def look() -> None:
+        if _due(run.step, train.evaluate_every, total):
+            log(run.validate())
+        if run.step in pictured:
+            run.folder.log("snapshots.jsonl", snapshot(run.model, run.step, train.seed))
+
+    if run.step == 0:
+        look()
+    while run.step < total:
+        before, line = run.bytes, run.update()
+        progress.update(run.bytes - before, f"nll {line['nll']:.3f} rate {line['rate']:.3f}")
+        if _due(run.step, train.log_every, total):
+            log(line)
+        look()
+        ends = bool(came)
+        if ends or _due(run.step, train.checkpoint_every, total):
+            run.save()
+        if ends:
+            return
+
+
+def _summary_writer() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise RltokError("TensorBoard is not installed. Run: pip install 'rltok[board]', or leave --tensorboard out.") from error
+    return SummaryWriter
+
+
+def _finish(run: Run, note: str, full: bool) -> RunRecord:
+    """Write the record of a run that is done, and give it. One that was done before keeps the record it has."""
+    path, record = run.folder.path / "record.json", _record(run, note, full)  # which finds the log to be whole
+    if not run.trains and (found := read_run_record(path, run.config)) is not None:
+        return found
+    with room(path.parent):
+        record.save(path)
+    return record
+
+
+def _made_by(run: Run, note: str) -> tuple[str, str | None, str]:
+    """Device and commit of the session that trained last, and the note; it says where another process writes the record."""
+    here = device_name(run.device), repository_commit()
+    if run.trains or not run.sessions:
+        return *here, note
+    last = run.sessions[-1]["device"], run.sessions[-1]["commit"]
+    told = f"backend, precision and versions are of the process that wrote this record later: {here[0]}, commit {here[1]}"
+    return *last, note if last == here else f"{note}; {told}" if note else told
+
+
+def _record(run: Run, note: str, full: bool) -> RunRecord:
+    config, lines = run.config, run.folder.metrics()
+    measures = run.trains and run.device.type == "cuda"  # else this process has used no memory for training
+    try:
+        curve = [line for line in lines if line["split"] == "train"]
+        validation = [line for line in lines if line["split"] == "validation"][-1]
+        if lacking := {"bits_per_byte", "tokens_per_byte"} - validation.keys():
+            raise KeyError(*lacking)
+    except (LookupError, TypeError) as error:
+        raise RltokError(f"{run.folder.path / 'metrics.jsonl'} lacks a whole line of validation. {RESTORE}") from error
+    flops, attention = training_flops(config.model, run.bytes, run.tokens, config.data.sequence_length)
+    device, commit, note = _made_by(run, note)
+    return RunRecord(
+        name=config.name,
+        config=config.to_dict(),
+        config_hash=config.digest(),
+        data=run.corpus.description,
+        commit=commit,
+        device=device,
+        precision="bf16 autocast" if uses_bf16(config, run.device) else "fp32",
+        backend=backend_of(config, run.device)[0],
+        versions=versions(),
+        seed=config.train.seed,
+        updates=run.step,
+        bytes=run.bytes,
+        passes=run.step * config.train.sequences_per_update / len(run.corpus.train),
+        seconds=run.seconds,
+        bytes_per_second=run.bytes / max(run.seconds, 1e-9),
+        peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if measures else None,
+        matrix_parameters=sum(parameter_counts(config.model).values()),
+        tokens=run.tokens,
+        flops=flops,
+        attention_flops=attention,
+        curve=thin(curve, CURVE_POINTS),
+        evaluation=validation,
+        fitted=run.model.rule.facts(),
+        full=full,
+        note=note,
+        sessions=run.sessions,
+    )
+
+
+def train(
+    config: Config, data: Corpus | str | Path, out: str | Path, resume: bool = False, *, device: str = "auto",
+    progress: bool = False, tensorboard: bool = False, note: str = "", full: bool = True,
+) -> RunRecord:  # fmt: skip
+    """Train a model and leave everything about it in a folder.
+
+    Args:
+        config: all settings; `rltok.preset(name)` gives one.
+        data: a corpus, or what `rltok.data.load_corpus` takes: "sample", a file, a folder, "hf:NAME", ...
+        out: folder of the run; must be new or empty unless `resume`.
+        resume: go on from the newest checkpoint, or from the start if there is none yet. The metrics then equal those
+            of a run that was never interrupted, line by line, but for the fields of time.
+        device: "auto", "cpu" or "cuda". Kernels or plain PyTorch: `rltok.kernels.backends`.
+        progress: show backend, bytes/s and time left on stderr, as a bar in a terminal and as ten lines elsewhere.
+        tensorboard: also write the metrics for TensorBoard.
+        note, full: go into the record; full=False marks a smoke run. A finished run keeps the record it has.
+
+    SIGTERM and SIGHUP wait for the end of an update and a checkpoint, then end the process as they would have.
+
+    Raises:
+        RltokError: bad settings, data, folder or checkpoint, a backend that cannot run here, too little memory, or a loss
+            that is not finite (the last checkpoint stays).
+    """
+    say = partial(print, file=lasting(sys.stderr), flush=True) if progress else lambda _: None
+    chosen = resolve_device(device)
+    backend, why = backend_of(config, chosen)
+    summary_writer = _summary_writer() if tensorboard else None
+    corpus = data if isinstance(data, Corpus) else load_corpus(data, config.data)
+    if corpus.train.sequence_length != config.data.sequence_length:
+        raise RltokError(
+            f"the corpus has rows of {corpus.train.sequence_length} bytes, data.sequence_length is"
+            f" {config.data.sequence_length}. Make it with load_corpus(..., config.data)."
+        )
+    check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
+    for line in filter(None, (corpus.told, travel_advice(config) if full else None)):
+        say(line)
+    folder = RunFolder(out, config, corpus.description, resume)
+    try:
+        with folder.tentative():
+            model = new_model(config, chosen)
+        ahead = Ahead(corpus, config, chosen, config.num_updates)
+        run = Run(config, corpus, folder, model, make_optimizer(model, config.train), chosen, ahead)
+        run.resume()
+        if resume:
+            say(f"going on after update {run.step}" if run.step else "no checkpoint yet: starting over")
+        if run.trains and (before := made_on(run.sessions, run.step)) not in (None, device_name(chosen)):
+            say(f"digits may differ from update {run.step + 1} on: computed on {device_name(chosen)}, until now on {before}")
+        for name, value in model.rule.facts().items():
+            say(f"the rule {config.model.rule.name} was fitted: {name} {value:.6g}")
+        say(f"backend {backend}: {why}")
+        first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
+        board = summary_writer(str(folder.path / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
+        total = config.num_updates * config.bytes_per_update
+        with board as events, closing(Progress(total, run.bytes, progress)) as shown, held_back() as came:
+            _loop(run, events, shown, came)
+        if came:
+            act_on(came[0], f"the checkpoint of update {run.step} is saved", progress)
+        return _finish(run, note, full)
+    finally:
+        folder.close()
