@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rltok.runs.checkpoint import find_checkpoint, load_weights, read_state
 from rltok.config import Config, from_dict
+from rltok.runs.checkpoint import find_checkpoint, load_weights, read_state
 from rltok.unet import AutoregressiveUNet
 
 

@@ -11,23 +11,23 @@ from typing import Any
 
 import torch
 
-from rltok.runs.checkpoint import restore, save_checkpoint
 from rltok.config import Config
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError, TrainingFailed, not_finite
 from rltok.evaluation import evaluate
-from rltok.system.files import room
 from rltok.flops import parameter_counts, training_flops
-from rltok.runs.memory import guarded
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits, travel_advice
+from rltok.runs.checkpoint import restore, save_checkpoint
+from rltok.runs.folder import RESTORE, Entry, RunFolder
+from rltok.runs.memory import guarded
 from rltok.runs.progress import Progress
 from rltok.runs.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
-from rltok.runs.folder import RESTORE, Entry, RunFolder
 from rltok.runs.sessions import Session, announce, furthest, made_on, sessions_of, settle
-from rltok.system.signals import act_on, held_back
 from rltok.runs.snapshots import snapshot, snapshot_steps
 from rltok.step import Ahead, autocast, backend_of, new_model, resolve_device, train_step, uses_bf16
+from rltok.system.files import room
+from rltok.system.signals import act_on, held_back
 from rltok.system.streams import lasting
 from rltok.unet import AutoregressiveUNet
 
