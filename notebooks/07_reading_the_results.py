@@ -416,8 +416,8 @@ Markdown(tables.side_by_side(sizes))
 
 # %%
 others = [size for size in sizes if size.name != sweep.name]
-tables = [made(size) for size in others for made in (tables.table_1, tables.accuracy_table)]
-Markdown("\n\n".join(tables) or "No other size is stored.")
+of_size = [made(size) for size in others for made in (tables.table_1, tables.accuracy_table)]
+Markdown("\n\n".join(of_size) or "No other size is stored.")
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 borrowing = [donors.borrowing(size, sweep) for size in others]
@@ -512,8 +512,8 @@ else:
 
 # %%
 named = [name for name in shown if name != "even"]
-tables = [ch07_answers.table(answers, task, named) for task in ("arc_easy", "piqa", "hellaswag", "lambada")]
-Markdown("\n\n".join(tables))
+of_task = [ch07_answers.table(answers, task, named) for task in ("arc_easy", "piqa", "hellaswag", "lambada")]
+Markdown("\n\n".join(of_task))
 
 # %% [markdown]
 # On ARC-Easy the difference of the larger policy is about the same number of bits in every quarter, and so is most of what it gains on
