@@ -63,7 +63,7 @@ import rltok
 from rltok.cli.options import parse
 from rltok.config import from_dict, with_settings
 from rltok.data import load_corpus
-from rltok.evidence import donors, figures, tables
+from rltok.evidence import differences, figures, tables
 from rltok.evidence.chapters import ch06_partial_runs, ch06_plan, ch06_runs, ch07_where, ch07_whitespace_onset
 from rltok.evidence.paper import FIGURE_3, WARMUP_BYTES
 from rltok.evidence.records import SCHEDULE, is_learned, read_sweeps
@@ -560,7 +560,7 @@ Markdown(tables.side_by_side(sweeps, ["bpe", *policies], reference="bpe"))
 
 # %%
 for name in policies:
-    print(donors.in_deviations(largest, sweeps[0], name, "bpe", "test"))
+    print(differences.in_deviations(largest, sweeps[0], name, "bpe", "test"))
 
 # %% [markdown]
 # That is little. It is also not the same on every text: on books and speech the policy is behind, on an encyclopaedia and on the other texts

@@ -12,10 +12,10 @@ from rltok.evidence.chapters.ch06_partial_runs import (
     agreement_table,
     apart,
     beside,
-    read_start,
     starts_html,
     starts_table,
 )
+from rltok.evidence.partial_runs import read_start
 from rltok.evidence.schema import SCHEMA, START
 from rltok.system.digest import sealed
 

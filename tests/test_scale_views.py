@@ -22,7 +22,7 @@ from rltok.evidence.chapters.ch06_runs import (
     sizes_figure,
     told,
 )
-from rltok.evidence.donors import deviation
+from rltok.evidence.differences import deviation, gap
 from rltok.evidence.export import failure_of
 from rltok.evidence.records import SCHEDULE, Sweep, read_sweeps
 from rltok.evidence.tables import side_by_side
@@ -202,8 +202,8 @@ def test_sizes_stand_under_each_other_with_differences_paired_within_a_size():
     mean = sum(bits[0]["unit_bits"]) / sum(bits[0]["unit_bytes"])
     assert float(ours["147m"]["test, bits per byte"].split(" ±")[0]) == pytest.approx(mean, abs=6e-4)
     assert all(row[head.index("minus even")] == "-" for row in rows if row[0] == "even")
-    lent = f"({deviation(small, 'test'):.4f})"  # to all with one seed, of either size
-    assert [row[head.index("minus even")].endswith(lent) for row in rows] == [False, False, True, False, True]
+    borrowed = f"({deviation(small, 'test'):.4f})"  # to all with one seed, of either size
+    assert [row[head.index("minus even")].endswith(borrowed) for row in rows] == [False, False, True, False, True]
 
 
 def test_differences_are_of_validation_unless_every_run_of_the_size_has_a_test_score():
@@ -297,5 +297,5 @@ def test_sizes_beside_each_other_may_be_of_some_contenders():
     assert [row[0] for row in rows_of(side_by_side([sweep], ["bpe", "ours", "nobody"]))[1:]] == ["bpe", "ours"]
     head, *rows = rows_of(side_by_side([sweep], reference="bpe"))
     minus = {row[0]: row[head.index("minus bpe")] for row in rows}
-    assert minus["bpe"] == "-" and minus["ours"] == str(sweep.gap("ours", "bpe", "test")[0])  # nobody to borrow from
+    assert minus["bpe"] == "-" and minus["ours"] == str(gap(sweep, "ours", "bpe", "test"))  # nobody to borrow from
     assert all("no run of random_k" in row[6] for row in rows_of(side_by_side([sweep], reference="random_k"))[1:])

@@ -38,7 +38,7 @@ def place_claims() -> list[Claim]:
             "white_space",
             f"boundaries at white space: after at least {WHITE} of its bytes (our threshold)",
             "§4.1, Figures 2 and 6",
-            f"pictures; {ABLATION['ours'][1]} in the authors' ablation at 40M",
+            f"pictures\n{ABLATION['ours'][1]} in the authors' ablation at 40M",
             criteria.white_space,
             True,
         ),
@@ -46,7 +46,7 @@ def place_claims() -> list[Claim]:
             "entropy",
             "the policy's entropy falls early: to half after a tenth of training (our threshold)",
             "Figure 13",
-            f"picture; a tenth is {TENTH}",
+            f"picture\na tenth is {TENTH}",
             criteria.entropy_falls_early,
         ),
         Claim(

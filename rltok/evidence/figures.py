@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltok.errors import RltokError
-from rltok.evidence import donors
-from rltok.evidence.criteria import agreement_at, seeds_told
+from rltok.evidence import differences
+from rltok.evidence.criteria import TEXT_POLICY, agreement_at
 from rltok.evidence.paper import FIGURE_3, PLACES
 from rltok.evidence.ranking import MARKERS
 from rltok.evidence.records import Record, Sweep, is_learned
 from rltok.evidence.tables import contenders_of
+from rltok.evidence.words import many
 from rltok.show.plots import PALETTE
 from rltok.show.views import boundary_html
 
@@ -111,16 +112,15 @@ DATA: dict[str, Callable[[Sweep], Data]] = {
 }  # fmt: skip
 
 
-def gaps_data(sweep: Sweep, reference: str = "ours") -> Data:
+def gaps_data(sweep: Sweep, reference: str = TEXT_POLICY) -> Data:
     """Paired differences of every contender from a reference on every text: bits per byte, both errors, seeds, in words."""
     rows: list[list[Any]] = []
     for name in contenders_of(sweep):
         for place in ("validation", *PLACES):
-            found = donors.gap(sweep, name, reference, place) if name != reference else None
-            if found is not None:
-                gap, seeds = found
-                own = None if gap.lent else gap.seeds
-                rows.append([name, place, gap.bits, gap.rows, own, seeds, f"{gap}, {seeds_told(seeds)}"])
+            gap = differences.gap(sweep, name, reference, place) if name != reference else None
+            if gap is not None:
+                own = None if gap.borrowed else gap.error_seeds
+                rows.append([name, place, gap.bits, gap.error_units, own, gap.seeds, f"{gap}, {many(gap.seeds, 'seed')}"])
     return ["contender", "place", "bits_per_byte", "error_units", "error_seeds", "seeds", "told"], rows
 
 

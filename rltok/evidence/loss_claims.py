@@ -18,7 +18,7 @@ def _gap_of(first: str, second: str, place: str) -> str:
 
 
 def _gaps_of(first: str, rivals: Sequence[str], place: str) -> str:
-    return "; ".join(f"{rival}: {_gap_of(first, rival, place)}" for rival in rivals)
+    return "\n".join(f"{rival}: {_gap_of(first, rival, place)}" for rival in rivals)
 
 
 def table_1_claims() -> list[Claim]:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from rltok.config import with_settings
-from rltok.evidence.chapters import ch03_ladder
-from rltok.evidence.chapters.ch04_cost import CLAIM, extra
-from rltok.evidence.verdicts import CONTRADICTED, NOTHING, SUPPORTED, UNDECIDED, Finding, bounded
+from rltok.evidence.cost import CLAIM, extra
+from rltok.evidence.criteria import NOT_RUN
+from rltok.evidence.ladder import rows_of, stage_names
+from rltok.evidence.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED, Finding, bounded, finding
 from rltok.presets import preset
 from rltok.runs.snapshots import text_ids
 from rltok.statistics import mean_and_error
@@ -47,34 +48,34 @@ def equality(_: None) -> Finding:
         tiny = with_settings(preset("tiny"), {"model.embedding_dim": 16, "model.num_heads": 2}).model
         row = enumerate_row(AutoregressiveUNet(tiny).double().eval(), text_ids(TEXT))
     gap = float(row.jensen_gap)
-    return Finding(f"left minus right side {gap:.1e} nats on {TEXT.decode()!r}", CONTRADICTED if gap > 1e-9 else SUPPORTED)
+    return finding(f"left minus right side {gap:.1e} nats on {TEXT.decode()!r}", CONTRADICTED if gap > 1e-9 else SUPPORTED)
 
 
 def computation(_: None) -> Finding:
     """Early head and policy in the FLOPs of BPE guidance, 147M at its target rate, by the paper's rule."""
     model = preset("147m").model
     share = extra(model, model.rule.target_rate).counted_share
-    return Finding(f"{share:.2%}", SUPPORTED if share < CLAIM else CONTRADICTED)
+    return finding(f"{share:.2%}", SUPPORTED if share < CLAIM else CONTRADICTED)
 
 
 def time(record: dict[str, Any]) -> Finding:
     """The measured cost of policy and early head in the time of an update, with its interval."""
     cost, (low, high) = record["policy_cost"]["cost"], record["policy_cost"]["interval"]
     verdict = SUPPORTED if high < CLAIM else CONTRADICTED if low > CLAIM else UNDECIDED
-    return Finding(f"{cost:+.2%} ({low:+.2%} to {high:+.2%}) of an update, {record['device']}", verdict)
+    return finding(f"{cost:+.2%} ({low:+.2%} to {high:+.2%}) of an update, {record['device']}", verdict)
 
 
 def noise(record: dict[str, Any]) -> Finding:
     """Rows that naive REINFORCE and the whole ladder need for a cosine of 0.5, at every stage and seed; None is never."""
-    stages = ch03_ladder.stage_names(record)
+    stages = stage_names(record)
     pairs = [
         (naive if naive is not None else float("inf"), whole if whole is not None else float("inf"))
         for stage in stages
-        for naive, whole in zip(*(ch03_ladder.rows_of(record, stage, name) for name in (NAIVE, WHOLE)), strict=True)
+        for naive, whole in zip(*(rows_of(record, stage, name) for name in (NAIVE, WHOLE)), strict=True)
     ]
     fewer = sum(whole < naive for naive, whole in pairs)
     verdict = SUPPORTED if fewer == len(pairs) else CONTRADICTED if fewer == 0 else UNDECIDED
-    return Finding(f"fewer rows in {fewer} of {len(pairs)} stages and seeds of the preset tiny", verdict)
+    return finding(f"fewer rows in {fewer} of {len(pairs)} stages and seeds of the preset tiny", verdict)
 
 
 def _rates(record: dict[str, Any], loss: str) -> list[float]:
@@ -88,7 +89,7 @@ def no_constraint(record: dict[str, Any]) -> Finding:
     verdict = SUPPORTED if every == len(rates) else CONTRADICTED if every == 0 else UNDECIDED
     others = [rate for rate in rates if rate <= EVERY_BYTE]
     rest = f", the others between {min(others):.2f} and {max(others):.2f}" if others else ""
-    return Finding(f"{every} of {len(rates)} runs came above {EVERY_BYTE} boundaries per byte{rest}", verdict)
+    return finding(f"{every} of {len(rates)} runs came above {EVERY_BYTE} boundaries per byte{rest}", verdict)
 
 
 def pressure(record: dict[str, Any]) -> Finding:
@@ -101,7 +102,7 @@ def pressure(record: dict[str, Any]) -> Finding:
     gaps = [means["probabilities"][seed] - means["logits"][seed] for seed in means["logits"]]
     mean, error = mean_and_error(gaps)
     told = " against ".join(f"{statistics.fmean(means[loss].values()):.3f} with {loss}" for loss in ("probabilities", "logits"))
-    return Finding(f"mean distance from the target {told}, {len(gaps)} seeds", bounded(mean, error, len(gaps), low=0.0))
+    return finding(f"mean distance from the target {told}, {len(gaps)} seeds", bounded(mean, error, len(gaps), low=0.0))
 
 
 def leak(record: dict[str, Any]) -> Finding:
@@ -112,7 +113,7 @@ def leak(record: dict[str, Any]) -> Finding:
     size = max(record["words"], key=int)
     found = record["words"][size]["leak"]
     told = f"{found:.3f} bits per byte of the rest of words, by counts, vocabulary of {int(size):,}"
-    return Finding(told, CONTRADICTED if found > 0 else SUPPORTED)
+    return finding(told, CONTRADICTED if found > 0 else SUPPORTED)
 
 
 def small_claims() -> list[SmallClaim]:
@@ -166,4 +167,4 @@ def judged(claim: SmallClaim, results: Path) -> Finding:
     if claim.record is None:
         return claim.judge(None)
     path = results / f"{claim.record}.json"
-    return claim.judge(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else NOTHING
+    return claim.judge(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else NOT_RUN

@@ -1,6 +1,6 @@
 """Texts, tables and figures from stored records about rules: of `rltok compare` and of the leak of BPE boundaries.
 
-Nothing is computed from models here. Whether a difference counts as one is decided in a single place, `Gap.verdict`.
+Nothing is computed from models here. Whether a difference counts as one is decided in a single place, `Difference.verdict`.
 """
 
 import html
@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.evidence.methods import TWIN
-from rltok.evidence.ranking import MARKERS, REFERENCE
+from rltok.evidence.ranking import LEARNED, MARKERS
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.show.terminal import paint
 from rltok.show.views import boundary_html
-from rltok.statistics import SURE, Gap, gap_of_seeds
+from rltok.statistics import SURE, Difference, difference_of_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCHEMA = 1
+RULES_SCHEMA = 1
 KINDS = {"compare": "standings", "bpe_leak": "words", "rates": "within"}  # kind of record -> what only it holds
 
 
 def check(record: dict[str, Any], kind: str) -> dict[str, Any]:
     """The record itself; `RltokError` if it is not of this kind: compare, bpe_leak or rates."""
-    if record.get("schema") != SCHEMA or KINDS[kind] not in record or not record.get("runs"):
+    if record.get("schema") != RULES_SCHEMA or KINDS[kind] not in record or not record.get("runs"):
         raise RltokError(
-            f"this is no {kind} record (schema {record.get('schema')!r}, expected {SCHEMA}, with {KINDS[kind]!r} and runs)."
+            f"this is no {kind} record (schema {record.get('schema')!r}, expected {RULES_SCHEMA}, with {KINDS[kind]!r} and runs)."
             " Make it again."
         )
     return record
@@ -53,13 +53,16 @@ def describe(record: dict[str, Any]) -> str:
 # Differences
 
 
-def minus_learned(record: dict[str, Any]) -> dict[str, Gap]:
+def minus_learned(record: dict[str, Any]) -> dict[str, Difference]:
     """Every contender's bits per byte minus the learned rule's, paired by seed and row."""
-    found = {line["name"]: line["minus_learned"] for line in record["standings"]}
     return {
-        name: Gap(gap["bits_per_byte"], gap["standard_error_rows"], gap["standard_error_seeds"])
-        for name, gap in found.items() if gap is not None
+        line["name"]: _read(line["minus_learned"], len(line["seeds"]))
+        for line in record["standings"] if line["minus_learned"] is not None
     }  # fmt: skip
+
+
+def _read(found: dict[str, Any], seeds: int) -> Difference:
+    return Difference(found["bits_per_byte"], found["standard_error_rows"], found["standard_error_seeds"], seeds)
 
 
 def scores(record: dict[str, Any], name: str) -> dict[int, float]:
@@ -67,13 +70,13 @@ def scores(record: dict[str, Any], name: str) -> dict[int, float]:
     return {run["seed"]: run["evaluation"]["bits_per_byte"] for run in record["runs"] if run["name"] == name}
 
 
-def minus_twin(record: dict[str, Any]) -> dict[str, Gap]:
+def minus_twin(record: dict[str, Any]) -> dict[str, Difference]:
     """Bits per byte of a rule without rate control minus those of as many random places, seed by seed."""
     twins = [line["name"] for line in record["standings"] if line["name"].startswith(TWIN)]
     found = {}
     for twin in twins:
         ours, theirs = scores(record, twin.removeprefix(TWIN)), scores(record, twin)
-        found[twin.removeprefix(TWIN)] = gap_of_seeds([ours[seed] - theirs[seed] for seed in theirs])
+        found[twin.removeprefix(TWIN)] = difference_of_seeds([ours[seed] - theirs[seed] for seed in theirs])
     return found
 
 
@@ -84,7 +87,7 @@ def comparison_table(record: dict[str, Any]) -> str:
     """Markdown: loss with both errors, difference from the learned rule with its verdict, and what differs in rate and cost."""
     gaps, rows = minus_learned(record), []
     for line in record["standings"]:
-        whole = Gap(line["bits_per_byte"], line["standard_error_rows"], line["standard_error_seeds"])
+        whole = _read(line, len(line["seeds"]))
         gap, white = gaps.get(line["name"]), line["whitespace_share"]
         rows.append([
             line["name"], str(whole)[1:], "-" if gap is None else str(gap), "-" if gap is None else gap.verdict,
@@ -101,8 +104,8 @@ def findings(record: dict[str, Any], near: float) -> list[str]:
     for verdict in ("lower", "higher", "undecided"):
         names = [name for name, gap in gaps.items() if gap.verdict == verdict]
         told.append(f"{verdict + ' loss than learned' if verdict != 'undecided' else verdict}: {', '.join(names) or 'none'}")
-    close = [name for name in gaps if abs(tokens[name] - tokens[REFERENCE]) <= near]
-    told.append(f"tokens per byte within {near} of learned's {tokens[REFERENCE]:.3f}: {', '.join(close) or 'none'}")
+    close = [name for name in gaps if abs(tokens[name] - tokens[LEARNED]) <= near]
+    told.append(f"tokens per byte within {near} of learned's {tokens[LEARNED]:.3f}: {', '.join(close) or 'none'}")
     return told
 
 
@@ -110,7 +113,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
     """Difference from the learned rule with SURE standard errors and the seeds as dots; beside it the tokens per byte."""
     import matplotlib.pyplot as plt
 
-    gaps, reference = minus_learned(record), scores(record, REFERENCE)
+    gaps, reference = minus_learned(record), scores(record, LEARNED)
     tokens = {line["name"]: line["tokens_per_byte"] for line in record["standings"]}
     names = sorted(gaps, key=lambda name: gaps[name].bits, reverse=True)
     figure, (left, right) = plt.subplots(
@@ -118,7 +121,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
     )  # fmt: skip
     for height, name in enumerate(names):
         gap, colour = gaps[name], PALETTE[1 if name.startswith(TWIN) else 0]
-        reach = SURE * (gap.error or 0.0)
+        reach = SURE * (gap.sigma or 0.0)
         left.plot([gap.bits - reach, gap.bits + reach], [height, height], color=colour, linewidth=1.6)
         left.plot([gap.bits], [height], marker="|", markersize=9, color=colour)
         for seed, bits in scores(record, name).items():
@@ -128,7 +131,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
     left.locator_params(axis="x", nbins=6)
     left.set_yticks(range(len(names)), names, fontsize=8)
     left.set_xlabel("bits per byte minus learned (line: two standard errors; dots: seeds)", fontsize=8)
-    right.axvline(tokens[REFERENCE], color="k", linewidth=0.8)
+    right.axvline(tokens[LEARNED], color="k", linewidth=0.8)
     right.set_xlabel("tokens per byte (line: learned)", fontsize=8)
     right.set_xlim(left=0)
     return figure
@@ -184,11 +187,11 @@ def words_table(record: dict[str, Any]) -> str:
     return markdown(["vocabulary asked for", "from the beginning", "and its shifted bits", "leak, bits per byte"], rows)
 
 
-def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Gap]:
+def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Difference]:
     """Differences of a part, "probe" or "unet", over seeds: "b - a" is b's bits per byte minus a's."""
     seeds = [run[f"{part}_gaps"] for run in record["runs"]]
     return {
-        name: gap_of_seeds([one[name]["bits_per_byte"] for one in seeds], [one[name]["standard_error"] for one in seeds])
+        name: difference_of_seeds([one[name]["bits_per_byte"] for one in seeds], [one[name]["standard_error"] for one in seeds])
         for name in seeds[0]
     }  # fmt: skip
 
@@ -200,10 +203,10 @@ def leak_table(record: dict[str, Any], part: str) -> str:
     return markdown(["difference", "bits per byte", "loss"], rows)
 
 
-def leak_by_place(record: dict[str, Any], first: str, second: str, by: str = "by_place") -> dict[str, Gap]:
+def leak_by_place(record: dict[str, Any], first: str, second: str, by: str = "by_place") -> dict[str, Difference]:
     """Bits per byte of one probe minus another's, by the place of the byte in its token, or by the token's length."""
     pairs = [(run["probe"][first][by], run["probe"][second][by]) for run in record["runs"]]
-    return {place: gap_of_seeds([a[place]["bits"] - b[place]["bits"] for a, b in pairs]) for place in pairs[0][0]}
+    return {place: difference_of_seeds([a[place]["bits"] - b[place]["bits"] for a, b in pairs]) for place in pairs[0][0]}
 
 
 def words_figure(record: dict[str, Any]) -> "Figure":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rltok.config import Config, with_settings
-from rltok.evidence.tables import MISSING
+from rltok.evidence.words import NONE
 from rltok.flops import flops_per_byte, parameter_counts, training_flops
 from rltok.presets import preset, size_of
 from rltok.show.tables import markdown
@@ -152,10 +152,10 @@ def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price
     rows = []
     for found in (each for each in outlooks(speeds) if each.preset == name):
         rate, fits = found.bytes_per_second, found.micro_batch
-        cells = [MISSING if rate is None else f"{rate / 1e6:.3g}"]
+        cells = [NONE if rate is None else f"{rate / 1e6:.3g}"]
         for size in budgets.values():
-            cells.append(MISSING if rate is None else lasting(size / rate))
-            cells += [] if price is None else [MISSING if rate is None else f"{size / rate / 3600 * price:.2f}"]
-        rows.append([found.card, "does not fit" if fits == 0 else MISSING if fits is None else f"{fits}", *cells, found.basis])
+            cells.append(NONE if rate is None else lasting(size / rate))
+            cells += [] if price is None else [NONE if rate is None else f"{size / rate / 3600 * price:.2f}"]
+        rows.append([found.card, "does not fit" if fits == 0 else NONE if fits is None else f"{fits}", *cells, found.basis])
     head = [column for budget in budgets for column in (budget, *([] if price is None else [f"{budget}, cost"]))]
     return markdown(["card", "rows a pass", "MB/s", *head, "basis"], rows)

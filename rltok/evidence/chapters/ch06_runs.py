@@ -15,7 +15,8 @@ from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch06_plan import lasting
 from rltok.evidence.records import SCHEDULE, Record, Sweep, is_learned, read_record, read_sweeps, shared, sweep_files
-from rltok.evidence.tables import MISSING, by_size, contenders_of, label
+from rltok.evidence.tables import by_size, contenders_of, label
+from rltok.evidence.words import NONE
 from rltok.presets import size_of
 from rltok.runs.checkpoint import differences
 from rltok.show.plots import PALETTE
@@ -182,13 +183,13 @@ def _facts(run: Record) -> dict[str, str]:
     return {
         "commit": run["commit"][:7],
         "config": run["config_hash"],
-        "training text": run["data"]["train"].get("hash", MISSING),
+        "training text": run["data"]["train"].get("hash", NONE),
         "device": run["device"],
         "bytes": f"{run['bytes']:,}",
         "FLOPs": f"{run['flops']:.4g}",
         "seconds": f"{run['seconds']:.0f}",
         "MB/s": f"{run['bytes'] / run['seconds'] / 1e6:.3g}",
-        "peak memory, GB": MISSING if peak is None else f"{peak / 1e9:.1f}",
+        "peak memory, GB": NONE if peak is None else f"{peak / 1e9:.1f}",
         "interrupted": interrupted(run),
     }
 

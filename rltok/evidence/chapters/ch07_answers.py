@@ -16,15 +16,16 @@ from rltok.benchmarks.task_items import TaskItems
 from rltok.errors import RltokError
 from rltok.evidence.record_checks import Demand, check_sealed, read_sealed
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import MISSING, REFERENCE
+from rltok.evidence.tables import BASELINE
 from rltok.evidence.verdicts import LEAST_SEEDS
+from rltok.evidence.words import NONE
 from rltok.show.tables import markdown
 from rltok.statistics import error_of_mean
 from rltok.vocab import to_utf8
 
 QUARTERS = 4
-NOTHING = "None of these contenders has a run of a size that it was made of."
-WHAT = "differences to even in bits per item, by length of the answer"
+NO_DIFFERENCES = "None of these contenders has a run of a size that it was made of."
+ANSWERS_RECORD = "differences to even in bits per item, by length of the answer"
 SCRIPT = "scripts/measure_answers.py"
 REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
 
@@ -90,8 +91,8 @@ def gaps_by_length(gaps: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     return {
         "seeds": len(gaps),
         "bits": [float(part.mean()) for part in parts],
-        "over_items": [error_of_mean(part.mean(axis=0).tolist()) for part in parts],
-        "over_seeds": [error_of_mean(part.mean(axis=1).tolist()) for part in parts] if known else None,
+        "over_items": [error_of_mean(part.mean(axis=0)) for part in parts],
+        "over_seeds": [error_of_mean(part.mean(axis=1)) for part in parts] if known else None,
     }
 
 
@@ -101,8 +102,8 @@ def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict
     bits of an item = bits per byte * bytes [n]; a seed that was run several times counts with the mean of its runs.
     """
     found = {}
-    for name in (name for name in sweep.runs if name != REFERENCE):
-        gaps = sweep.paired(name, REFERENCE, task)
+    for name in (name for name in sweep.runs if name != BASELINE):
+        gaps = sweep.paired(name, BASELINE, task)
         if gaps is not None:
             found[name] = gaps_by_length(gaps[0] * lengths, lengths)
     return found
@@ -110,7 +111,7 @@ def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict
 
 def _cells(found: Mapping[str, Any]) -> list[str]:
     errors = found["over_seeds"] or found["over_items"]
-    told = [MISSING if error is None else f"{error:.2f}" for error in errors]
+    told = [NONE if error is None else f"{error:.2f}" for error in errors]
     return [f"{bits:+.2f} ± {error}" for bits, error in zip(found["bits"], told, strict=True)]
 
 
@@ -133,7 +134,7 @@ def table(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> st
         for size, sweep in record["sweeps"].items()
         for name in contenders if (found := sweep["gaps"][task].get(name)) is not None
     ]  # fmt: skip
-    return markdown(["size", "contender", "seeds", *head], rows) if rows else NOTHING
+    return markdown(["size", "contender", "seeds", *head], rows) if rows else NO_DIFFERENCES
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _check(found: Any, demand: Demand) -> None:
-    check_sealed(found, demand, WHAT, 1)
+    check_sealed(found, demand, ANSWERS_RECORD, 1)
     check_gaps(found, demand, {task: task for task in found["tasks"]})
     demand(all("quarters" in told for told in found["tasks"].values()), "it lacks quarters of a set")
 

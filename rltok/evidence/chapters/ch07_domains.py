@@ -16,18 +16,18 @@ from rltok.data import Document, cut_documents
 from rltok.data.rows import PIECES
 from rltok.errors import RltokError
 from rltok.evidence.chapters import ch07_answers
-from rltok.evidence.criteria import many
 from rltok.evidence.record_checks import Demand, check_sealed, read_sealed
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import MISSING, REFERENCE
+from rltok.evidence.tables import BASELINE
 from rltok.evidence.verdicts import LEAST_SEEDS
+from rltok.evidence.words import NONE, many
 from rltok.show.tables import markdown
-from rltok.statistics import Gap, gap_of_units
+from rltok.statistics import Difference, difference_of_units
 
 APART = ("encyclopaedia", "books", "speech")  # kinds of book/texts.yml; each other one is under a tenth of the text
 OTHER, ALL = "other", "all text"
-REFERENCES = (REFERENCE, "bpe")  # differences to these are kept
-WHAT = "differences in bits per byte, by kind of text"
+BASELINES = (BASELINE, "bpe")  # differences to these are kept
+DOMAINS_RECORD = "differences in bits per byte, by kind of text"
 SCRIPT = "scripts/measure_kinds.py"
 REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
 
@@ -143,17 +143,17 @@ def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray)
         ratio (None for a single document), and `over_seeds` (None for all of them from fewer than three seeds); `by_seed`, the
         bits of each seed alone, a row a seed.
     """
-    found = sweep.paired(first, second, split)
-    if found is None:
+    paired = sweep.paired(first, second, split)
+    if paired is None:
         return None
-    bits, sizes = found
+    bits, sizes = paired
     each = list(_units(kind).values())
-    gaps, known = [gap_of_units(bits[:, units], sizes[units]) for units in each], len(bits) >= LEAST_SEEDS
+    gaps, known = [difference_of_units(bits[:, units], sizes[units]) for units in each], len(bits) >= LEAST_SEEDS
     return {
         "seeds": len(bits),
         "bits": [gap.bits for gap in gaps],
-        "over_documents": [gap.rows for gap in gaps],
-        "over_seeds": [gap.seeds for gap in gaps] if known else None,
+        "over_documents": [gap.error_units for gap in gaps],
+        "over_seeds": [gap.error_seeds for gap in gaps] if known else None,
         "by_seed": [[float(one[units].sum() / sizes[units].sum()) for units in each] for one in bits],
     }
 
@@ -164,14 +164,14 @@ def against(sweep: Sweep, reference: str, split: str, kind: np.ndarray) -> dict[
     return {name: gaps for name, gaps in found.items() if gaps is not None}
 
 
-def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], reference: str = REFERENCE) -> str:
+def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], reference: str = BASELINE) -> str:
     """Markdown: bits per byte minus the reference's by kind of text, ± over documents / over seeds, a row a size and contender.
 
     Args:
         record: of scripts/measure_kinds.py.
         split: "validation" or "test".
         contenders: in the order of the rows; those that a size lacks have no row in it.
-        reference: one of REFERENCES.
+        reference: one of BASELINES.
     """
     whole, *kinds = record["splits"][split]["parts"]
     head = [f"{whole['kind']}: {whole['bytes'] / 1e6:.2f} MB, {many(whole['documents'], 'document')}"]
@@ -181,12 +181,13 @@ def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], refe
         there = sweep["gaps"][split].get(reference, {})
         for name, found in ((name, there[name]) for name in contenders if name in there):
             over_seeds = found["over_seeds"] or [None] * len(found["bits"])
-            gaps = [Gap(*each) for each in zip(found["bits"], found["over_documents"], over_seeds, strict=True)]
+            each = zip(found["bits"], found["over_documents"], over_seeds, strict=True)
+            gaps = [Difference(*one, found["seeds"]) for one in each]
             rows.append([size, f"`{name}`", str(found["seeds"]), *map(str, gaps)])
-    return markdown(["size", f"minus `{reference}`", "seeds", *head], rows) if rows else ch07_answers.NOTHING
+    return markdown(["size", f"minus `{reference}`", "seeds", *head], rows) if rows else ch07_answers.NO_DIFFERENCES
 
 
-def contrast_table(record: Mapping[str, Any], contenders: Sequence[str], one: str, other: str, reference: str = REFERENCE) -> str:
+def contrast_table(record: Mapping[str, Any], contenders: Sequence[str], one: str, other: str, reference: str = BASELINE) -> str:
     """Markdown: Delta on one kind of text minus Delta on another, bits per byte, seed by seed; a row a size and contender.
 
     Args:
@@ -200,13 +201,13 @@ def contrast_table(record: Mapping[str, Any], contenders: Sequence[str], one: st
         for name in contenders:
             there = {split: sweep["gaps"][split].get(reference, {}).get(name) for split in splits}
             cells = [
-                ", ".join(f"{seed[first] - seed[second]:+.4f}" for seed in found["by_seed"]) if found else MISSING
+                ", ".join(f"{seed[first] - seed[second]:+.4f}" for seed in found["by_seed"]) if found else NONE
                 for found, (first, second) in zip(there.values(), splits.values(), strict=True)
             ]
             if any(there.values()):
                 rows.append([size, f"`{name}`", *cells])
     head = ["size", f"minus `{reference}`, {one} less {other}", *(f"{split}, by seed" for split in splits)]
-    return markdown(head, rows) if rows else ch07_answers.NOTHING
+    return markdown(head, rows) if rows else ch07_answers.NO_DIFFERENCES
 
 
 def kinds_table(record: Mapping[str, Any]) -> str:
@@ -216,7 +217,7 @@ def kinds_table(record: Mapping[str, Any]) -> str:
     for kind, told in record["kinds"].items():
         shares = [
             f"{found[kind]['bytes'] / found[ALL]['bytes']:.1%}, {many(found[kind]['documents'], 'document')}"
-            if kind in found else MISSING
+            if kind in found else NONE
             for found in splits.values()
         ]  # fmt: skip
         rows.append([kind, told["words"], "; ".join(dict.fromkeys(told["sources"].values())), *shares])
@@ -233,7 +234,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _check(found: Any, demand: Demand) -> None:
-    check_sealed(found, demand, WHAT, 1)
+    check_sealed(found, demand, DOMAINS_RECORD, 1)
     ch07_answers.check_gaps(found, demand, {f"{split} text": split for split in found["splits"]})
     demand("kinds" in found and all("parts" in told for told in found["splits"].values()), "it lacks kinds, or parts of a split")
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import MISSING, by_size, contenders_of, label, over_seeds
+from rltok.evidence.tables import by_size, contenders_of, label, over_seeds
+from rltok.evidence.words import NONE
 from rltok.show.tables import markdown
 
 PLACES = {"space": "white space", "word start": "first letter after it", "letter": "other letter", "punctuation": "punctuation"}
@@ -68,8 +69,8 @@ def places_table(sweep: Sweep, names: Sequence[str] | None = None) -> str:
         rows.append([
             f"`{name}`", *(over_seeds([found[place] for found in parts], ".2f") for place in PLACES),
             over_seeds([rate for score in scores if (rate := score["class_rates"].get("punctuation")) is not None], ".2f"),
-            f"{sum(fresh for _, fresh in counted) / all_words:.2f}" if all_words else MISSING,
-            f"{fmean(sizes):.1f} ± {np.std(sizes):.1f}" if sizes else MISSING,
+            f"{sum(fresh for _, fresh in counted) / all_words:.2f}" if all_words else NONE,
+            f"{fmean(sizes):.1f} ± {np.std(sizes):.1f}" if sizes else NONE,
         ])  # fmt: skip
     found = ["of punctuation, followed by one", "of words, begin a token", "bytes of a token"]
     return markdown(["of all boundaries, on", *PLACES.values(), *found], rows)
@@ -104,7 +105,7 @@ def onsets_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
             for count, cluster in ((0, False), (1, False), (1, True), (MOST, False), (MOST, True)):
                 cells = [[bit for one in each for bit in one.get((count, cluster, at), [])] for at in range(LETTERS + 1)]
                 words = len(cells[0]) // len(runs)
-                shares = [f"{fmean(bits):.2f}" if bits else MISSING for bits in cells]
+                shares = [f"{fmean(bits):.2f}" if bits else NONE for bits in cells]
                 rows.append([f"`{name}`", label(sweep), _onset_told(count, cluster), str(words), *shares])
     after = ["boundary after the byte before", *(f"after letter {place}" for place in range(1, LETTERS + 1))]
     return markdown(["contender", "size", "words that begin with", "words", *after], rows)
@@ -137,6 +138,6 @@ def around_table(views: Mapping[str, Mapping[str, Any]]) -> str:
     rows = []
     for name, view in views.items():
         found = around_words(view)
-        shares = [f"{fmean(bits):.2f}" if bits else MISSING for bits in found.values()]
+        shares = [f"{fmean(bits):.2f}" if bits else NONE for bits in found.values()]
         rows.append([name, str(len(found["the space"])), *shares])
     return markdown(["of words, have a boundary after", "words", *AROUND], rows)
