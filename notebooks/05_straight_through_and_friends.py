@@ -1175,7 +1175,7 @@ plots.show(ch05_rules.comparison_figure(compared))
 
 # %%
 print("loss of the rule minus that of as many random places (error over seeds only)")
-for name, gap in ch05_rules.minus_twin(compared).items():
+for name, gap in ch05_rules.minus_matched_random(compared).items():
     print(f"{name:20s} {gap}: {gap.verdict}")
 for name in ("learned", "even", "dynamic_pooling", "dynamic_pooling_port"):
     ours, random = ch05_rules.scores(compared, name), ch05_rules.scores(compared, "random_k")

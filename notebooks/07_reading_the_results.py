@@ -70,7 +70,7 @@ from rltok.evidence.paper import PLACE_NAMES, TABLE_1
 from rltok.presets import preset
 from rltok.show import plots
 from rltok.show.tables import markdown
-from rltok.statistics import Difference, difference_of_units
+from rltok.statistics import Difference
 
 plots.use_style()
 results = Path("results") if Path("results").exists() else Path("notebooks/results")
@@ -101,7 +101,7 @@ Markdown(summary.in_short(sweep))
 # all seeds were run, so these main claims are known less well:
 
 # %%
-slow = ch06_runs.asked(results / "causes", f"{sweep.name}_slow", sweep)
+slow = ch06_runs.schedule_sweep(results / "causes", f"{sweep.name}_slow", sweep)
 Markdown(aside.aside(slow, sweep, main=True) if slow else f"No sweep {sweep.name}_slow of the same text and budget is stored.")
 
 # %% [markdown]
@@ -257,7 +257,7 @@ print(f"so they weigh as much as {sizes.sum() ** 2 / (sizes**2).sum():.0f} equal
 guess_share = 1 / 10
 
 # %% tags=["measurement"]
-pairs = summary.twins(sweep)
+pairs = summary.repeated_pairs(sweep)
 between = summary.spread_of_seeds(sweep, list(dict.fromkeys(name for name, *_ in pairs)))
 
 
@@ -402,7 +402,7 @@ print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added
 
 # %%
 sizes = ch06_runs.of_sizes(results / "sweeps", ("32m", "147m"))
-Markdown(ch06_runs.told(sizes, "147m", results / "sweeps"))
+Markdown(ch06_runs.shown_sweeps(sizes, "147m", results / "sweeps"))
 
 # %%
 both = [name for name in sweep.runs if all(name in size.runs for size in sizes)]
@@ -612,7 +612,7 @@ HTML("".join(figures.sample_html(sweep, name, characters=250) for name in shown)
 # The others, one line of code away and folded here:
 
 # %%
-rest = [name for name in tables.contenders_of(sweep) if name not in shown]
+rest = [name for name in tables.methods_of(sweep) if name not in shown]
 folded = "".join(figures.sample_html(sweep, name, characters=100, hover=False) for name in rest)
 HTML(f"<details><summary>{len(rest)} other contenders</summary>{folded}</details>")
 
@@ -795,8 +795,8 @@ for name in shown:
 # method count as no worse than BPE guidance on held-out text?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-paired = sweep.paired(learned[0], "bpe", "test") or sweep.paired(learned[0], "even", "validation")
-gap = difference_of_units(*paired)
+tested = differences.gap(sweep, learned[0], "bpe", "test")
+gap = tested or differences.gap(sweep, learned[0], "even", "validation")
 least = gap.bits + 2 * gap.sigma
 print(f"{gap}: from a margin of {least:.4f} bits per byte on")
 assert verdicts.non_inferior(gap, least + 1e-9) != verdicts.UNDECIDED

@@ -81,13 +81,13 @@ def test_verdicts_follow_the_runs(claim, ours, rival, verdict):
     sweep = sweep_of(*seeds_of("ours", ours), *rivals)
     if claim == "bpe_test" and verdict == "undecided":  # no worse by more than a margin
         verdict = "supported"
-    assert BY_ID[claim].judge(sweep, "ours").verdict == verdict
-    assert BY_ID[claim].judge(sweep, "ours_gamma0.9").verdict == NO_RUN
+    assert BY_ID[claim].criterion(sweep, "ours").verdict == verdict
+    assert BY_ID[claim].criterion(sweep, "ours_gamma0.9").verdict == NO_RUN
 
 
 def test_one_seed_gives_no_more_than_an_indication():
     sweep = sweep_of(record("ours", 0, bits=2.0), record("even", 0, bits=2.2))
-    assert BY_ID["test_even"].judge(sweep, "ours").verdict == "indicative: for"
+    assert BY_ID["test_even"].criterion(sweep, "ours").verdict == "indicative: for"
 
 
 def verdicts_on(sweep):
@@ -121,13 +121,13 @@ def test_a_heading_counts_runs_and_those_of_a_seed_that_was_run_before():
 def test_white_space_rate_and_entropy_are_held_against_their_limits():
     good, bad = sweep_of(*seeds_of("ours", 2.0)), sweep_of(*seeds_of("ours", 2.0, white=0.4, rate=0.3, entropy=(0.5, 0.5)))
     for claim in ("white_space", "rate", "entropy"):
-        found = [BY_ID[claim].judge(sweep, "ours").verdict for sweep in (good, bad)]
+        found = [BY_ID[claim].criterion(sweep, "ours").verdict for sweep in (good, bad)]
         assert found[1] == "contradicted", claim
-    assert BY_ID["white_space"].judge(good, "ours").verdict == "supported"
-    assert BY_ID["rate"].judge(good, "ours").verdict == "supported"
-    assert BY_ID["returns"].judge(good, "ours").verdict == "supported"
-    assert BY_ID["returns_positive"].judge(good, "ours").verdict == "supported"
-    assert BY_ID["stable"].judge(good, "ours").verdict == "supported"
+    assert BY_ID["white_space"].criterion(good, "ours").verdict == "supported"
+    assert BY_ID["rate"].criterion(good, "ours").verdict == "supported"
+    assert BY_ID["returns"].criterion(good, "ours").verdict == "supported"
+    assert BY_ID["returns_positive"].criterion(good, "ours").verdict == "supported"
+    assert BY_ID["stable"].criterion(good, "ours").verdict == "supported"
 
 
 def test_questions_about_the_gamma_of_the_text_are_not_asked_of_the_other():
@@ -139,14 +139,14 @@ def test_questions_about_the_gamma_of_the_text_are_not_asked_of_the_other():
     ]
     sweep = sweep_of(*runs)
     for claim in ("lags1_test", "ablation_no_early"):
-        assert BY_ID[claim].judge(sweep, POLICIES[0]).verdict == "supported"
-        assert BY_ID[claim].judge(sweep, POLICIES[1]) is None
+        assert BY_ID[claim].criterion(sweep, POLICIES[0]).verdict == "supported"
+        assert BY_ID[claim].criterion(sweep, POLICIES[1]) is None
 
 
 def test_the_sign_of_an_ablation_is_that_of_the_authors():
     sweep = sweep_of(*seeds_of("ours", 2.0), *seeds_of("ours_gamma1", 1.9))
     assert ABLATION["ours_gamma1"][0] < ABLATION["ours"][0]  # there no discount was better, too
-    assert BY_ID["ablation_gamma1"].judge(sweep, "ours").verdict == "supported"
+    assert BY_ID["ablation_gamma1"].criterion(sweep, "ours").verdict == "supported"
 
 
 def test_curves_are_read_between_their_points():
@@ -160,7 +160,7 @@ def test_equal_flops_compares_where_both_have_been():
         for point in run["held_out"]:
             point["flops"] *= 2  # the same losses at twice the cost
     sweep = sweep_of(*ours, *[sealed(run) for run in rival])
-    found = BY_ID["flops_random_k"].judge(sweep, "ours")
+    found = BY_ID["flops_random_k"].criterion(sweep, "ours")
     assert found.verdict == "supported"
     at = ours[0]["held_out"][-1]["flops"]
     assert found.parts[0].measured.bits == pytest.approx(2.0 - curve_at(rival[1]["held_out"], at), abs=0.003)
@@ -179,7 +179,7 @@ def test_agreement_is_f1_of_all_fixed_texts():
 
 
 def test_a_claim_about_a_tenth_of_training_says_how_much_text_that_is():
-    found = BY_ID["stable"].judge(sweep_of(*seeds_of("ours", 2.0)), "ours")
+    found = BY_ID["stable"].criterion(sweep_of(*seeds_of("ours", 2.0)), "ours")
     assert (
         words.lines(found)[0].endswith("3 seeds, after 0.002 MB") and "600 MB" in BY_ID["stable"].paper
     )  # of 20,000 bytes, and of 6 GB
@@ -242,7 +242,7 @@ def test_small_verdicts_follow_their_records(tmp_path, name, content, verdict):
 
 def test_equal_flops_of_one_seed_are_an_indication_by_the_error_over_documents():
     sweep = sweep_of(record("ours", 0, bits=2.0), record("random_k", 0, bits=2.3))
-    assert BY_ID["flops_random_k"].judge(sweep, "ours").verdict == "indicative: for"
+    assert BY_ID["flops_random_k"].criterion(sweep, "ours").verdict == "indicative: for"
 
 
 def test_equal_flops_of_one_seed_borrow_the_deviation_of_curves_at_that_place():
@@ -265,10 +265,10 @@ def test_a_claim_with_one_seed_is_undecided_inside_the_deviation_of_seeds():
     runs = [record("ours", seed, bits=2.0, wiggle=0) for seed in range(3)]
     runs += [record("even", seed, bits=bits, wiggle=0) for seed, bits in enumerate((2.1, 2.2, 2.6))]
     near, far = (record("ours_lags1", bits=bits, wiggle=0.001) for bits in (2.1, 3.0))
-    found = [BY_ID["lags1_test"].judge(sweep_of(*runs, one), "ours") for one in (near, far)]
+    found = [BY_ID["lags1_test"].criterion(sweep_of(*runs, one), "ours") for one in (near, far)]
     assert [one.verdict for one in found] == ["undecided", "indicative: against"]
     ablated = record("ours_no_early", bits=2.1, wiggle=0.001)
-    assert BY_ID["ablation_no_early"].judge(sweep_of(*runs, ablated), "ours").verdict == "undecided"
+    assert BY_ID["ablation_no_early"].criterion(sweep_of(*runs, ablated), "ours").verdict == "undecided"
 
 
 def test_the_course_of_training_is_set_beside_that_of_even_spacing():
@@ -291,13 +291,13 @@ def test_a_claim_about_the_whole_curve_fails_where_the_beginning_is_worse():
         seeds_of("ours", 2.0),
         [run for name in ("random_k", "dynamic_pooling_port", "hnet_port") for run in seeds_of(name, 2.1)],
     )
-    assert BY_ID["all_along"].judge(sweep_of(*ours, *rivals), "ours").verdict == "supported"
+    assert BY_ID["all_along"].criterion(sweep_of(*ours, *rivals), "ours").verdict == "supported"
     for run in ours:
         run["held_out"][1]["bits_per_byte"] += 1.0  # at a quarter
-    assert BY_ID["all_along"].judge(sweep_of(*[sealed(run) for run in ours], *rivals), "ours").verdict == "contradicted"
+    assert BY_ID["all_along"].criterion(sweep_of(*[sealed(run) for run in ours], *rivals), "ours").verdict == "contradicted"
 
 
 def test_our_rate_is_compared_with_those_of_the_rivals():
     rivals = [run for name in ("hnet_port", "bpe") for run in seeds_of(name, 2.0, rate=0.21)]
-    assert BY_ID["rate_below"].judge(sweep_of(*seeds_of("ours", 2.0), *rivals), "ours").verdict == "supported"
-    assert BY_ID["rate_below"].judge(sweep_of(*seeds_of("ours", 2.0, rate=0.22), *rivals), "ours").verdict == "contradicted"
+    assert BY_ID["rate_below"].criterion(sweep_of(*seeds_of("ours", 2.0), *rivals), "ours").verdict == "supported"
+    assert BY_ID["rate_below"].criterion(sweep_of(*seeds_of("ours", 2.0, rate=0.22), *rivals), "ours").verdict == "contradicted"

@@ -18,9 +18,9 @@ from rltok.evidence.summary import (
     one_device,
     one_seed,
     order,
+    repeated_pairs,
     single_seeds,
     spread_of_seeds,
-    twins,
     unscored,
 )
 from rltok.evidence.tables import WHO, judged_claims, who_is_who
@@ -160,7 +160,7 @@ def test_pairs_of_one_seed_are_told_with_their_devices_in_one_order():
     first = sweep_of(*(record("ours", seed, bits=2.0 + seed / 10, wiggle=0) for seed in range(3)))
     (again,) = of_device([record("ours", 1, bits=2.05, wiggle=0)], "H100")
     (third,) = of_device([record("ours", 1, bits=2.06, wiggle=0)], "H100")
-    found = twins(with_repeats(first, again, third))
+    found = repeated_pairs(with_repeats(first, again, third))
     assert [(name, seed, devices) for name, seed, _, devices in found] == [
         ("ours", 1, ("cpu", "H100")), ("ours", 1, ("cpu", "H100")), ("ours", 1, ("H100", "H100"))
     ]  # fmt: skip

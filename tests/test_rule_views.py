@@ -76,7 +76,7 @@ def test_differences_from_learned_are_those_of_the_standings_and_twins_are_paire
     gaps = ch05_rules.minus_learned(record)
     assert list(gaps) == ["hnet", "bpe", "random_k_as_bpe"]
     assert gaps["hnet"].bits == pytest.approx(0.5) and gaps["hnet"].verdict == "higher"
-    twins = ch05_rules.minus_twin(record)
+    twins = ch05_rules.minus_matched_random(record)
     by_seed = [(2.3 + 2.3 + 2.9) / 3 - (2.5 + 2.6 + 3.1) / 3, (2.2 + 2.4 + 3.3) / 3 - (2.6 + 2.6 + 3.1) / 3]
     assert list(twins) == ["bpe"]
     assert twins["bpe"].bits == pytest.approx(np.mean(by_seed))

@@ -1,4 +1,4 @@
-"""What runs of another size or learning rate say, in short: their order, and each claim that they speak for or against.
+"""Runs of another size or learning rate in short: their order, and each claim that they speak for or against.
 
 (sweep, sweep beside it) --aside--> Markdown
 """
@@ -6,22 +6,12 @@
 from collections.abc import Sequence
 
 from rltok.evidence import differences, words
+from rltok.evidence.claims import RIVALS
 from rltok.evidence.criteria import TEXT_POLICY, Claim
-from rltok.evidence.loss_claims import RIVALS
 from rltok.evidence.records import Sweep
 from rltok.evidence.summary import GAMMAS, minus_baseline, order
-from rltok.evidence.tables import BASELINE, contenders_of, judged_claims, label
-from rltok.evidence.verdicts import (
-    CONTRADICTED,
-    INDICATIVE,
-    LEAST_SEEDS,
-    NO_PAIR,
-    NO_RUN,
-    SUPPORTED,
-    UNDECIDED,
-    Finding,
-    Part,
-)
+from rltok.evidence.tables import BASELINE, judged_claims, label, methods_of
+from rltok.evidence.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, NO_PAIR, NO_RUN, SUPPORTED, UNDECIDED, Finding, Part
 from rltok.evidence.words import in_sigmas, many
 from rltok.statistics import Difference
 
@@ -46,7 +36,7 @@ def aside(sweep: Sweep, beside: Sweep | None = None, main: bool = False) -> str:
     more = f" beside `{BASELINE}`" if len(sweep.runs.get(BASELINE, ())) > seeds else ""
     least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
     head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {many(seeds, 'seed')} each{more}{least}):"
-    guided = {name: differences.gap(sweep, name, GUIDED, PLACE) for name in contenders_of(sweep) if name.startswith(TEXT_POLICY)}
+    guided = {name: differences.gap(sweep, name, GUIDED, PLACE) for name in methods_of(sweep) if name.startswith(TEXT_POLICY)}
     sentences = [f"`{name}` minus `{GUIDED}` is {in_sigmas(gap)}." for name, gap in guided.items() if gap is not None]
     judged = judged_claims(sweep)
     sides = [_side(judged, title, verdicts, main or of_main) for title, verdicts, of_main in SIDES]

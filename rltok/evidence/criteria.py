@@ -20,7 +20,7 @@ STABLE_AT, STABLE = 0.1, 0.9  # after a tenth of training; agreement with the fi
 FALLEN = 0.5  # of the first entropy
 TEXT_POLICY = "ours"  # the policy with the gamma that the text states
 NOT_RUN = finding(None, NO_RUN)
-Judge = Callable[[Sweep, str], Finding | None]  # None: the question is not asked of this policy
+Criterion = Callable[[Sweep, str], Finding | None]  # None: the question is not asked of this policy
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Claim:
     text: str
     source: str
     paper: str
-    judge: Judge
+    criterion: Criterion
     headline: bool = False  # also in the README
 
 
@@ -40,20 +40,20 @@ def no_run(sweep: Sweep, policy: str) -> Finding:
     return NOT_RUN
 
 
-def of_text(judge: Callable[..., Finding], **about: object) -> Judge:
+def of_text(criterion: Callable[..., Finding], **about: object) -> Criterion:
     """A question whose runs all have the gamma of the text: it is not asked of the other policy."""
-    return lambda sweep, policy: judge(sweep, policy, **about) if policy == TEXT_POLICY else None
+    return lambda sweep, policy: criterion(sweep, policy, **about) if policy == TEXT_POLICY else None
 
 
 def _compared(
-    sweep: Sweep, policy: str, first: str, second: str, place: str, judge: Callable[[Difference], str]
+    sweep: Sweep, policy: str, first: str, second: str, place: str, criterion: Callable[[Difference], str]
 ) -> Finding:  # fmt: skip
     """Two methods at a place, judged by their difference; in their names TEXT_POLICY stands for the policy."""
     first, second = (policy if name == TEXT_POLICY else name for name in (first, second))
     difference = differences.gap(sweep, first, second, place)
     if difference is None:  # both may have run, with other seeds or without a score there
         return finding(None, NO_PAIR if first in sweep.runs and second in sweep.runs else NO_RUN)
-    return finding(difference, judge(difference))
+    return finding(difference, criterion(difference))
 
 
 def _several(findings: dict[str, Finding]) -> Finding:

@@ -37,7 +37,7 @@ class SmallClaim:
     source: str
     paper: str
     record: str | None  # name in notebooks/results; None: computed
-    judge: Callable[[Any], Finding]
+    criterion: Callable[[Any], Finding]
     headline: bool = False
 
 
@@ -117,54 +117,29 @@ def leak(record: dict[str, Any]) -> Finding:
 
 
 def small_claims() -> list[SmallClaim]:
-    """In the order of the paper."""
+    """All of them, in the order of the paper."""
     paper = f"less than {CLAIM:.1%}"
     return [
-        SmallClaim(
-            "efficiency_flops",
-            f"learned boundaries add less than {CLAIM:.1%} to the FLOPs of BPE guidance (a wish of the paper)",
-            "§2.1",
-            paper,
-            None,
-            computation,
-            True,
-        ),
+        SmallClaim("efficiency_flops",
+            f"learned boundaries add less than {CLAIM:.1%} to the FLOPs of BPE guidance (a wish of the paper)", "§2.1", paper,
+            None, computation, True),
         SmallClaim("efficiency_time", "the same of time, policy and estimator alone", "§2.1", paper, "bench_147m", time),
         SmallClaim("equality", "log p(y|x) equals the expectation of log p(y|a,x)", "eq. (10)", "an equation", None, equality),
-        SmallClaim(
-            "noise",
-            "with the reductions, REINFORCE needs fewer rows for a policy gradient in about the right direction",
-            "§2.4",
-            "in words",
-            "variance_ladder",
-            noise,
-            True,
-        ),
+        SmallClaim("noise", "with the reductions, REINFORCE needs fewer rows for a policy gradient in about the right direction",
+            "§2.4", "in words", "variance_ladder", noise, True),
         SmallClaim(
             "no_constraint", "without a rate loss every byte ends a token", "§2.6", "in words", "rate_loss", no_constraint
         ),
-        SmallClaim(
-            "pressure",
-            "pressure on probabilities is unstable (ours: ends farther from the target than on logits)",
-            "§2.6",
-            "in words",
-            "rate_loss",
-            pressure,
-        ),
-        SmallClaim(
-            "leak",
-            "shifting BPE boundaries by one byte removes what they tell of later bytes",
-            "D.1",
-            "in words",
-            "bpe_leak",
-            leak,
-        ),
-    ]
+        SmallClaim("pressure", "pressure on probabilities is unstable (ours: ends farther from the target than on logits)",
+            "§2.6", "in words", "rate_loss", pressure),
+        SmallClaim("leak", "shifting BPE boundaries by one byte removes what they tell of later bytes", "D.1", "in words",
+            "bpe_leak", leak),
+    ]  # fmt: skip
 
 
 def judged(claim: SmallClaim, results: Path) -> Finding:
     """What a small claim's record shows; no run where the file is not there."""
     if claim.record is None:
-        return claim.judge(None)
+        return claim.criterion(None)
     path = results / f"{claim.record}.json"
-    return claim.judge(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else NOT_RUN
+    return claim.criterion(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else NOT_RUN

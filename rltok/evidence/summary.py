@@ -1,7 +1,7 @@
-"""What a sweep comes to, in short, and how sure that is: order of the methods, verdicts, runs made twice, one card alone.
+"""A sweep in short, and how sure it is: order of the methods, verdicts, repeated runs, runs of one device.
 
 sweep --in_short--> Markdown: the order on held-out text, what contradicts the paper, what supports it
-sweep --twins, spread_of_seeds--> how far a seed fixes a result        sweep --one_device--> differences without mixed devices
+sweep --repeated_pairs, spread_of_seeds--> how far a seed fixes a result   sweep --one_device--> differences without mixed devices
 sweep --one_seed, single_seeds--> what a difference of a single seed can say
 """
 
@@ -15,7 +15,7 @@ from rltok.errors import RltokError
 from rltok.evidence import differences, words
 from rltok.evidence.criteria import Claim
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import BASELINE, contenders_of, judged_claims, over_seeds
+from rltok.evidence.tables import BASELINE, judged_claims, methods_of, over_seeds
 from rltok.evidence.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, Finding, by_chance, one_sided
 from rltok.evidence.words import NONE, in_sigmas
 from rltok.show.tables import markdown
@@ -52,7 +52,7 @@ def need(sweep: Sweep, names: Sequence[str]) -> None:
 
 def minus_baseline(sweep: Sweep, place: str) -> dict[str, Difference | None]:
     """The difference of every method from even spacing."""
-    return {name: differences.gap(sweep, name, BASELINE, place) for name in contenders_of(sweep)}
+    return {name: differences.gap(sweep, name, BASELINE, place) for name in methods_of(sweep)}
 
 
 def order(sweep: Sweep, place: str = "test", page: bool = True) -> str:
@@ -103,7 +103,7 @@ def in_short(sweep: Sweep) -> str:
 
 
 def chance(sweep: Sweep) -> str:
-    """How little two standard errors from three seeds are; nothing where nobody has three."""
+    """How little two standard errors from three seeds are; "" where no method has three."""
     if not differences.full(sweep):
         return ""
     return (
@@ -113,7 +113,7 @@ def chance(sweep: Sweep) -> str:
 
 
 def single_seeds(sweep: Sweep, place: str = "test") -> str:
-    """How little a single seed says; nothing where every contender has three."""
+    """How little a single seed says; "" where every method has three."""
     if all(len(seeds) >= LEAST_SEEDS for seeds in sweep.runs.values()):
         return ""
     spread = differences.deviation(sweep, place)
@@ -132,7 +132,7 @@ def _validation(run: dict[str, Any]) -> float:
     return run["scores"]["validation"]["bits_per_byte"]
 
 
-def twins(sweep: Sweep) -> list[tuple[str, int, float, tuple[str, str]]]:
+def repeated_pairs(sweep: Sweep) -> list[tuple[str, int, float, tuple[str, str]]]:
     """Pairs of runs with one seed: contender, seed, bits per byte of one minus the other, and their devices, in one order."""
     found = []
     for name, seeds in sweep.repeats.items():
@@ -158,7 +158,7 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
     level = sweep.mean(reference, place)
     own = _own_deviation(sweep, place)
     rows = []
-    for name in (name for name in contenders_of(sweep) if name != reference and len(sweep.runs[name]) < LEAST_SEEDS):
+    for name in (name for name in methods_of(sweep) if name != reference and len(sweep.runs[name]) < LEAST_SEEDS):
         mean, paired = sweep.mean(name, place), differences.gap(sweep, name, reference, place)
         if mean is not None and level is not None:
             bits = mean.bits - level.bits
@@ -189,9 +189,9 @@ def _in_errors(bits: float, error: float | None) -> str:
 
 
 def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:
-    """Of every seed of which some runs have a test score and some have none: validation of the former minus theirs."""
+    """By method, for every seed whose runs only partly have a test score: validation of those with one minus the others."""
     found: dict[str, list[float]] = {}
-    for name in contenders_of(sweep):
+    for name in methods_of(sweep):
         for seed in sweep.runs[name]:
             sides: dict[bool, list[float]] = {True: [], False: []}
             for run in sweep.of_seed(name, seed):
@@ -208,7 +208,7 @@ def unscored(sweep: Sweep) -> str:
 
 
 def luck(sweep: Sweep) -> str:
-    """Whose test score owes most to which of its runs could be scored; nothing where all were."""
+    """The method whose test score depends most on which of its runs could be scored; "" where all were."""
     gaps = {name: statistics.fmean(gaps) for name, gaps in _scored_minus_lost(sweep).items()}
     if not gaps:
         return ""

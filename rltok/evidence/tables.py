@@ -19,7 +19,7 @@ from rltok.presets import size_of
 from rltok.show.tables import markdown
 from rltok.statistics import Difference, mean_and_error
 
-BASELINE = "even"  # of differences in the order of methods and between sizes
+BASELINE = "even"  # what methods are compared with
 WHO = {
     "even": "evenly spaced boundaries, no policy",
     "random_k": "as many boundaries, at random places",
@@ -54,14 +54,14 @@ WHO = {
 }
 
 
-def contenders_of(sweep: Sweep) -> list[str]:
-    """Contenders of the sweep: those of the paper's Table 1 first, in its order, then the others in theirs."""
+def methods_of(sweep: Sweep) -> list[str]:
+    """Methods of the sweep: those of the paper's Table 1 first, in its order, then the others in theirs."""
     return [name for name in TABLE_1 if name in sweep.runs] + [name for name in sweep.runs if name not in TABLE_1]
 
 
 def who_is_who(sweep: Sweep) -> str:
     """Markdown: what each contender's name stands for."""
-    rows = [[f"`{name}`", WHO.get(name, NONE)] for name in contenders_of(sweep)]
+    rows = [[f"`{name}`", WHO.get(name, NONE)] for name in methods_of(sweep)]
     return markdown(["contender", "how it draws boundaries"], rows)
 
 
@@ -82,7 +82,7 @@ def _fewer(seeds: Mapping[str, int], most: int) -> str:
 
 
 def heading(sweep: Sweep) -> str:
-    """What every table of the sweep is of, in a line: model, text, budget, seeds, device, commit."""
+    """What every table of the sweep describes, in a line: model, text, budget, seeds, device, commit."""
     runs = sweep.records
     first = runs[0]
     size = size_of(first["config"]["name"])
@@ -115,9 +115,9 @@ def _cell(mean: Difference | None) -> str:
 
 
 def table_1(sweep: Sweep) -> str:
-    """Markdown: bits per byte of every contender on four benchmarks and held-out text, the paper's row below ours."""
+    """Markdown: bits per byte of every contender on four benchmarks and held-out text, the paper's row below each."""
     rows = []
-    for name in contenders_of(sweep):
+    for name in methods_of(sweep):
         rows.append([f"**{name}**", *(_cell(sweep.mean(name, place)) for place in PLACES)])
         if name in TABLE_1:
             rows.append(
@@ -136,7 +136,7 @@ def table_3(sweep: Sweep) -> str:
     rows = [
         [name, over_seeds(sweep.values(name, "rate"), ".3f"), over_seeds(sweep.values(name, "tokens_per_byte"), ".3f"),
          f"{TABLE_3[name]:.3f}" if name in TABLE_3 else NONE]
-        for name in contenders_of(sweep)
+        for name in methods_of(sweep)
     ]  # fmt: skip
     return markdown(["contender", "boundaries per byte", "tokens per byte", "paper"], rows)
 
@@ -151,7 +151,7 @@ def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, re
     donor = next((sweep for sweep in by_size(sweeps) if differences.deviation(sweep, "validation") is not None), None)
     sizes = [differences.borrowing(sweep, donor) for sweep in by_size(sweeps)]
     rows = []
-    for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep) if names is None or name in names):
+    for name in dict.fromkeys(name for sweep in sizes for name in methods_of(sweep) if names is None or name in names):
         for sweep in (sweep for sweep in sizes if name in sweep.runs):
             place = "test" if all(run["scores"]["test"] for run in sweep.records) else "validation"
             gap = None if name == reference else differences.gap(sweep, name, reference, place)
@@ -175,7 +175,7 @@ def course_table(sweep: Sweep, reference: str = BASELINE, parts: Sequence[float]
     budget = sweep.records[0]["bytes"]
     rows = [
         [f"`{name}`", *(over_seeds(on_the_way(sweep, name, reference, part * budget), "+.3f") for part in parts)]
-        for name in contenders_of(sweep)
+        for name in methods_of(sweep)
         if name != reference
     ]
     return markdown([f"held-out text, minus `{reference}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
@@ -216,7 +216,7 @@ def accuracy_table(sweep: Sweep) -> str:
         return sweep.each(name, lambda run: (run["scores"].get(place) or {}).get("accuracy"))
 
     rows = [
-        [name, *(_accuracy(accuracies(name, place), sizes[place]) for place in places)] for name in contenders_of(sweep)
+        [name, *(_accuracy(accuracies(name, place), sizes[place]) for place in places)] for name in methods_of(sweep)
     ]  # fmt: skip
     scores = [sweep.records[0]["scores"].get(place) for place in places]
     rows.append(["chance", *(NONE if found is None else f"{found['chance']:.3f}, {found['items']} items" for found in scores)])
@@ -224,9 +224,9 @@ def accuracy_table(sweep: Sweep) -> str:
 
 
 def drivers_table(sweep: Sweep) -> str:
-    """Markdown: what stands behind a loss. Advantages times their weight say how hard the policy is pulled."""
+    """Markdown: what goes with a loss. Advantages times their weight say how hard the policy is pulled."""
     rows = []
-    for name in contenders_of(sweep):
+    for name in methods_of(sweep):
         runs = list(sweep.runs[name].values())
         weight = runs[0]["config"]["objective"]["lambda_policy"]
         learned = is_learned(runs[0])
@@ -248,7 +248,7 @@ def judged_claims(sweep: Sweep | None, headline: bool = False) -> list[tuple[Cla
     """Every claim with a finding for each of POLICIES, None where it is not asked of one. Without a sweep: no run yet."""
     asked = sweep or Sweep("none", {}, [])
     judged = [
-        (claim, [claim.judge(asked, policy) for policy in POLICIES]) for claim in claims() if claim.headline or not headline
+        (claim, [claim.criterion(asked, policy) for policy in POLICIES]) for claim in claims() if claim.headline or not headline
     ]
     return [(claim, [one and replace(one, smoke=not asked.full) for one in findings]) for claim, findings in judged]
 

@@ -75,7 +75,7 @@ class Finding:
 
 
 def finding(measured: Difference | Number | str | None, verdict: str) -> Finding:
-    """Of a claim of one part."""
+    """A finding with a single part."""
     return Finding((Part("", measured, verdict),))
 
 

@@ -22,7 +22,7 @@ WORDS = {
 
 
 def check(record: dict[str, Any]) -> dict[str, Any]:
-    """The record itself; `RltokError` if it is none of this kind."""
+    """The record itself; `RltokError` for a record of another kind."""
     if record.get("schema") != LADDER_SCHEMA or not record.get("stages"):
         raise RltokError(
             f"this is no record of rltok variance (schema {record.get('schema')!r}, expected {LADDER_SCHEMA}). Make it again."
@@ -83,7 +83,7 @@ def spread(values: Sequence[float | None]) -> str:
 
 
 def ladder_table(record: dict[str, Any], names: Sequence[str], group: str = "policy") -> str:
-    """Markdown: one line a rung, one column a stage; rows needed, smallest to largest over seeds."""
+    """Markdown: a line for each rung, a column for each stage; rows needed, smallest to largest over seeds."""
     stages = stage_names(record)
     lines = [" | ".join(["", "estimator", *stages, ""]).strip(), "|---|" + "---|" * len(stages)]
     for name in names:
@@ -143,7 +143,7 @@ def _interval(panel: Any, rows: list[float | None], height: float, edge: float, 
 
 
 def gamma_figure(record: dict[str, Any], group: str = "policy", marked: float | None = None) -> "Figure":
-    """Bias and rows needed against the discount: one line a stage, the median over seeds; dots are seeds."""
+    """Bias and rows needed against the discount: one line for each stage, the median over seeds; dots are seeds."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))

@@ -70,14 +70,11 @@ def scores(record: dict[str, Any], name: str) -> dict[int, float]:
     return {run["seed"]: run["evaluation"]["bits_per_byte"] for run in record["runs"] if run["name"] == name}
 
 
-def minus_twin(record: dict[str, Any]) -> dict[str, Difference]:
+def minus_matched_random(record: dict[str, Any]) -> dict[str, Difference]:
     """Bits per byte of a rule without rate control minus those of as many random places, seed by seed."""
-    twins = [line["name"] for line in record["standings"] if line["name"].startswith(TWIN)]
-    found = {}
-    for twin in twins:
-        ours, theirs = scores(record, twin.removeprefix(TWIN)), scores(record, twin)
-        found[twin.removeprefix(TWIN)] = difference_of_seeds([ours[seed] - theirs[seed] for seed in theirs])
-    return found
+    rules = [line["name"].removeprefix(TWIN) for line in record["standings"] if line["name"].startswith(TWIN)]
+    pairs = {rule: (scores(record, rule), scores(record, TWIN + rule)) for rule in rules}
+    return {rule: difference_of_seeds([own[seed] - random[seed] for seed in random]) for rule, (own, random) in pairs.items()}
 
 
 # The comparison
@@ -151,12 +148,12 @@ def view(record: dict[str, Any], name: str, text: str, seed: int, characters: in
 
 
 def names_of(record: dict[str, Any]) -> list[str]:
-    """Contenders of a record, in its order."""
+    """Methods of a record, in its order."""
     return list(dict.fromkeys(run["name"] for run in record["runs"]))
 
 
 def text_lines(record: dict[str, Any], names: Sequence[str], text: str, seed: int, characters: int) -> list[str]:
-    """A line a rule: its name, and the text with a bar where a token ends."""
+    """A line for each rule: its name, and the text with a bar where a token ends."""
     found = []
     for name in names:
         shown, boundaries, probabilities = view(record, name, text, seed, characters)

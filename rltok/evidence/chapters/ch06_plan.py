@@ -66,7 +66,7 @@ def _plain(value: Any) -> str:
 
 
 def _flops(config: Config, attention: bool) -> float:
-    """Of all updates, at the target rate."""
+    """FLOPs of all updates, at the target rate."""
     size = config.num_updates * config.bytes_per_update
     rate = config.model.rule.target_rate
     matrices, more = training_flops(config.model, size, round(size * rate), config.data.sequence_length)
@@ -86,17 +86,17 @@ PLANNED: dict[str, Callable[[Config], str]] = {
 
 
 def checkpoint_bytes(config: Config) -> int:
-    """Of a checkpoint's tensors, about: every weight and two moments of AdamW in fp32."""
+    """Bytes of a checkpoint's tensors, about: every weight and two moments of AdamW in fp32."""
     return OPTIMIZER_COPIES * BYTES * sum(parameter_counts(config.model).values())
 
 
 def disk_bytes(config: Config, runs: int) -> int:
-    """Of the checkpoints of so many runs, one after the other, with the one that is being written."""
+    """Bytes of the checkpoints of so many runs, one after the other, with the one that is being written."""
     return (config.train.keep_checkpoints * runs + 1) * checkpoint_bytes(config)
 
 
 def pass_bytes(config: Config) -> int:
-    """Text that its updates read."""
+    """Bytes of text that a run reads in all its updates."""
     return config.num_updates * config.bytes_per_update
 
 
@@ -136,7 +136,7 @@ def that_fits(config: Config, memory_bytes: float, bf16: bool, speeds: list[Spee
 
 
 def lasting(seconds: float) -> str:
-    """A time in seconds, minutes or hours."""
+    """A time in words: seconds, minutes or hours."""
     return duration(seconds, LARGE)
 
 

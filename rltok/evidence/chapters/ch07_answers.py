@@ -78,7 +78,7 @@ def gaps_by_length(gaps: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     bits_q = mean over seeds s and items i of q of gap_si
 
     Args:
-        gaps: [S, n], bits of an item under one contender minus those under the other, a row a seed.
+        gaps: [S, n], bits of an item under one contender minus those under the other, a row for each seed.
         lengths: [n], bytes of its answer.
 
     Returns:
@@ -116,7 +116,7 @@ def _cells(found: Mapping[str, Any]) -> list[str]:
 
 
 def table(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> str:
-    """Markdown: bits per item minus `even`'s in quarters of the items by bytes of the answer, a row a size and contender.
+    """Markdown: bits per item minus `even`'s in quarters of the items by bytes of the answer, a row for each size and method.
 
     After ± stands the standard error over seeds from three seeds on, that over items where there are fewer.
 
@@ -153,14 +153,14 @@ def _check(found: Any, demand: Demand) -> None:
 
 
 def check_gaps(found: Mapping[str, Any], demand: Demand, places: Mapping[str, str]) -> None:
-    """Of every size the records that it is made of, and differences at all places; `places` by the words for them."""
+    """Check that every size names its records and has differences at all places, given by their names in errors."""
     for words, place in places.items():
         lacking = [name for name, sweep in found["sweeps"].items() if place not in sweep["gaps"] or "records" not in sweep]
         demand(not lacking, f"it lacks entries about {words}, {', '.join(lacking)}")
 
 
 def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SCRIPT) -> tuple[dict[str, Any], str]:
-    """(the record with those sizes alone that were made of all runs of these sweeps, what was left out in words).
+    """(the record with only the sizes that were made of all runs of these sweeps; in words, what was left out).
 
     `script` makes such records; it may be of another kind, too, with `records` under each of its `sweeps`.
     """

@@ -1,4 +1,4 @@
-"""On which kind of held-out text a difference sits: on books, on speech, on an encyclopaedia, or on all alike.
+"""On which kind of held-out text a difference lies: books, speech, an encyclopaedia, or all alike.
 
 documents --text_of--> Text: bytes and source of every scored one     sweep --by_kind--> gaps of each kind     record --table-->
 
@@ -141,7 +141,7 @@ def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray)
     Returns:
         number of `seeds`; in the order of `parts`, in bits per byte: `bits`, the standard error `over_documents`, that of a
         ratio (None for a single document), and `over_seeds` (None for all of them from fewer than three seeds); `by_seed`, the
-        bits of each seed alone, a row a seed.
+        bits of each seed alone, a row for each seed.
     """
     paired = sweep.paired(first, second, split)
     if paired is None:
@@ -165,7 +165,7 @@ def against(sweep: Sweep, reference: str, split: str, kind: np.ndarray) -> dict[
 
 
 def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], reference: str = BASELINE) -> str:
-    """Markdown: bits per byte minus the reference's by kind of text, ± over documents / over seeds, a row a size and contender.
+    """Markdown: bits per byte minus the reference's by kind of text, ± over documents / seeds, a row for each size and method.
 
     Args:
         record: of scripts/measure_kinds.py.
@@ -188,7 +188,7 @@ def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], refe
 
 
 def contrast_table(record: Mapping[str, Any], contenders: Sequence[str], one: str, other: str, reference: str = BASELINE) -> str:
-    """Markdown: Delta on one kind of text minus Delta on another, bits per byte, seed by seed; a row a size and contender.
+    """Markdown: Delta on one kind of text minus Delta on another, bits per byte, seed by seed; a row for each size and method.
 
     Args:
         record, contenders, reference: as of `table`.

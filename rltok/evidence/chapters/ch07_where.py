@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import by_size, contenders_of, label, over_seeds
+from rltok.evidence.tables import by_size, label, methods_of, over_seeds
 from rltok.evidence.words import NONE
 from rltok.show.tables import markdown
 
@@ -25,7 +25,7 @@ CLUSTERS = "stST"  # with which most words of several consonants begin: the, she
 
 
 def shares(score: Mapping[str, Any]) -> dict[str, float]:
-    """Of all boundaries on held-out text the part on each class of bytes: rate * count of the class, over their sum.
+    """The share of all boundaries on held-out text that lies on each class of bytes: rate * count of the class, over their sum.
 
     Classes are those of `rltok.byte_classes`; one that the text lacks has no rate.
     """
@@ -55,10 +55,10 @@ def lengths(sample: Mapping[str, Any]) -> list[int]:
 def places_table(sweep: Sweep, names: Sequence[str] | None = None) -> str:
     """Markdown: shares of boundaries by place, of punctuation and of words that have one, and how long tokens are.
 
-    A row a contender, or of those named.
+    A row for each method, or for those named.
     """
     rows = []
-    for name in (name for name in contenders_of(sweep) if names is None or name in names):
+    for name in (name for name in methods_of(sweep) if names is None or name in names):
         runs = list(sweep.runs[name].values())
         scores = [run["scores"]["validation"] for run in runs if "class_counts" in run["scores"]["validation"]]
         parts = [found for score in scores if (found := shares(score))]
@@ -93,7 +93,7 @@ def onsets(sample: Mapping[str, Any]) -> dict[tuple[int, bool, int], list[bool]]
 
 
 def onsets_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
-    """Markdown: which part of words has a boundary, in the passages that records keep; a row a size, contender and onset.
+    """Markdown: which part of words has a boundary, in the passages that records keep; a row for each size, method and onset.
 
     Words are counted once, whatever the number of seeds: all runs keep the same passages.
     """
@@ -134,7 +134,7 @@ def around_words(view: Mapping[str, Any]) -> dict[str, list[bool]]:
 
 
 def around_table(views: Mapping[str, Mapping[str, Any]]) -> str:
-    """Markdown: share of words with a boundary at each place around their beginning, a row a named view of a text."""
+    """Markdown: share of words with a boundary at each place around their beginning, a row for each named view of a text."""
     rows = []
     for name, view in views.items():
         found = around_words(view)

@@ -76,8 +76,8 @@ def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], megabytes: Sequen
 def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
     """Markdown: when each policy first has a boundary at half of white space, or, if it never does, when it has most there.
 
-    A row a seed, of its first run. Shares are of training rows; the lead L_early - L is a mean over 2 * NEAR + 1 lines of the
-    log, in nats per byte.
+    A row for each seed, of its first run. Shares are of training rows; the lead L_early - L is a mean over 2 * NEAR + 1 lines of
+    the log, in nats per byte.
     """
     rows = []
     for sweep in by_size(sweeps):
@@ -103,7 +103,7 @@ def _turn(run: Record) -> list[str]:
 
 
 def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
-    """Markdown: in what the runs of a contender differ between sizes, a column a size."""
+    """Markdown: in what the runs of a contender differ between sizes, a column for each size."""
     there = [sweep for sweep in by_size(sweeps) if name in sweep.runs]
     columns = [_facts(sweep, name) for sweep in there]
     rows = [[what, *(column[what] for column in columns)] for what in (columns[0] if columns else {})]

@@ -68,7 +68,7 @@ def _span(values: list[float]) -> str:
 
 
 def advantage_sizes(record: dict[str, Any], words: str, names: Iterable[str]) -> list[str]:
-    """A sentence an estimator: root mean square of its advantages in nats, first and last look, median over seeds."""
+    """A sentence for each estimator: root mean square of its advantages in nats, first and last look, median over seeds."""
     told = []
     for name in names:
         sizes = [
@@ -122,7 +122,7 @@ def places(record: dict[str, Any], words: str, name: str, seed: int) -> list[str
 
 
 def offsets(record: dict[str, Any], words: str, names: Iterable[str], order: str = "second") -> dict[str, dict[int, float]]:
-    """Of each arm the F1 of its boundaries against word ends shifted by k bytes, mean over seeds, on test rows."""
+    """F1 of the boundaries of each arm against word ends shifted by k bytes, mean over seeds, on test rows."""
     return {
         name: {
             int(k): statistics.fmean(run["test"]["f1"][k] for run in runs_of(record, words, name, order))
