@@ -90,9 +90,9 @@ def curve_claims() -> list[Claim]:
     }
     return [
         *(
-            Claim(f"flops_{rival}", f"at equal training FLOPs, fewer bits per byte than {told}", "Figure 3", paper,
+            Claim(f"flops_{rival}", f"at equal training FLOPs, fewer bits per byte than {what}", "Figure 3", paper,
                 partial(criteria.at_equal_flops, rival=rival))
-            for rival, (told, paper) in curves.items()
+            for rival, (what, paper) in curves.items()
         ),
         Claim("all_along", "at equal training FLOPs, fewer bits per byte than these three after each quarter of training",
             "§4.2, Figure 3", "curves", partial(criteria.all_along, rivals=tuple(curves))),
@@ -137,11 +137,11 @@ def ablation_claims() -> list[Claim]:
         "ours_no_rate_loss": "no rate loss",
     }
     claims = []
-    for name, told in words.items():
+    for name, what in words.items():
         change = ABLATION[name][0] - ABLATION["ours"][0]
         side, wanted = ("more", 1) if change > 0 else ("fewer", -1)
         claims.append(
-            Claim(f"ablation_{name.removeprefix('ours_')}", f"{told}: {side} bits per byte than the whole", "authors' repository",
+            Claim(f"ablation_{name.removeprefix('ours_')}", f"{what}: {side} bits per byte than the whole", "authors' repository",
                 f"{change:+.3f}, white space {ABLATION[name][1]:g}", of_text(criteria.ablation, without=name, wanted=wanted))
         )  # fmt: skip
     return claims

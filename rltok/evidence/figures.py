@@ -53,7 +53,7 @@ def figure_3_data(sweep: Sweep) -> pd.DataFrame:
 
 
 def figure_13_data(sweep: Sweep) -> pd.DataFrame:
-    """Policy entropy during training, by share of the updates; contenders without a policy have none."""
+    """Policy entropy during training, by share of the updates; methods without a policy have none."""
 
     def points(run: Record) -> list[list[float]]:
         last = run["curve"][-1]["step"]
@@ -91,7 +91,7 @@ def held_out_data(sweep: Sweep) -> pd.DataFrame:
 
 
 def positions_data(sweep: Sweep) -> pd.DataFrame:
-    """Mean reward and return by position in the row, nats; of contenders with a policy."""
+    """Mean reward and return by position in the row, nats; of methods with a policy."""
 
     def points(run: Record) -> list[list[float]]:
         if not is_learned(run):
@@ -110,7 +110,7 @@ DATA: dict[str, Callable[[Sweep], pd.DataFrame]] = {
 
 
 def gaps_data(sweep: Sweep, reference: str = TEXT_POLICY) -> pd.DataFrame:
-    """Paired differences of every contender from a reference on every text: bits per byte, both errors, seeds, in words."""
+    """Paired differences of every method from a reference on every text: bits per byte, both errors, seeds, in words."""
     rows: list[list[Any]] = []
     for name in methods_of(sweep):
         for place in ("validation", *PLACES):
@@ -183,9 +183,9 @@ def figure_13(sweep: Sweep, names: Sequence[str]) -> "Figure":
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.4))
     _draw(left, _lines(figure_13_data(sweep), names, "share_of_training", "entropy_nats"))
     _draw(right, _lines(agreement_data(sweep), names, "share_of_training", "f1_with_final"))
-    for axes, told in ((left, "policy entropy (nats per decision)"), (right, "F1 with final boundaries")):
+    for axes, label in ((left, "policy entropy (nats per decision)"), (right, "F1 with final boundaries")):
         axes.axvline(0.1, color="0.5", linewidth=0.8, linestyle=":")
-        axes.set(xlabel="share of training", ylabel=told, ylim=(0, None))
+        axes.set(xlabel="share of training", ylabel=label, ylim=(0, None))
     _legend(figure, left)
     return figure
 
@@ -222,7 +222,7 @@ def positions_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
 def sample_html(
     sweep: Sweep, name: str, number: int = 0, characters: int = 400, seed: int | None = None, hover: bool = True
 ) -> str:
-    """HTML: a held-out passage with a contender's boundaries, as the paper's Figures 2 and 6 to 8."""
+    """HTML: a held-out passage with a method's boundaries, as the paper's Figures 2 and 6 to 8."""
     runs = sweep.runs[name]
     run = runs[min(runs) if seed is None else seed]
     return passage_html(run["samples"][number], name, "held-out passage", characters, hard=name in HARD, hover=hover)

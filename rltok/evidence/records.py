@@ -1,9 +1,9 @@
-"""Evidence records from a folder: checked, grouped by sweep and contender, and compared in pairs.
+"""Evidence records from a folder: checked, grouped by sweep and method, and compared in pairs.
 
     folder/SWEEP/NAME-seedK.json          --read_sweeps--> {sweep: Sweep} --scores--> bits and bytes of every unit, in one frame
     folder/SWEEP/repeats/NAME-seedK-R.json   the same seed once more: run R of it, from 2 on
 
-A difference is paired by seed and by document (or row, or benchmark item), so that what all contenders share cancels. A seed that
+A difference is paired by seed and by document (or row, or benchmark item), so that what all methods share cancels. A seed that
 was run several times counts once, with the mean of its runs that have the score.
 """
 
@@ -30,7 +30,7 @@ from rltok.system.files import write_text
 NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
 WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "full", *COUNTED)
 REMEDY = "Make the record again."
-OWN = ("seed", "micro_batch", "policy_lr_multiplier")  # settings of training that belong to a contender, as its rule does
+OWN = ("seed", "micro_batch", "policy_lr_multiplier")  # settings of training that belong to a method, as its rule does
 SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # in what runs that ask about the schedule may differ
 
 Record = dict[str, Any]
@@ -76,7 +76,7 @@ def write_record(path: Path, record: Record) -> None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of one sweep, by contender and seed; failed ones apart, and those of a seed that was run before.
+    """The runs of one sweep, by method and seed; failed ones apart, and those of a seed that was run before.
 
     `donor` is another sweep, mostly of another size, whose deviations from seed to seed this one borrows where no two of its
     methods have enough seeds (`rltok.evidence.differences`).
@@ -90,7 +90,7 @@ class Sweep:
 
     @property
     def records(self) -> list[Record]:
-        """One finished run for each contender and seed."""
+        """One finished run for each method and seed."""
         return [run for seeds in self.runs.values() for run in seeds.values()]
 
     @property
@@ -104,11 +104,11 @@ class Sweep:
         return sorted(run["digest"] for run in self.everything)
 
     def of_seed(self, name: str, seed: int) -> list[Record]:
-        """Every run of a contender with this seed."""
+        """Every run of a method with this seed."""
         return [self.runs[name][seed], *self.repeats.get(name, {}).get(seed, [])]
 
     def each(self, name: str, number: Callable[[Record], float | None]) -> list[float]:
-        """A number of every seed of a contender: the mean over its runs that have it; none of a seed whose runs have it not."""
+        """A number of every seed of a method: the mean over its runs that have it; none of a seed whose runs have it not."""
         found = [[number(run) for run in self.of_seed(name, seed)] for seed in self.runs.get(name, {})]
         known = [[value for value in values if value is not None] for values in found]
         return [statistics.fmean(values) for values in known if values]
@@ -196,7 +196,7 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
     """Every sweep of a folder, that of most runs first: those at full size where there are any, else the smoke ones.
 
     Args:
-        varied: settings of training that contenders may differ in because a sweep is about them, such as 'learning_rate'.
+        varied: settings of training that methods may differ in because a sweep is about them, such as 'learning_rate'.
         only: the sweep that is wanted; others are not looked at.
 
     Raises:
@@ -258,7 +258,7 @@ def shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
 
 
 def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
-    """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a contender."""
+    """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a method."""
     common: dict[str, Any] = {}
     for name, seeds in sweep.runs.items():
         config = _without_seed(next(iter(seeds.values()))["config"])

@@ -4,12 +4,12 @@ Their records were there before these questions were written down, so each says 
 """
 
 import json
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from rltok.config import with_settings
@@ -94,15 +94,12 @@ def no_constraint(record: dict[str, Any]) -> Finding:
 
 def pressure(record: dict[str, Any]) -> Finding:
     """Distance of the rate from its target, mean over starts of each seed: pressure on probabilities minus on logits."""
-    far: dict[str, dict[int, list[float]]] = {"probabilities": {}, "logits": {}}
-    for run in record["runs"]:
-        if run["loss"] in far:
-            far[run["loss"]].setdefault(run["seed"], []).append(abs(run["rate"] - record["target"]))
-    means = {loss: {seed: statistics.fmean(values) for seed, values in seeds.items()} for loss, seeds in far.items()}
-    gaps = [means["probabilities"][seed] - means["logits"][seed] for seed in means["logits"]]
-    mean, error = mean_and_error(gaps)
-    told = " against ".join(f"{statistics.fmean(means[loss].values()):.3f} with {loss}" for loss in ("probabilities", "logits"))
-    return finding(f"mean distance from the target {told}, {len(gaps)} seeds", bounded(mean, error, len(gaps), low=0.0))
+    runs = pd.DataFrame(record["runs"])
+    runs["distance"] = (runs["rate"] - record["target"]).abs()
+    by_seed = runs.pivot_table(index="seed", columns="loss", values="distance")[["probabilities", "logits"]].dropna()
+    mean, error = mean_and_error((by_seed["probabilities"] - by_seed["logits"]).to_numpy())
+    sides = " against ".join(f"{value:.3f} with {loss}" for loss, value in by_seed.mean().items())
+    return finding(f"mean distance from the target {sides}, {len(by_seed)} seeds", bounded(mean, error, len(by_seed), low=0.0))
 
 
 def leak(record: dict[str, Any]) -> Finding:
@@ -112,8 +109,8 @@ def leak(record: dict[str, Any]) -> Finding:
     """
     size = max(record["words"], key=int)
     found = record["words"][size]["leak"]
-    told = f"{found:.3f} bits per byte of the rest of words, by counts, vocabulary of {int(size):,}"
-    return finding(told, CONTRADICTED if found > 0 else SUPPORTED)
+    measured = f"{found:.3f} bits per byte of the rest of words, by counts, vocabulary of {int(size):,}"
+    return finding(measured, CONTRADICTED if found > 0 else SUPPORTED)
 
 
 def small_claims() -> list[SmallClaim]:

@@ -34,7 +34,7 @@ LOWER |= {INDICATIVE[verdict]: f"indicative: {side}" for verdict, side in LOWER.
 
 
 def need(sweep: Sweep, names: Sequence[str]) -> None:
-    """Raise `RltokError` unless these contenders have finished runs in the sweep, with a seed in common."""
+    """Raise `RltokError` unless these methods have finished runs in the sweep, with a seed in common."""
     missing = [name for name in names if name not in sweep.runs]
     shared = set.intersection(*(set(sweep.runs[name]) for name in names)) if names and not missing else {0}
     if not shared:
@@ -133,7 +133,7 @@ def _validation(run: dict[str, Any]) -> float:
 
 
 def repeated_pairs(sweep: Sweep) -> list[tuple[str, int, float, tuple[str, str]]]:
-    """Pairs of runs with one seed: contender, seed, bits per byte of one minus the other, and their devices, in one order."""
+    """Pairs of runs with one seed: method, seed, bits per byte of one minus the other, and their devices, in one order."""
     found = []
     for name, seeds in sweep.repeats.items():
         for seed in seeds:
@@ -144,16 +144,16 @@ def repeated_pairs(sweep: Sweep) -> list[tuple[str, int, float, tuple[str, str]]
 
 
 def spread_of_seeds(sweep: Sweep, names: Sequence[str]) -> list[float]:
-    """Differences in bits per byte between the runs of every pair of seeds of these contenders."""
+    """Differences in bits per byte between the runs of every pair of seeds of these methods."""
     each = [[_validation(run) for run in sweep.runs[name].values()] for name in names]
     return [a - b for bits in each for a, b in combinations(bits, 2)]
 
 
 def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
-    """Markdown: contenders with fewer than three seeds, lowest first, with their rates and white space.
+    """Markdown: methods with fewer than three seeds, lowest first, with their rates and white space.
 
     Minus the reference's runs of the same seeds, which all rows have in common; and minus the mean of all its seeds, whose error
-    is the deviation s of a run from seed to seed: s sqrt(1 / seeds of the contender + 1 / seeds of the reference).
+    is the deviation s of a run from seed to seed: s sqrt(1 / seeds of the method + 1 / seeds of the reference).
     """
     level = sweep.mean(reference, place)
     own = _own_deviation(sweep, place)
@@ -180,7 +180,7 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
 
 
 def _own_deviation(sweep: Sweep, place: str) -> float | None:
-    """Standard deviation over seeds of a contender's own bits per byte, pooled over those with three."""
+    """Standard deviation over seeds of a method's own bits per byte, pooled over those with three."""
     return differences.pooled(list(by_seed.values()) for by_seed in differences.bits_by_seed(sweep, place).values())
 
 
@@ -202,7 +202,7 @@ def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:
 
 
 def unscored(sweep: Sweep) -> str:
-    """Markdown: how runs with a test score and runs of the same seed without one differ on validation, by contender."""
+    """Markdown: how runs with a test score and runs of the same seed without one differ on validation, by method."""
     rows = [[f"`{name}`", str(len(gaps)), f"{statistics.fmean(gaps):+.4f}"] for name, gaps in _scored_minus_lost(sweep).items()]
     return markdown(["validation, bits per byte", "seeds with both", "runs with a test score minus those without"], rows)
 

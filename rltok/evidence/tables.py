@@ -60,7 +60,7 @@ def methods_of(sweep: Sweep) -> list[str]:
 
 
 def who_is_who(sweep: Sweep) -> str:
-    """Markdown: what each contender's name stands for."""
+    """Markdown: what each method's name stands for."""
     rows = [[f"`{name}`", WHO.get(name, NONE)] for name in methods_of(sweep)]
     return markdown(["contender", "how it draws boundaries"], rows)
 
@@ -91,18 +91,18 @@ def heading(sweep: Sweep) -> str:
     seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
     most = max(seeds.values())
     fewer = [name for name, count in seeds.items() if count < most]
-    told = many(most, "seed")
+    counted = many(most, "seed")
     if fewer:
         whole, rest = many(len(seeds) - len(fewer), "contender"), many(len(fewer), "other")
-        told += f" of {whole}, {_fewer(seeds, most)} of {rest}"
+        counted += f" of {whole}, {_fewer(seeds, most)} of {rest}"
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in sweep.everything})
     devices = sorted({run["device"] for run in sweep.everything})
     again = len(sweep.everything) - len(runs)
-    told += f"; {many(len(sweep.everything), 'run')}" + (f", {again} of them of a seed that was run before" if again else "")
+    counted += f"; {many(len(sweep.everything), 'run')}" + (f", {again} of them of a seed that was run before" if again else "")
     return (
         f"{kind}Preset `{size}` ({first['matrix_parameters'] / 1e6:.3g}M matrix parameters), {budget / 1e6:.3g} MB of training"
-        f" text a run from {first['data']['name']} (the paper: 147M, 6 GB of FineWeb), target rate {rate:g}, {told};"
+        f" text a run from {first['data']['name']} (the paper: 147M, 6 GB of FineWeb), target rate {rate:g}, {counted};"
         f" {', '.join(devices)}; commit {', '.join(commits)}."
     )
 
@@ -115,7 +115,7 @@ def _cell(mean: Difference | None) -> str:
 
 
 def table_1(sweep: Sweep) -> str:
-    """Markdown: bits per byte of every contender on four benchmarks and held-out text, the paper's row below each."""
+    """Markdown: bits per byte of every method on four benchmarks and held-out text, the paper's row below each."""
     rows = []
     for name in methods_of(sweep):
         rows.append([f"**{name}**", *(_cell(sweep.mean(name, place)) for place in PLACES)])
@@ -142,7 +142,7 @@ def table_3(sweep: Sweep) -> str:
 
 
 def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, reference: str = BASELINE) -> str:
-    """Markdown: every contender, or those named, sizes under each other; ± over units / over seeds, the rest ± over seeds.
+    """Markdown: every method, or those named, sizes under each other; ± over units / over seeds, the rest ± over seeds.
 
     Bits per byte may be compared down a size, and across where the text that was read is the same. What may be compared across is
     the difference from the reference of the same size, paired by unit and seed; it is of the test split where every run of the

@@ -21,7 +21,7 @@ def controls_rate(rule: str) -> bool:
 
 
 def farthest(record: dict[str, Any], name: str) -> float | None:
-    """Largest distance over seeds of a contender's rate, over the last fifth of training, from its target; None without one."""
+    """Largest distance over seeds of a method's rate, over the last fifth of training, from its target; None without one."""
     runs = [run for run in record["runs"] if run["name"] == name]
     if not controls_rate(runs[0]["rule"]["name"]):
         return None

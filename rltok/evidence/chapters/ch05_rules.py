@@ -54,7 +54,7 @@ def describe(record: dict[str, Any]) -> str:
 
 
 def minus_learned(record: dict[str, Any]) -> dict[str, Difference]:
-    """Every contender's bits per byte minus the learned rule's, paired by seed and row."""
+    """Every method's bits per byte minus the learned rule's, paired by seed and row."""
     return {
         line["name"]: _read(line["minus_learned"], len(line["seeds"]))
         for line in record["standings"] if line["minus_learned"] is not None
@@ -66,7 +66,7 @@ def _read(found: dict[str, Any], seeds: int) -> Difference:
 
 
 def scores(record: dict[str, Any], name: str) -> dict[int, float]:
-    """Held-out bits per byte of a contender by seed."""
+    """Held-out bits per byte of a method by seed."""
     return {run["seed"]: run["evaluation"]["bits_per_byte"] for run in record["runs"] if run["name"] == name}
 
 
@@ -97,13 +97,13 @@ def findings(record: dict[str, Any], near: float) -> list[str]:
     """What the differences from the learned rule support, in sentences; and who draws about as many tokens as it does."""
     gaps = minus_learned(record)
     tokens = {line["name"]: line["tokens_per_byte"] for line in record["standings"]}
-    told = []
+    sentences = []
     for verdict in ("lower", "higher", "undecided"):
         names = [name for name, gap in gaps.items() if gap.verdict == verdict]
-        told.append(f"{verdict + ' loss than learned' if verdict != 'undecided' else verdict}: {', '.join(names) or 'none'}")
+        sentences.append(f"{verdict + ' loss than learned' if verdict != 'undecided' else verdict}: {', '.join(names) or 'none'}")
     close = [name for name in gaps if abs(tokens[name] - tokens[LEARNED]) <= near]
-    told.append(f"tokens per byte within {near} of learned's {tokens[LEARNED]:.3f}: {', '.join(close) or 'none'}")
-    return told
+    sentences.append(f"tokens per byte within {near} of learned's {tokens[LEARNED]:.3f}: {', '.join(close) or 'none'}")
+    return sentences
 
 
 def comparison_figure(record: dict[str, Any]) -> "Figure":

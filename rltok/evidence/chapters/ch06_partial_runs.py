@@ -18,7 +18,7 @@ SHOWN = {"whitespace_share": ".2f", "policy_entropy": ".3f", "bits_per_byte": ".
 
 
 def beside(path: Path, sweep: Sweep | None) -> tuple[Record | None, Record | None, str]:
-    """(start, finished run of the same contender to set beside it, why that is not possible: empty where it is).
+    """(start, finished run of the same method to set beside it, why that is not possible: empty where it is).
 
     Raises:
         RltokError: the file is there and cannot be read.

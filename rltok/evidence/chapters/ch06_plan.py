@@ -18,7 +18,7 @@ from rltok.speed.cards import Card
 from rltok.speed.speeds import Speed, fitting_rows, outlooks
 from rltok.system.stopwatch import duration
 
-LARGE = 120  # of a unit of time, from which on the next one is told
+LARGE = 120  # of a unit of time, from which on the next larger one is printed
 OPTIMIZER_COPIES = 3  # of every weight in a checkpoint: itself and two moments of AdamW
 BYTES = 4  # of a number in fp32
 WATCHING = ("log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints")  # changes no weight
@@ -54,7 +54,7 @@ def train_command(config: Config, base: str, *, data: str, out: str, validation:
 def plan_table(plans: Mapping[str, Config]) -> str:
     """Markdown: budgets beside each other, counted from settings, and every setting that changes a weight and differs."""
     configs = list(plans.values())
-    rows = [[name, *(told(config) for config in configs)] for name, told in PLANNED.items()]
+    rows = [[name, *(setting(config) for config in configs)] for name, setting in PLANNED.items()]
     each = [settings_of(config.to_dict()) for config in configs]
     different = [key for key in each[0] if any(one[key] != each[0][key] for one in each) and key.split(".")[-1] not in WATCHING]
     rows += [[f"`{key}`", *(_plain(one[key]) for one in each)] for key in different]

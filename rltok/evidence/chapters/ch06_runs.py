@@ -56,10 +56,10 @@ def all_sweeps(folder: Path) -> dict[str, Sweep]:
 def schedule_sweep(folder: Path, name: str, beside: Sweep, varied: Collection[str] = ()) -> Sweep | None:
     """The sweep of this name if it repeats another one with a changed schedule of the learning rate; else None.
 
-    Both have texts, network and, to two digits, budget in common, and contenders of one name differ in their schedule alone.
+    Both have texts, network and, to two digits, budget in common, and methods of one name differ in their schedule alone.
 
     Args:
-        varied: settings of training in which its contenders may differ among themselves, as in `read_sweeps`.
+        varied: settings of training in which its methods may differ among themselves, as in `read_sweeps`.
     """
     found = read_sweeps(folder, varied, name).get(name)
     if found is None or not _alike(found.records[0], beside.records[0]):
@@ -126,13 +126,13 @@ def failed_table(failed: Sequence[Record]) -> str:
 
 
 def planned_methods(sweeps: Sequence[Sweep], planned: Sequence[str]) -> list[str]:
-    """The planned contenders that have a finished run, in the plan's order; every contender there is if none of them has."""
+    """The planned methods that have a finished run, in the plan's order; every method there is if none of them has."""
     there = [name for name in planned if any(name in sweep.runs for sweep in sweeps)]
     return there or list(dict.fromkeys(name for sweep in sweeps for name in methods_of(sweep)))
 
 
 def learned_run(sweep: Sweep, names: Sequence[str]) -> Record | None:
-    """A run with learned boundaries: of the first of these contenders that has one, else of any; its smallest seed."""
+    """A run with learned boundaries: of the first of these methods that has one, else of any; its smallest seed."""
     for name in (*(name for name in names if name in sweep.runs), *methods_of(sweep)):
         run = sweep.runs[name][min(sweep.runs[name])]
         if is_learned(run):
@@ -141,7 +141,7 @@ def learned_run(sweep: Sweep, names: Sequence[str]) -> Record | None:
 
 
 def settings_against_plan(sweep: Sweep, planned: Mapping[str, Config]) -> list[str]:
-    """A line for each run: whether its settings are those of the plan, by their digest. `planned` holds them by contender."""
+    """A line for each run: whether its settings are those of the plan, by their digest. `planned` holds them by method."""
     lines = []
     for name in methods_of(sweep):
         for seed, run in sorted(sweep.runs[name].items()):
@@ -218,7 +218,7 @@ def expected_table(sweeps: Sequence[Sweep], names: Sequence[str], speeds: list[S
     """Markdown: what each run with learned boundaries took, beside what `rltok doctor` says of its card.
 
     Args:
-        names: contenders that are shown.
+        names: methods that are shown.
         sweeps: of which runs on cards without a datasheet in `rltok.speed.cards`, and of presets never measured, are left out.
         speeds: `rltok.speed.speeds.measured_speeds()`.
     """
@@ -257,8 +257,8 @@ def _draw(axes: Any, sweeps: Sequence[Sweep], names: Sequence[str], curve: str, 
                     continue
                 steps, across, up = np.mean([[values[:shared] for values in one] for one in each], axis=0)
                 style = {"color": PALETTE[number % len(PALETTE)], "linestyle": STYLES[place % len(STYLES)]}
-                told = f"{name}, {label(sweep)}" if order == 0 else "_again"
-                axes.plot(across, up, linewidth=1.5 if order == 0 else 0.6, label=told, **style)
+                legend = f"{name}, {label(sweep)}" if order == 0 else "_again"
+                axes.plot(across, up, linewidth=1.5 if order == 0 else 0.6, label=legend, **style)
                 at = [one["after"] for run in runs for one in interruptions(run) or [] if one["after"]]
                 if at:
                     marks = np.interp(at, steps, across), np.interp(at, steps, up)

@@ -1,7 +1,7 @@
-"""On which bytes the boundaries of a sweep's contenders lie: shares of held-out text, and the passages that records keep.
+"""On which bytes the boundaries of a sweep's methods lie: shares of held-out text, and the passages that records keep.
 
 record --shares--> by class of byte                  passage --words, lengths, onsets, around_words--> counts
-sweep --places_table, onsets_table--> rows by contender      views of a text --around_table--> rows by view
+sweep --places_table, onsets_table--> rows by method      views of a text --around_table--> rows by view
 """
 
 import re

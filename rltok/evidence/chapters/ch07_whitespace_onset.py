@@ -103,7 +103,7 @@ def _turn(run: Record) -> list[str]:
 
 
 def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
-    """Markdown: in what the runs of a contender differ between sizes, a column for each size."""
+    """Markdown: in what the runs of a method differ between sizes, a column for each size."""
     there = [sweep for sweep in by_size(sweeps) if name in sweep.runs]
     columns = [_facts(sweep, name) for sweep in there]
     rows = [[what, *(column[what] for column in columns)] for what in (columns[0] if columns else {})]
@@ -111,7 +111,7 @@ def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
 
 
 def schedules_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
-    """Markdown: how the learning rate went in the runs of each contender and what came out, on validation text; ± over seeds.
+    """Markdown: how the learning rate went in the runs of each method and what came out, on validation text; ± over seeds.
 
     Entropy is that of the policy, nats per decision; a boundary at one byte in five, drawn blindly, has 0.50.
     """
