@@ -66,7 +66,7 @@ from rltok import vocab
 from rltok.config import ModelConfig, RuleConfig, with_settings
 from rltok.data import load_corpus
 from rltok.estimator import policy_loss
-from rltok.evidence import donors, figures, records, summary, tables, verdicts
+from rltok.evidence import differences, figures, records, summary, tables, verdicts, words
 from rltok.evidence.chapters import ch03_ladder
 from rltok.show import plots
 from rltok.step import new_model
@@ -602,19 +602,19 @@ guess_run = "ours"
 plots.show(figures.training_figure(sweep, run))
 
 # %%
-between, seeds = sweep.gap("ours_gamma0.9", "ours", "validation")
-found = {"supported": "ours_gamma0.9", "contradicted": "ours"}.get(verdicts.directed(between, -1, seeds))
+between = differences.gap(sweep, "ours_gamma0.9", "ours", "validation")
+found = {"supported": "ours_gamma0.9", "contradicted": "ours"}.get(verdicts.one_sided(between, -1))
 print("no clear difference, so no guess is right" if found is None else f"{found}; the guess was {guess_run}")
 told = {"supported": "lower", "contradicted": "higher", "indicative: for": "lower?", "indicative: against": "higher?"}
 for name in run:
     if name != "ours":
-        gap, seeds = donors.gap(sweep, name, "ours", "validation")
-        verdict = verdicts.directed(gap, -1, seeds)
-        print(f"{name:18s} minus ours: {verdicts.in_sigmas(gap)}; {told.get(verdict, verdict)}")
-scored = sweep.gap("ours_gamma0.9", "ours", "test")
+        gap = differences.gap(sweep, name, "ours", "validation")
+        verdict = verdicts.one_sided(gap, -1)
+        print(f"{name:18s} minus ours: {words.in_sigmas(gap)}; {told.get(verdict, verdict)}")
+scored = differences.gap(sweep, "ours_gamma0.9", "ours", "test")
 if scored is not None:
-    verdict = verdicts.directed(scored[0], -1, scored[1])
-    print(f"ours_gamma0.9 on test text, minus ours: {verdicts.in_sigmas(scored[0])}; {told.get(verdict, verdict)}")
+    verdict = verdicts.one_sided(scored, -1)
+    print(f"ours_gamma0.9 on test text, minus ours: {words.in_sigmas(scored)}; {told.get(verdict, verdict)}")
 
 # %% [markdown]
 # (Bits per byte, behind ± the errors over documents / over seeds; lower or higher counts beyond two of the larger one, σ. A single seed

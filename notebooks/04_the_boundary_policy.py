@@ -63,7 +63,7 @@ from rltok.config import with_settings
 from rltok.data import load_corpus
 from rltok.errors import RltokError
 from rltok.evidence.chapters import ch04_handmade, ch04_policy
-from rltok.evidence.chapters.ch04_cost import CLAIM, extra, largest_rank
+from rltok.evidence.cost import CLAIM, extra, largest_rank
 from rltok.evidence.toy import Lexicon, independent, second_order, views
 from rltok.evidence.toy.lexicon import WORDS
 from rltok.evidence.toy.measures import ORACLE, RANDOM

@@ -75,7 +75,7 @@ from rltok.rules import Boundaries, make_rule
 from rltok.rules.dynamic_pooling import relaxed_bernoulli, straight_through
 from rltok.show import plots
 from rltok.show.tables import markdown
-from rltok.statistics import gap_of_seeds
+from rltok.statistics import difference_of_seeds
 from rltok.step import new_model
 from rltok.variance import exact
 
@@ -1175,11 +1175,11 @@ plots.show(ch05_rules.comparison_figure(compared))
 
 # %%
 print("loss of the rule minus that of as many random places (error over seeds only)")
-for name, gap in ch05_rules.minus_twin(compared).items():
+for name, gap in ch05_rules.minus_matched_random(compared).items():
     print(f"{name:20s} {gap}: {gap.verdict}")
 for name in ("learned", "even", "dynamic_pooling", "dynamic_pooling_port"):
     ours, random = ch05_rules.scores(compared, name), ch05_rules.scores(compared, "random_k")
-    gap = gap_of_seeds([ours[seed] - random[seed] for seed in random])
+    gap = difference_of_seeds([ours[seed] - random[seed] for seed in random])
     print(f"{name:20s} {gap}: {gap.verdict}")
 print("random places by tokens per byte:", end=" ")
 places = sorted((spent[line["name"]], line["bits_per_byte"]) for line in compared["standings"] if "random" in line["name"])

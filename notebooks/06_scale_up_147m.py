@@ -63,7 +63,7 @@ import rltok
 from rltok.cli.options import parse
 from rltok.config import from_dict, with_settings
 from rltok.data import load_corpus
-from rltok.evidence import donors, figures, tables
+from rltok.evidence import differences, figures, tables
 from rltok.evidence.chapters import ch06_partial_runs, ch06_plan, ch06_runs, ch07_where, ch07_whitespace_onset
 from rltok.evidence.paper import FIGURE_3, WARMUP_BYTES
 from rltok.evidence.records import SCHEDULE, is_learned, read_sweeps
@@ -418,7 +418,7 @@ else:
 # %%
 stored = results / "sweeps"
 sweeps = ch06_runs.of_sizes(stored, ("32m", "147m"))
-Markdown(ch06_runs.told(sweeps, "147m", stored))
+Markdown(ch06_runs.shown_sweeps(sweeps, "147m", stored))
 
 # %%
 Markdown(ch06_runs.failed_table(ch06_runs.failures(sweeps, stored, ("32m", "147m"))))
@@ -431,7 +431,7 @@ Markdown("\n\n".join(tables.heading(sweep) for sweep in sweeps))
 # interruption lost stand in the last row. Peak memory is that of the last session that trained.
 
 # %%
-there = ch06_runs.contenders_there(sweeps, list(runs))
+there = ch06_runs.planned_methods(sweeps, list(runs))
 Markdown(ch06_runs.facts_table(sweeps[-1], there))
 
 # %% [markdown]
@@ -455,7 +455,7 @@ Markdown(ch06_runs.expected_table(sweeps, there, speeds))
 # %%
 large = next((sweep for sweep in sweeps if sweep.name == "147m"), None)
 wanted = {name: planned(run) for name, run in runs.items()}
-lines = ch06_runs.settings_told(large, wanted) if large else ["no record of the plan to compare"]
+lines = ch06_runs.settings_against_plan(large, wanted) if large else ["no record of the plan to compare"]
 missing = [name for name in runs if large is None or name not in large.runs]
 print("\n".join(lines), "runs of the plan without a record: " + (", ".join(missing) or "none"), sep="\n")
 
@@ -560,7 +560,7 @@ Markdown(tables.side_by_side(sweeps, ["bpe", *policies], reference="bpe"))
 
 # %%
 for name in policies:
-    print(donors.in_deviations(largest, sweeps[0], name, "bpe", "test"))
+    print(differences.in_deviations(largest, sweeps[0], name, "bpe", "test"))
 
 # %% [markdown]
 # That is little. It is also not the same on every text: on books and speech the policy is behind, on an encyclopaedia and on the other texts
@@ -682,7 +682,7 @@ guess_small = 0.9
 
 # %% tags=["measurement"]
 asked = [run["name"] for run in tomllib.loads((root / "scripts" / "sweeps" / "schedule.toml").read_text())["run"]]
-tested = ch06_runs.asked(results / "causes", "schedule", sweeps[0], SCHEDULE)
+tested = ch06_runs.schedule_sweep(results / "causes", "schedule", sweeps[0], SCHEDULE)
 lacking = [name for name in asked if tested is None or name not in tested.runs]
 print("runs of that plan without a record:", ", ".join(lacking) or "none")
 if asked[0] not in lacking:

@@ -56,28 +56,29 @@ import copy
 import json
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from IPython.display import HTML, Markdown
 
 from rltok.errors import RltokError
-from rltok.evidence import aside, criteria, donors, figures, records, summary, tables, verdicts
+from rltok.evidence import aside, criteria, differences, figures, records, summary, tables, verdicts, words
 from rltok.evidence.chapters import ch06_runs, ch07_answers, ch07_domains, ch07_where, ch07_whitespace_onset
-from rltok.evidence.claims import OURS
+from rltok.evidence.claims import POLICIES
 from rltok.evidence.paper import PLACE_NAMES, TABLE_1
 from rltok.presets import preset
 from rltok.show import plots
 from rltok.show.tables import markdown
-from rltok.statistics import Gap
+from rltok.statistics import Difference
 
 plots.use_style()
 results = Path("results") if Path("results").exists() else Path("notebooks/results")
 sweeps = ch06_runs.all_sweeps(results / "sweeps")
 sweep = sweeps[next(iter(sweeps))]  # another one: sweeps["its name"]
-shown = [name for name in ("even", "random_k", "bpe", "dynamic_pooling_port", "hnet_port", *OURS) if name in sweep.runs]
-learned = [name for name in OURS if name in sweep.runs]
-summary.need(sweep, ["even", *(learned or OURS)])
+shown = [name for name in ("even", "random_k", "bpe", "dynamic_pooling_port", "hnet_port", *POLICIES) if name in sweep.runs]
+learned = [name for name in POLICIES if name in sweep.runs]
+summary.need(sweep, ["even", *(learned or POLICIES)])
 
 # %% [markdown]
 # Which claims of the paper do our runs contradict, and which do they support? That first, at one learning rate and then, in short, at another,
@@ -100,7 +101,7 @@ Markdown(summary.in_short(sweep))
 # all seeds were run, so these main claims are known less well:
 
 # %%
-slow = ch06_runs.asked(results / "causes", f"{sweep.name}_slow", sweep)
+slow = ch06_runs.schedule_sweep(results / "causes", f"{sweep.name}_slow", sweep)
 Markdown(aside.aside(slow, sweep, main=True) if slow else f"No sweep {sweep.name}_slow of the same text and budget is stored.")
 
 # %% [markdown]
@@ -165,12 +166,12 @@ print(verdicts.__doc__.strip())
 
 # %%
 for name, other in [*((name, "bpe") for name in learned), ("ours_lags1", "ours")]:
-    found = donors.gap(sweep, name, other, "test")
+    found = differences.gap(sweep, name, other, "test")
     if found is None:
         print(f"{name} minus {other}: no seed in common with a score on test")
     else:
-        new, old = verdicts.no_worse(found[0], criteria.MARGIN, found[1]), verdicts.alike(found[0], criteria.MARGIN, found[1])
-        print(f"{name} minus {other}: {found[0]}; no worse: {new}; alike: {old}")
+        new, old = verdicts.non_inferior(found, criteria.MARGIN), verdicts.equivalent(found, criteria.MARGIN)
+        print(f"{name} minus {other}: {found}; no worse: {new}; alike: {old}")
 
 # %% [markdown]
 # Two errors, because two things could have come out differently. *Other documents* could have been held out: the error over documents.
@@ -182,7 +183,7 @@ for name, other in [*((name, "bpe") for name in learned), ("ours_lags1", "ours")
 # more often than the usual one time in twenty: that holds for many seeds. For three (Student's $t$ with two degrees of freedom):
 
 # %%
-asked = [row for row in tables.claim_rows(None) if row[4] == verdicts.NO_RUN]
+asked = [claim for claim, (first, _) in tables.judged_claims(None) if first.verdict == verdicts.NO_RUN]
 print(
     f"P(|t| > 2) = {verdicts.by_chance(3):.1%}, half of that in each direction; {len(asked)} claims are asked below, some twice"
 )
@@ -198,12 +199,12 @@ guesses = ["supported", "supported", "supported"]
 
 # %% tags=["measurement"]
 cases = [
-    Gap(-1 / 20, rows=1 / 100, seeds=1 / 50),
-    Gap(-1 / 20, rows=1 / 200, seeds=3 / 100),
-    Gap(1 / 20, rows=1 / 50, seeds=1 / 100),
+    Difference(-1 / 20, error_units=1 / 100, error_seeds=1 / 50, seeds=3),
+    Difference(-1 / 20, error_units=1 / 200, error_seeds=3 / 100, seeds=3),
+    Difference(1 / 20, error_units=1 / 50, error_seeds=1 / 100, seeds=3),
 ]
 for guess, case in zip(guesses, cases, strict=True):
-    found = verdicts.directed(case, wanted=-1, seeds=3)
+    found = verdicts.one_sided(case, wanted=-1)
     print(f"{case}: {found}; the guess was {'right' if guess == found else 'wrong'}")
 
 # %% [markdown]
@@ -225,10 +226,10 @@ guess_times = 2
 
 # %% tags=["measurement"]
 first, second = learned[0], "even"
-paired, seeds = sweep.gap(first, second, "validation")
-apart = math.hypot(*(sweep.mean(name, "validation").rows for name in (first, second)))
-times = apart / paired.rows
-print(f"{first} minus {second}: paired {paired.rows:.4f}, apart {apart:.4f} bits per byte")
+paired = differences.gap(sweep, first, second, "validation")
+apart = math.hypot(*(sweep.mean(name, "validation").error_units for name in (first, second)))
+times = apart / paired.error_units
+print(f"{first} minus {second}: paired {paired.error_units:.4f}, apart {apart:.4f} bits per byte")
 print(f"{times:.1f} times smaller; the guess was {guess_times}")
 score = next(iter(sweep.runs[first].values()))["scores"]["validation"]
 sizes = np.array(score["unit_bytes"])
@@ -256,7 +257,7 @@ print(f"so they weigh as much as {sizes.sum() ** 2 / (sizes**2).sum():.0f} equal
 guess_share = 1 / 10
 
 # %% tags=["measurement"]
-pairs = summary.twins(sweep)
+pairs = summary.repeated_pairs(sweep)
 between = summary.spread_of_seeds(sweep, list(dict.fromkeys(name for name, *_ in pairs)))
 
 
@@ -268,7 +269,7 @@ def spread(gaps):
 for devices in dict.fromkeys(pair[3] for pair in pairs):
     gaps = [pair[2] for pair in pairs if pair[3] == devices]
     print(
-        f"{criteria.many(len(gaps), 'pair')}, {' minus '.join(devices)}: mean {statistics.fmean(gaps):+.4f}, deviation of a run {spread(gaps):.4f}"
+        f"{words.many(len(gaps), 'pair')}, {' minus '.join(devices)}: mean {statistics.fmean(gaps):+.4f}, deviation of a run {spread(gaps):.4f}"
     )
 if pairs and between:
     share = spread([pair[2] for pair in pairs]) / spread(between)
@@ -296,10 +297,12 @@ Markdown(summary.unscored(sweep))
 # with three seeds tell how much a difference between two methods deviates from seed to seed, some pairs more than others:
 
 # %%
-each = {pair: statistics.stdev(gaps) for pair, gaps in donors.by_pair(sweep, "test").items() if len(gaps) >= verdicts.LEAST_SEEDS}
+each = {
+    pair: statistics.stdev(gaps) for pair, gaps in differences.by_pair(sweep, "test").items() if len(gaps) >= verdicts.LEAST_SEEDS
+}
 if each:
     print(
-        f"deviation of a difference from seed to seed on test text, of {len(each)} pairs: {donors.deviation(sweep, 'test'):.4f}"
+        f"deviation of a difference from seed to seed on test text, of {len(each)} pairs: {differences.deviation(sweep, 'test'):.4f}"
     )
     for told, pair in (("least", min(each, key=each.get)), ("most", max(each, key=each.get))):
         print(f"{told}: {each[pair]:.4f} of {pair[0]} minus {pair[1]}")
@@ -399,7 +402,7 @@ print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added
 
 # %%
 sizes = ch06_runs.of_sizes(results / "sweeps", ("32m", "147m"))
-Markdown(ch06_runs.told(sizes, "147m", results / "sweeps"))
+Markdown(ch06_runs.shown_sweeps(sizes, "147m", results / "sweeps"))
 
 # %%
 both = [name for name in sweep.runs if all(name in size.runs for size in sizes)]
@@ -416,11 +419,11 @@ Markdown(tables.side_by_side(sizes))
 
 # %%
 others = [size for size in sizes if size.name != sweep.name]
-of_size = [made(size) for size in others for made in (tables.table_1, tables.accuracy_table)]
-Markdown("\n\n".join(of_size) or "No other size is stored.")
+blocks = [made(size) for size in others for made in (tables.table_1, tables.accuracy_table)]
+Markdown("\n\n".join(blocks) or "No other size is stored.")
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
-borrowing = [donors.borrowing(size, sweep) for size in others]
+borrowing = [differences.borrowing(size, sweep) for size in others]
 Markdown("\n\n".join(tables.claims_table(size) for size in borrowing) or "No other size is stored.")
 
 # %% [markdown]
@@ -451,7 +454,7 @@ Markdown(ch07_domains.kinds_table(kinds))
 guess_kinds = 2
 
 # %% tags=["measurement"]
-name, found = OURS[-1], {size: one["gaps"]["test"]["bpe"] for size, one in kinds["sweeps"].items()}
+name, found = POLICIES[-1], {size: one["gaps"]["test"]["bpe"] for size, one in kinds["sweeps"].items()}
 largest = next((size for size in reversed(found) if name in found[size]), None)
 if largest is None:
     print(f"no size has both {name} and bpe; the guess was {guess_kinds}")
@@ -463,7 +466,7 @@ else:
 # Test text, minus even spacing and then minus guidance (here a single seed borrows no error); folded, the same of validation text:
 
 # %%
-both_of = [name for name in ("bpe", "hnet_port", *OURS) if name in shown]
+both_of = [name for name in ("bpe", "hnet_port", *POLICIES) if name in shown]
 Markdown("\n\n".join(ch07_domains.table(kinds, "test", both_of, reference) for reference in ("even", "bpe")))
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
@@ -499,7 +502,7 @@ guess_times = 5
 # %% tags=["measurement"]
 answers, told = ch07_answers.fitting(ch07_answers.read(results / "answers.json"), list(sweeps.values()))
 print("bits per item:", told)
-found = ch07_answers.ends(answers, "arc_easy", list(reversed(OURS)))
+found = ch07_answers.ends(answers, "arc_easy", list(reversed(POLICIES)))
 if found is None:
     print(f"no contender with learned boundaries in it; the guess was {guess_times}")
 else:
@@ -512,8 +515,8 @@ else:
 
 # %%
 named = [name for name in shown if name != "even"]
-of_task = [ch07_answers.table(answers, task, named) for task in ("arc_easy", "piqa", "hellaswag", "lambada")]
-Markdown("\n\n".join(of_task))
+blocks = [ch07_answers.table(answers, task, named) for task in ("arc_easy", "piqa", "hellaswag", "lambada")]
+Markdown("\n\n".join(blocks))
 
 # %% [markdown]
 # On ARC-Easy the difference of the larger policy is about the same number of bits in every quarter, and so is most of what it gains on
@@ -561,7 +564,7 @@ Markdown(tables.side_by_side(schedules, again) if slow else "no run to compare")
 
 # %%
 for name in ("bpe", "hnet_port"):
-    print(donors.in_deviations(slow, sweep, learned[-1], name, "test") if slow and learned else "no run to compare")
+    print(differences.in_deviations(slow, sweep, learned[-1], name, "test") if slow and learned else "no run to compare")
 
 # %% [markdown]
 # Where two or three seeds were run, they lie much closer together than those of the usual runs (the second error in the table above), so this
@@ -609,7 +612,7 @@ HTML("".join(figures.sample_html(sweep, name, characters=250) for name in shown)
 # The others, one line of code away and folded here:
 
 # %%
-rest = [name for name in tables.contenders_of(sweep) if name not in shown]
+rest = [name for name in tables.methods_of(sweep) if name not in shown]
 folded = "".join(figures.sample_html(sweep, name, characters=100, hover=False) for name in rest)
 HTML(f"<details><summary>{len(rest)} other contenders</summary>{folded}</details>")
 
@@ -709,7 +712,7 @@ plots.show(figures.positions_figure(sweep, learned))
 Markdown(tables.claims_table(sweep))
 
 # %%
-for verdict, count in tables.counts(tables.claim_rows(sweep)).items():
+for verdict, count in tables.counts(sweep).items():
     print(f"{count:3d}  {verdict}")
 went_wrong = [
     f"{run['name']}, {run['sweep']} ({' '.join(run['failed'].split())})" for one in sweeps.values() for run in one.failed
@@ -770,8 +773,8 @@ Markdown(markdown(["set", "difference", "bits per byte", "in standard errors"], 
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 one = records.Sweep(sweep.name, {name: dict([min(runs.items())]) for name, runs in sweep.runs.items()}, [])
-print(tables.counts(tables.claim_rows(one)))
-assert not any(verdict.endswith(("supported", "contradicted")) for verdict in tables.counts(tables.claim_rows(one)))
+print(tables.counts(one))
+assert not any(verdict.endswith(("supported", "contradicted")) for verdict in tables.counts(one))
 print(
     "Nothing is more than indicative. But more seems decided than with all seeds: the error over seeds, the larger one, is not known."
 )
@@ -782,21 +785,21 @@ print(
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name in shown:
-    found = donors.gap(sweep, name, "even", "validation")
-    if name != "even" and found is not None:
-        gap, seeds = found
-        wide = Gap(gap.bits, math.hypot(*(sweep.mean(n, "validation").rows for n in (name, "even"))), gap.seeds)
-        print(f"{name:22s} paired: {verdicts.directed(gap, -1, seeds):20s} apart: {verdicts.directed(wide, -1, seeds)}")
+    gap = differences.gap(sweep, name, "even", "validation")
+    if name != "even" and gap is not None:
+        wide = replace(gap, error_units=math.hypot(*(sweep.mean(n, "validation").error_units for n in (name, "even"))))
+        print(f"{name:22s} paired: {verdicts.one_sided(gap, -1):20s} apart: {verdicts.one_sided(wide, -1)}")
 
 # %% [markdown]
 # **3. A margin** (medium, 10 minutes). A claim that one method is as good as another needs a margin. From which margin on would our
 # method count as no worse than BPE guidance on held-out text?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-gap, seeds = sweep.gap(learned[0], "bpe", "test") or sweep.gap(learned[0], "even", "validation")
-least = gap.bits + 2 * verdicts.sigma(gap)
+tested = differences.gap(sweep, learned[0], "bpe", "test")
+gap = tested or differences.gap(sweep, learned[0], "even", "validation")
+least = gap.bits + 2 * gap.sigma
 print(f"{gap}: from a margin of {least:.4f} bits per byte on")
-assert verdicts.no_worse(gap, least + 1e-9, seeds) != verdicts.UNDECIDED
+assert verdicts.non_inferior(gap, least + 1e-9) != verdicts.UNDECIDED
 
 # %% [markdown]
 # **4. Your own claim** (hard, 20 minutes). Is the loss on a benchmark lower where a method draws more boundaries? Use rates and losses of

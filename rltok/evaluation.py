@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from rltok.data.rows import Rows
 from rltok.errors import RltokError, TrainingFailed
 from rltok.policy import entropy
 from rltok.rng import evaluation_uniforms, name_draws
-from rltok.statistics import error_over, ratio_error
+from rltok.statistics import Difference, difference_of_units, error_of_mean, ratio_error
 from rltok.unet import AutoregressiveUNet, UNetOutput
 
 SINGLE = ("row_bits_per_byte", "document_bits", "document_bytes")  # entries of single rows and documents, which no record keeps
@@ -59,28 +59,24 @@ def boundary_counts(ids: Tensor, out: UNetOutput) -> Tensor:
     return torch.stack([(each & chosen).sum(dim=(1, 2)) for chosen in (out.drawn, out.drawn & out.boundaries)], dim=1)
 
 
-def paired_difference(first: Evaluation, second: Evaluation) -> tuple[float, float | None]:
-    """Mean over rows of first - second in bits per byte, with its standard error; both scored the same rows."""
-    if first.rows != second.rows:
-        raise RltokError(f"a paired difference needs the same rows on both sides; got {first.rows} and {second.rows}.")
-    gaps = torch.tensor(first.row_bits_per_byte).double() - torch.tensor(second.row_bits_per_byte).double()
-    return float(gaps.mean()), error_over(gaps)
-
-
-def paired_documents(first: Evaluation, second: Evaluation) -> tuple[float, float | None]:
-    """first - second in bits per byte over all bytes, with its standard error over documents; both scored the same ones.
+def paired_difference(first: Evaluation, second: Evaluation, over: Literal["rows", "documents"] = "rows") -> Difference:
+    """first - second in bits per byte, paired by unit: the mean over rows, or all bits over all bytes of documents.
 
     Raises:
-        RltokError: other documents on one side, or none: evaluations read from a record do not hold them.
+        RltokError: other units on one side; or no documents, which evaluations read from a record do not hold.
     """
-    if not first.document_bytes or first.document_bytes != second.document_bytes:
-        told = [f"{len(one.document_bytes)} documents of {sum(one.document_bytes)} bytes" for one in (first, second)]
+    if over == "rows":
+        units = [(one.row_bits_per_byte, (1,) * one.rows) for one in (first, second)]
+        counts = [str(one.rows) for one in (first, second)]
+    else:
+        units = [(one.document_bits, one.document_bytes) for one in (first, second)]
+        counts = [f"{len(sizes)} documents of {sum(sizes)} bytes" for _, sizes in units]
+    (bits, sizes), (others, other_sizes) = units
+    if not sizes or sizes != other_sizes:
         raise RltokError(
-            f"a paired difference needs the same documents on both sides; got {told[0]} and {told[1]}. Score the same rows."
+            f"a paired difference needs the same {over} on both sides; got {' and '.join(counts)}. Score the same rows."
         )
-    bits = [torch.tensor(one.document_bits, dtype=torch.float64) for one in (first, second)]
-    gaps, sizes = bits[0] - bits[1], torch.tensor(first.document_bytes, dtype=torch.float64)
-    return float(gaps.sum() / sizes.sum()), ratio_error(gaps, sizes)
+    return difference_of_units(np.subtract(bits, others)[None], np.array(sizes, dtype=float))
 
 
 @contextmanager
@@ -144,7 +140,7 @@ class _Tally:
         rates = {name: hit / there if there else None for name, (there, hit) in kinds}
         return _per_document(nll / math.log(2), scored, document) | {
             "bits_per_byte": float(nll.sum()) / total / math.log(2),
-            "standard_error": error_over(per_row),
+            "standard_error": error_of_mean(per_row.numpy()),
             "early_bits_per_byte": float(early.sum()) / total / math.log(2),
             "rate": hits / max(1, drawn),
             "tokens_per_byte": self.tokens / num_draws / total,
@@ -164,7 +160,7 @@ def _per_document(bits: Tensor, scored: Tensor, document: np.ndarray) -> dict[st
     sums, sizes = (values.new_zeros(count).index_add(0, place, values) for values in (bits, scored))
     return {
         "documents": count,
-        "standard_error_documents": ratio_error(sums, sizes),
+        "standard_error_documents": ratio_error(sums.numpy(), sizes.numpy()),
         "document_bits": tuple(sums.tolist()),
         "document_bytes": tuple(int(size) for size in sizes),
     }

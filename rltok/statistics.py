@@ -1,86 +1,85 @@
 """Standard errors, and differences with theirs: the one rule of when a difference counts."""
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
-SURE = 2.0  # standard errors that a difference must exceed before it is called one
-
-
-def error_of_mean(values: Sequence[float]) -> float | None:
-    """Standard error of the mean; None for a single value."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+SURE = 2.0  # standard errors that a difference must exceed before it counts
+ROUNDING = 1e-9  # bits per byte; equal scores differ by rounding alone
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean over seeds with its standard error."""
-    return statistics.fmean(values), error_of_mean(values)
-
-
-def error_over(values: Tensor) -> float | None:
+def error_of_mean(values: Sequence[float] | np.ndarray) -> float | None:
     """Standard error of the mean of values [n]; None for a single one."""
-    return float(values.std() / math.sqrt(len(values))) if len(values) > 1 else None
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
 
 
-def ratio_error(sums: Tensor, sizes: Tensor) -> float | None:
-    """Standard error of sum(sums) / sum(sizes) over clusters [D], a document each; None for a single one.
+def mean_and_error(values: Sequence[float] | np.ndarray) -> tuple[float, float | None]:
+    """Mean of values [n] with its standard error."""
+    return float(np.mean(values)), error_of_mean(values)
 
-        r = S / B,    SE = sqrt(D / (D - 1) * sum_d (S_d - r B_d)^2) / B
+
+def ratio_error(sums: np.ndarray, sizes: np.ndarray) -> float | None:
+    """Standard error of sum(sums) / sum(sizes) over units [U], such as documents; None for a single one.
+
+        r = S / B,    SE = sqrt(U / (U - 1) * sum_u (S_u - r B_u)^2) / B
 
     The rows of a document are alike, so an error over rows is too small; documents are taken as independent.
     """
-    count, whole = len(sums), sizes.sum()
-    rest = sums - sums.sum() / whole * sizes
-    return float((count / (count - 1) * (rest**2).sum()).sqrt() / whole) if count > 1 else None
+    units, total = len(sums), sizes.sum()
+    rest = sums - sums.sum() / total * sizes
+    return float(np.sqrt(units / (units - 1) * (rest**2).sum()) / total) if units > 1 else None
 
 
 @dataclass(frozen=True)
-class Gap:
-    """A difference in bits per byte with its standard errors; negative where the first of the two lost less."""
+class Difference:
+    """A difference in bits per byte with its standard errors; negative where the first of the two has the lower loss."""
 
     bits: float
-    rows: float | None  # standard error over rows of text
-    seeds: float | None  # over seeds of training; None for a single one
-    lent: bool = False  # the error over seeds is that of others (`rltok.evidence.donors`), and told in parentheses
+    error_units: float | None  # over units of text: documents, rows or items; None where there is one, or none is known
+    error_seeds: float | None  # over seeds of training; None for a single one
+    seeds: int  # number of seeds
+    borrowed: bool = False  # error_seeds is that of other methods (`rltok.evidence.differences`), printed in parentheses
 
     @property
-    def error(self) -> float | None:
-        """The larger of both; None while the spread between seeds is unknown."""
-        return None if self.seeds is None else max(self.seeds, self.rows or 0.0)
+    def sigma(self) -> float | None:
+        """The larger standard error; None where neither is known."""
+        return max((error for error in (self.error_units, self.error_seeds) if error is not None), default=None)
+
+    @property
+    def sign(self) -> int:
+        """-1 or 1 for a difference that counts, beyond SURE of the larger standard error; 0 for one that does not."""
+        if self.sigma is None or abs(self.bits) <= SURE * self.sigma + ROUNDING:
+            return 0
+        return 1 if self.bits > 0 else -1
 
     @property
     def verdict(self) -> str:
-        """'lower', 'higher' or 'undecided': a difference counts beyond SURE standard errors, and never from one seed."""
-        if self.error is None or abs(self.bits) <= SURE * self.error:
-            return "undecided"
-        return "lower" if self.bits < 0 else "higher"
+        """'lower', 'higher' or 'undecided'; a single seed decides nothing."""
+        return "undecided" if self.error_seeds is None else ("undecided", "higher", "lower")[self.sign]
 
     def __str__(self) -> str:
-        """The difference, its error over rows, and the one over seeds."""
-        known = [f"{error:.4f}" if error is not None else "-" for error in (self.rows, self.seeds)]
-        if self.lent:
-            known[1] = f"({known[1]})"
-        return f"{self.bits:+.4f} ± {' / '.join(known)}"
+        """The difference, its error over units, and the one over seeds."""
+        units, seeds = ("-" if error is None else f"{error:.4f}" for error in (self.error_units, self.error_seeds))
+        return f"{self.bits:+.4f} ± {units} / {f'({seeds})' if self.borrowed else seeds}"
 
 
-def gap_of_seeds(gaps: Sequence[float], row_errors: Sequence[float] = ()) -> Gap:
-    """From one difference a seed: their mean, the largest of the errors over rows, and the error over seeds.
+def difference_of_seeds(bits: Sequence[float], errors: Sequence[float] = ()) -> Difference:
+    """The mean of one difference a seed, the largest of their errors over units, and the error over seeds.
 
-    The seeds score the same rows, so averaging them does not shrink the error over rows as if they were independent.
+    The seeds score the same units, so averaging them does not shrink the error over units as if they were independent.
     """
-    return Gap(statistics.fmean(gaps), max(row_errors, default=None), error_of_mean(gaps))
+    mean, error = mean_and_error(bits)
+    return Difference(mean, max(errors, default=None), error, len(bits))
 
 
-def gap_of_units(bits: Sequence[np.ndarray] | np.ndarray, sizes: np.ndarray) -> Gap:
-    """Total bits over total bytes of each seed, averaged; its error over units is that of a ratio, of the seeds' mean bits.
+def difference_of_units(bits: np.ndarray, sizes: np.ndarray) -> Difference:
+    """Paired by unit: bits [S, U] of the first minus the second, a row for each seed, over bytes [U].
 
     Delta = sum_u d_u / sum_u n_u,    d_u = mean over seeds
+
+    The error over units is that of this ratio, the error over seeds that of the mean of the seeds' own ratios.
     """
-    total, mean = sizes.sum(), np.mean(bits, axis=0)
-    error = ratio_error(torch.from_numpy(mean), torch.from_numpy(sizes))
-    return Gap(float(mean.sum() / total), error, error_of_mean([float(one.sum() / total) for one in bits]))
+    mean, error = mean_and_error(bits.sum(axis=1) / sizes.sum())
+    return Difference(mean, ratio_error(bits.mean(axis=0), sizes), error, len(bits))

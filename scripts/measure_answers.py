@@ -18,7 +18,7 @@ from record_files import clean_commit, rounded, run, stored_record, stored_sweep
 
 from rltok.benchmarks.task_items import TASKS, TaskItems, read_items
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch07_answers import WHAT, against_even, lengths_of, quarters
+from rltok.evidence.chapters.ch07_answers import ANSWERS_RECORD, against_even, lengths_of, quarters
 from rltok.evidence.records import Sweep
 from rltok.runs.results import versions
 from rltok.system.digest import sealed
@@ -59,13 +59,13 @@ def main() -> None:
     parser.add_argument("--tasks", type=Path, required=True, help="folder with the files of the benchmark sets")
     parser.add_argument("--out", type=Path, default=Path("notebooks/results/answers.json"))
     options = parser.parse_args()
-    stored_record(options.out, WHAT)
+    stored_record(options.out, ANSWERS_RECORD)
     commit = clean_commit()
     found = measure(stored_sweeps(options.sweeps), {task: read_items(task, options.tasks) for task in TASKS})
     gaps = [gap for sweep in found["sweeps"].values() for task in sweep["gaps"].values() for gap in task]
     if not gaps:
         raise RltokError("no run of a sweep was scored on one of the sets together with `even`, so there is nothing to tell.")
-    write_record(options.out, sealed({"schema": 1, "what": WHAT, "commit": commit, "versions": versions()} | found))
+    write_record(options.out, sealed({"schema": 1, "what": ANSWERS_RECORD, "commit": commit, "versions": versions()} | found))
     print(f"{options.out}: {len(gaps)} differences of {', '.join(found['sweeps'])}")
 
 

@@ -20,7 +20,17 @@ from record_files import clean_commit, rounded, run, stored_record, stored_sweep
 from rltok.config import from_dict
 from rltok.data import documents
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch07_domains import REFERENCES, WHAT, Text, against, check_scored, kind_of, kinds_of, parts, text_of
+from rltok.evidence.chapters.ch07_domains import (
+    BASELINES,
+    DOMAINS_RECORD,
+    Text,
+    against,
+    check_scored,
+    kind_of,
+    kinds_of,
+    parts,
+    text_of,
+)
 from rltok.evidence.records import Sweep
 from rltok.runs.results import versions
 from rltok.system.digest import sealed
@@ -46,9 +56,7 @@ def kinds(texts: Mapping[str, Text]) -> dict[str, Any]:
 
 def of_sweep(sweep: Sweep, kind: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The digests of a sweep's records, and by split, reference and contender the differences."""
-    gaps = {
-        split: {reference: against(sweep, reference, split, each) for reference in REFERENCES} for split, each in kind.items()
-    }
+    gaps = {split: {reference: against(sweep, reference, split, each) for reference in BASELINES} for split, each in kind.items()}
     return {"records": sweep.digests, "gaps": rounded(gaps)}
 
 
@@ -73,15 +81,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the held-out text")
     parser.add_argument("--out", type=Path, default=Path("notebooks/results/kinds.json"))
     options = parser.parse_args()
-    stored_record(options.out, WHAT)
+    stored_record(options.out, DOMAINS_RECORD)
     commit = clean_commit()
     found = measure(stored_sweeps(options.sweeps), options.data)
     gaps = [
         gap for sweep in found["sweeps"].values() for split in sweep["gaps"].values() for each in split.values() for gap in each
     ]
     if not gaps:
-        raise RltokError(f"no run of a sweep was scored together with {' or '.join(REFERENCES)}, so there is nothing to tell.")
-    write_record(options.out, sealed({"schema": 1, "what": WHAT, "commit": commit, "versions": versions()} | found))
+        raise RltokError(f"no run of a sweep was scored together with {' or '.join(BASELINES)}, so there is nothing to tell.")
+    write_record(options.out, sealed({"schema": 1, "what": DOMAINS_RECORD, "commit": commit, "versions": versions()} | found))
     print(f"{options.out}: {len(gaps)} differences of {', '.join(found['sweeps'])}")
 
 

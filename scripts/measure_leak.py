@@ -252,12 +252,8 @@ def of_seed(seed: int, results: dict[Task, tuple[dict[str, Any], Any]]) -> dict[
     """The numbers of one seed with their paired differences."""
     unet = {name: results[seed, "unet", name] for name in UNETS}
     probe = {name: results[seed, "probe", name] for name in PROBES}
-    gaps = {
-        f"{b} - {a}": dict(
-            zip(("bits_per_byte", "standard_error"), paired_difference(unet[b][1], unet[a][1]), strict=True)
-        )
-        for a, b in PAIRS
-    }  # fmt: skip
+    found = {f"{b} - {a}": paired_difference(unet[b][1], unet[a][1]) for a, b in PAIRS}
+    gaps = {name: {"bits_per_byte": gap.bits, "standard_error": gap.error_units} for name, gap in found.items()}
     leak = {
         "causal bits - shifted bits": saved(probe["shifted bits"][1], probe["causal bits"][1]),
         "no bits - causal bits": saved(probe["causal bits"][1], probe["no bits"][1]),

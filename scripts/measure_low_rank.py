@@ -3,7 +3,7 @@
     python scripts/measure_low_rank.py --seeds 0 1 2 --out notebooks/results/low_rank_head.json
 
 Half of tiny's updates on the bundled sample, pairs of runs that differ in the early head alone: same seed, rows and draws. At
-147M a rank of 47 meets the claim of 0.1 % (`rltok.evidence.chapters.ch04_cost`); the same share of the width of tiny, 64, is a
+147M a rank of 47 meets the claim of 0.1 % (`rltok.evidence.cost`); the same share of the width of tiny, 64, is a
 rank of 4. At this size no rank meets the claim itself: policy and heads weigh more in a small network. Runs that the file
 holds already, of the same settings and text, stay in it and are not made again. `--updates` for shorter runs.
 """
@@ -18,7 +18,7 @@ from small_runs import arguments, config_of, facts, parsed, run_missing, scored,
 
 from rltok.config import Config
 from rltok.data import Corpus
-from rltok.evidence.chapters.ch04_cost import CLAIM, extra, largest_rank
+from rltok.evidence.cost import CLAIM, extra, largest_rank
 from rltok.evidence.low_rank import shorten_early_head
 from rltok.presets import preset
 from rltok.statistics import error_of_mean

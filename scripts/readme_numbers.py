@@ -145,7 +145,7 @@ def evidence() -> str:
     for sweep in sweeps:
         told = [READ, summary.chance(sweep), summary.single_seeds(sweep), summary.luck(sweep)]
         parts.append(" ".join(filter(None, told)))
-    slow = ch06_runs.asked(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
+    slow = ch06_runs.schedule_sweep(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
     parts += [aside.aside(slow, found[0], main=True)] if slow else []
     parts += [aside.aside(sweep, found[0]) for sweep in others]
     parts = parts or [f"No sweep at full size has been run yet.\n\n{tables.claims_table(None, headline=True)}"]

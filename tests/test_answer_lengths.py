@@ -12,7 +12,7 @@ from sweeps import UNITS, record, sweep_of, with_repeats
 from rltok.benchmarks.task_items import Item, TaskItems
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch07_answers import (
-    WHAT,
+    ANSWERS_RECORD,
     against_even,
     ends,
     fitting,
@@ -173,7 +173,7 @@ def test_sizes_of_other_records_are_left_out_and_named():
 
 def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
     path = tmp_path / "answers.json"
-    whole = sealed({"schema": 1, "what": WHAT, "tasks": {}, "sweeps": {}})
+    whole = sealed({"schema": 1, "what": ANSWERS_RECORD, "tasks": {}, "sweeps": {}})
     path.write_text(json.dumps(whole))
     assert read(path) == whole
     of_one = {"arc_easy": {"quarters": []}}

@@ -1,4 +1,4 @@
-"""rltok.evidence.chapters.ch04_cost: early head, policy and estimator beside BPE guidance, counted by hand."""
+"""rltok.evidence.cost: early head, policy and estimator beside BPE guidance, counted by hand."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import pytest
 
 from rltok.config import with_settings
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch04_cost import CLAIM, extra, largest_rank
+from rltok.evidence.cost import CLAIM, extra, largest_rank
 from rltok.evidence.low_rank import LowRankHead
 from rltok.presets import preset
 from rltok.unet import AutoregressiveUNet

@@ -12,9 +12,10 @@ from rltok.byte_classes import CLASSES
 from rltok.data import cut_documents
 from rltok.data.documents import Document
 from rltok.errors import RltokError
-from rltok.evaluation import Evaluation, boundary_counts, evaluate, paired_difference, paired_documents
+from rltok.evaluation import Evaluation, boundary_counts, evaluate, paired_difference
 from rltok.rng import row_uniforms
 from rltok.runs.snapshots import boundary_view
+from rltok.statistics import Difference
 from rltok.unet import UNetOutput
 from rltok.vocab import BOS, EOS, PAD
 
@@ -159,13 +160,13 @@ def made(*row_bits) -> Evaluation:
 
 
 def test_a_paired_difference_is_the_mean_gap_with_the_error_of_the_gaps():
-    gap, error = paired_difference(made(5.0, 2.0, 8.0), made(4.0, 2.5, 6.0))  # gaps 1, -0.5, 2
-    assert gap == pytest.approx(2.5 / 3)
-    assert error == pytest.approx(np.std([1, -0.5, 2], ddof=1) / math.sqrt(3))
+    gap = paired_difference(made(5.0, 2.0, 8.0), made(4.0, 2.5, 6.0))  # gaps 1, -0.5, 2
+    assert gap.bits == pytest.approx(2.5 / 3)
+    assert gap.error_units == pytest.approx(np.std([1, -0.5, 2], ddof=1) / math.sqrt(3))
 
 
 def test_a_paired_difference_of_one_row_has_no_error_and_of_different_rows_is_refused():
-    assert paired_difference(made(5.0), made(4.0)) == (1.0, None)
+    assert paired_difference(made(5.0), made(4.0)) == Difference(1.0, None, None, 1)
     with pytest.raises(RltokError, match="same rows on both sides; got 2 and 1"):
         paired_difference(made(5.0, 1.0), made(4.0))
 
@@ -219,20 +220,21 @@ def of_documents(bits, sizes=(10, 20, 40)) -> Evaluation:
 
 
 def test_a_paired_difference_over_documents_clusters_their_gaps():
-    gap, error = paired_documents(of_documents([30.0, 50.0, 90.0]), of_documents([25.0, 51.0, 80.0]))
+    gap = paired_difference(of_documents([30.0, 50.0, 90.0]), of_documents([25.0, 51.0, 80.0]), "documents")
     gaps, sizes = np.array([5.0, -1.0, 10.0]), np.array([10, 20, 40])
-    assert gap == pytest.approx(14 / 70)
-    assert error == pytest.approx(math.sqrt(3 / 2 * ((gaps - 0.2 * sizes) ** 2).sum()) / 70)
-    assert paired_documents(of_documents([30.0], [10]), of_documents([25.0], [10])) == (0.5, None)
+    assert gap.bits == pytest.approx(14 / 70)
+    assert gap.error_units == pytest.approx(math.sqrt(3 / 2 * ((gaps - 0.2 * sizes) ** 2).sum()) / 70)
+    one = paired_difference(of_documents([30.0], [10]), of_documents([25.0], [10]), "documents")
+    assert one == Difference(0.5, None, None, 1)
 
 
 @pytest.mark.parametrize("others", [of_documents([1.0, 2.0, 3.0], (10, 20, 41)), of_documents([1.0], (70,)), made(1.0)])
 def test_other_documents_are_refused(others):
     for pair in ((of_documents([1.0, 2.0, 3.0]), others), (others, of_documents([1.0, 2.0, 3.0]))):
         with pytest.raises(RltokError, match="needs the same documents on both sides; got .*3 documents of 70 bytes"):
-            paired_documents(*pair)
+            paired_difference(*pair, "documents")
     with pytest.raises(RltokError, match="got 0 documents of 0 bytes and 0 documents"):
-        paired_documents(made(1.0), made(1.0))
+        paired_difference(made(1.0), made(1.0), "documents")
 
 
 # Draws

@@ -4,8 +4,8 @@ import re
 
 from sweeps import record, seeds_of, sweep_of
 
-from rltok.evidence import donors
 from rltok.evidence.aside import aside
+from rltok.evidence.differences import deviation, gap
 
 
 def spoken(told):
@@ -29,8 +29,10 @@ def test_claims_stand_on_their_side_with_their_numbers():
     assert told.startswith("**At `32m`** (2 runs, at most 1 seed each, so indicative at most): bits per byte on test text")
     assert "borrowed" not in told and "Not run: `dynamic_pooling_port`, `hnet_port`, `bpe`; a claim" in told
     against, for_it, _ = spoken(told)
-    gap = sweep_of(record("ours", bits=1.9), record("even", bits=2.0)).gap("ours", "even", "test")[0]
-    assert of(for_it, FEWER) == f"γ = 0.99: {gap}, 1 seed" and of(against, "ARC-Easy: no difference").startswith("γ = 0.99: -")
+    minus_even = gap(sweep_of(record("ours", bits=1.9), record("even", bits=2.0)), "ours", "even", "test")
+    assert of(for_it, FEWER) == f"γ = 0.99: {minus_even}, 1 seed" and of(against, "ARC-Easy: no difference").startswith(
+        "γ = 0.99: -"
+    )
     assert of(against, FEWER) is None
     worse = aside(sweep_of(*seeds_of("ours", 2.1), *seeds_of("even", 2.0)))
     assert "(6 runs, at most 3 seeds each):" in worse and of(spoken(worse)[0], FEWER).startswith("γ = 0.99: +")
@@ -76,15 +78,15 @@ def test_a_paragraph_has_whole_sentences_whatever_is_missing():
 
 def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
     full = sweep_of(*seeds_of("ours", 1.9), *seeds_of("even", 2.0), *seeds_of("bpe", 2.1, rule="bpe", wiggle=0.05))
-    spread = donors.deviation(full, "test")
+    spread = deviation(full, "test")
     single = sweep_of(record("ours", bits=1.9), record("even", bits=2.0))
-    gap = single.gap("ours", "even", "test")[0].bits
+    minus_even = gap(single, "ours", "even", "test").bits
     told = aside(single, full)
-    assert f"`ours` {gap:+.4f} ± " in told and f" / ({spread:.4f}) ({abs(gap) / spread:.1f} σ)" in told
+    assert f"`ours` {minus_even:+.4f} ± " in told and f" / ({spread:.4f}) ({abs(minus_even) / spread:.1f} σ)" in told
     assert f"are borrowed: from seed to seed at `32m` a difference on test text deviates by {spread:.3f}, on benchmarks" in told
     assert "minus `bpe`" not in told and "borrowed" not in aside(single)
     guided = sweep_of(record("ours", bits=1.9), record("even", bits=2.0), record("bpe", bits=1.8, rule="bpe"))
-    more = guided.gap("ours", "bpe", "test")[0].bits
+    more = gap(guided, "ours", "bpe", "test").bits
     assert f"`ours` minus `bpe` is {more:+.4f} ± " in aside(guided, full) and more > 0
     assert "borrowed" not in aside(full, full)  # it has its own
     near = sweep_of(record("ours", bits=2.0 - spread), record("even", bits=2.0))  # within two deviations, beyond two of documents

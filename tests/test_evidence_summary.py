@@ -9,6 +9,7 @@ from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats
 
 from rltok.errors import RltokError
 from rltok.evidence.claims import claims
+from rltok.evidence.differences import gap
 from rltok.evidence.summary import (
     chance,
     in_short,
@@ -17,14 +18,14 @@ from rltok.evidence.summary import (
     one_device,
     one_seed,
     order,
+    repeated_pairs,
     single_seeds,
     spread_of_seeds,
-    twins,
     unscored,
 )
-from rltok.evidence.tables import WHO, claim_rows, who_is_who
-from rltok.evidence.verdicts import in_sigmas
-from rltok.statistics import Gap
+from rltok.evidence.tables import WHO, judged_claims, who_is_who
+from rltok.evidence.words import in_sigmas
+from rltok.statistics import Difference
 
 PLANS = Path(__file__).resolve().parents[1] / "scripts" / "sweeps"
 TEXTS = {claim.id: claim.text for claim in claims()}
@@ -97,7 +98,7 @@ def test_the_short_answer_begins_with_what_contradicts_the_paper():
         assert [name for name, lines in blocks.items() if TEXTS["test_even"] in lines] == [part]
     assert told[0].index("Contradicts") < told[0].index("fewer than three") < told[0].index("Supports")
     alone = sweep_of(*seeds_of("ours", 2.0))
-    undecided = sum(row[4] not in ("supported", "contradicted") for row in claim_rows(alone))
+    undecided = sum(first.verdict not in ("supported", "contradicted") for _, (first, _) in judged_claims(alone))
     assert f"Undecided, or not run: {undecided} of {len(TEXTS)} claims." in in_short(alone)
     assert "18% of cases" in in_short(alone)  # Student's t with two degrees of freedom beyond 2
 
@@ -108,9 +109,9 @@ def test_every_claim_against_the_paper_is_told_and_of_those_for_it_the_ones_that
     against, _, support = told.partition("**Supports the paper")
     assert TEXTS["rate"] in against  # no headline
     assert TEXTS["returns"] not in support and TEXTS["white_space"] in support
-    more = [row for row in claim_rows(sweep_of(*runs)) if "supported" in (row[4], row[6])]
-    headlines = {claim.text for claim in claims() if claim.headline}
-    assert f"* {sum(row[0] not in headlines for row in more)} more in the table of claims" in support
+    judged = judged_claims(sweep_of(*runs))
+    more = [claim for claim, findings in judged if "supported" in (one.verdict for one in findings if one) and not claim.headline]
+    assert f"* {len(more)} more in the table of claims" in support
 
 
 def test_the_short_answer_names_which_gamma_and_keeps_single_seeds_apart():
@@ -127,15 +128,15 @@ def test_of_a_claim_with_many_parts_those_that_decide_are_told():
     runs = [record(name, seed, bits=bits, rule="even") for name, bits in rivals.items() for seed in range(3)]
     told = in_short(sweep_of(*seeds_of("ours", 2.0), *runs))
     (line,) = (line for line in told.splitlines() if "PIQA: fewer bits per byte than each of the three" in line)
-    gap, _ = sweep_of(*seeds_of("ours", 2.0), *runs).gap("ours", "hnet_port", "piqa")
-    assert line.endswith(f"γ = 0.99: hnet_port: {in_sigmas(gap)}, 3 seeds (2 other parts in the table)")
+    minus_hnet = gap(sweep_of(*seeds_of("ours", 2.0), *runs), "ours", "hnet_port", "piqa")
+    assert line.endswith(f"γ = 0.99: hnet_port: {in_sigmas(minus_hnet)}, 3 seeds (2 other parts in the table)")
 
 
 def test_how_many_errors_a_difference_is_needs_several_seeds():
-    assert in_sigmas(Gap(-0.03, 0.001, 0.01)) == "-0.0300 ± 0.0010 / 0.0100 (3.0 σ)"
-    assert in_sigmas(Gap(-0.03, 0.02, 0.01)).endswith("(1.5 σ)")
-    assert "σ" not in in_sigmas(Gap(-0.03, 0.001, None))
-    assert in_sigmas(Gap(0.0, 0.0, 0.0)) == "+0.0000 ± 0.0000 / 0.0000"
+    assert in_sigmas(Difference(-0.03, 0.001, 0.01, 3)) == "-0.0300 ± 0.0010 / 0.0100 (3.0 σ)"
+    assert in_sigmas(Difference(-0.03, 0.02, 0.01, 3)).endswith("(1.5 σ)")
+    assert "σ" not in in_sigmas(Difference(-0.03, 0.001, None, 1))
+    assert in_sigmas(Difference(0.0, 0.0, 0.0, 3)) == "+0.0000 ± 0.0000 / 0.0000"
 
 
 def test_two_names_of_one_run_have_no_difference_and_no_verdict():
@@ -143,14 +144,14 @@ def test_two_names_of_one_run_have_no_difference_and_no_verdict():
     sweep = sweep_of(*twice)
     told = in_short(sweep)
     assert "`ours` -0.0000 ± 0.0000 / 0.0000" in told or "`ours` +0.0000 ± 0.0000 / 0.0000" in told
-    rows = {row[0]: row[4] for row in claim_rows(sweep)}
+    rows = {claim.text: first.verdict for claim, (first, _) in judged_claims(sweep)}
     assert rows[TEXTS["test_even"]] == "undecided" and rows[TEXTS["lags1_test"]] == "supported"
     one_device(sweep, ["ours"], ["even"])
 
 
 def test_contenders_that_ran_without_a_common_score_are_no_missing_runs():
     sweep = sweep_of(record("ours", 0), record("even", 1))
-    rows = {row[0]: row[4] for row in claim_rows(sweep)}
+    rows = {claim.text: first.verdict for claim, (first, _) in judged_claims(sweep)}
     assert rows[TEXTS["test_even"]] == "undecided: no score in common"
     assert rows[TEXTS["test_hnet_port"]] == "undecided: no run yet"
 
@@ -159,7 +160,7 @@ def test_pairs_of_one_seed_are_told_with_their_devices_in_one_order():
     first = sweep_of(*(record("ours", seed, bits=2.0 + seed / 10, wiggle=0) for seed in range(3)))
     (again,) = of_device([record("ours", 1, bits=2.05, wiggle=0)], "H100")
     (third,) = of_device([record("ours", 1, bits=2.06, wiggle=0)], "H100")
-    found = twins(with_repeats(first, again, third))
+    found = repeated_pairs(with_repeats(first, again, third))
     assert [(name, seed, devices) for name, seed, _, devices in found] == [
         ("ours", 1, ("cpu", "H100")), ("ours", 1, ("cpu", "H100")), ("ours", 1, ("H100", "H100"))
     ]  # fmt: skip

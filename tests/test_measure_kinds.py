@@ -12,6 +12,7 @@ from sweeps import UNITS, record, sweep_of, write
 
 from rltok.evidence.chapters.ch07_domains import read, table
 from rltok.evidence.records import read_sweeps
+from rltok.statistics import difference_of_units
 from rltok.system.digest import sealed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -173,13 +174,13 @@ def test_the_stored_differences_are_whole_and_those_of_all_text_together(sweeps,
         for split, references in stored["sweeps"][name]["gaps"].items():
             sizes = np.array([one["bytes"] for one in stored["splits"][split]["parts"]])
             for reference, found in references.items():
-                paired = {other for other in sweep.runs if sweep.gap(other, reference, split)} - {reference}
+                paired = {other for other in sweep.runs if sweep.paired(other, reference, split)} - {reference}
                 assert set(found) == paired
                 for other, gap in found.items():
-                    whole, seeds = sweep.gap(other, reference, split)
+                    whole = difference_of_units(*sweep.paired(other, reference, split))
                     bits = np.array(gap["bits"])
-                    assert gap["seeds"] == seeds and bits[0] == pytest.approx(whole.bits, rel=1e-3)
-                    assert gap["over_documents"][0] == pytest.approx(whole.rows, rel=1e-3)
+                    assert gap["seeds"] == whole.seeds and bits[0] == pytest.approx(whole.bits, rel=1e-3)
+                    assert gap["over_documents"][0] == pytest.approx(whole.error_units, rel=1e-3)
                     assert (bits[1:] * sizes[1:]).sum() / sizes[0] == pytest.approx(bits[0], abs=1e-3 * abs(bits).max())
-                    assert (gap["over_seeds"] is None) == (seeds < 3)
+                    assert (gap["over_seeds"] is None) == (whole.seeds < 3)
                 assert table(stored, split, list(found), reference).count(f"| {name} |") == len(found)

@@ -21,6 +21,7 @@ from make_register import module_file  # noqa: E402
 from run_sweep import read_plan  # noqa: E402
 
 from rltok.config import Config, RuleConfig  # noqa: E402
+from rltok.evidence.differences import gap  # noqa: E402
 from rltok.evidence.figures import as_csv, gaps_data  # noqa: E402
 from rltok.flops import attention_flops_per_byte, flops_per_byte, parameter_counts  # noqa: E402
 from rltok.layers import initialise  # noqa: E402
@@ -142,8 +143,8 @@ def test_differences_of_a_sweep_are_those_of_its_records(tmp_path, monkeypatch):
     sweep = sweep_of(*seeds_of("ours", 2.0), *seeds_of("even", 2.1))
     (tmp_path / "figures" / "32m").mkdir(parents=True)
     (tmp_path / "figures" / "32m" / "gaps.csv").write_text(as_csv(gaps_data(sweep)))
-    gap, _ = sweep.gap("even", "ours", "test")
-    assert made.measured(entry) == f"At 32M: even {gap}, 3 seeds." and abs(gap.bits - 0.1) < 0.01
+    minus_ours = gap(sweep, "even", "ours", "test")
+    assert made.measured(entry) == f"At 32M: even {minus_ours}, 3 seeds." and abs(minus_ours.bits - 0.1) < 0.01
     with_one = sweep_of(*seeds_of("ours", 2.0), *seeds_of("even", 2.1), record("ours_lags1", 0, bits=2.2))
     (tmp_path / "figures" / "32m" / "gaps.csv").write_text(as_csv(gaps_data(with_one)))
     assert made.measured(entry).endswith(f", 1 seed. {made.ONE_SEED}")

@@ -12,15 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from rltok import policy
 from rltok.errors import RltokError
 from rltok.kernels import backends
-from rltok.policy import (
-    boundary_logits,
-    capped_rate,
-    earlier_boundaries,
-    entropy,
-    log_prob,
-    sample_boundaries,
-    uncapped_rate,
-)
+from rltok.policy import boundary_logits, capped_rate, earlier_boundaries, entropy, log_prob, sample_boundaries, uncapped_rate
 from rltok.rules import LearnedRule
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on the CPU Triton's interpreter runs the kernel

@@ -8,6 +8,7 @@ import pytest
 from sweeps import UNITS, record, seeds_of, sweep_of, write
 
 from rltok.errors import RltokError
+from rltok.evidence.differences import gap
 from rltok.evidence.export import failure_of
 from rltok.evidence.records import SCHEDULE, check, read_record, read_sweeps
 from rltok.presets import preset
@@ -241,11 +242,13 @@ def test_a_seed_that_was_run_again_counts_once_with_the_mean_of_its_runs(tmp_pat
     sizes = np.array(ours[0]["scores"]["test"]["unit_bytes"])
     seeds = [one.sum() / sizes.sum() for one in (bits[0], (bits[1] + bits[3]) / 2, bits[2])]
     found = sweep.mean("ours", "test")
-    assert found.bits == pytest.approx(np.mean(seeds)) and found.seeds == pytest.approx(np.std(seeds, ddof=1) / math.sqrt(3))
+    assert found.bits == pytest.approx(np.mean(seeds)) and found.error_seeds == pytest.approx(
+        np.std(seeds, ddof=1) / math.sqrt(3)
+    )
     assert sweep.values("ours", "rate") == pytest.approx([0.2, 0.3, 0.2])
-    gap, count = sweep.gap("ours", "even", "test")
+    minus_even = gap(sweep, "ours", "even", "test")
     theirs = [run["scores"]["test"]["bits_per_byte"] for run in even]
-    assert count == 3 and gap.bits == pytest.approx(np.mean(seeds) - np.mean(theirs))
+    assert minus_even.seeds == 3 and minus_even.bits == pytest.approx(np.mean(seeds) - np.mean(theirs))
 
 
 def test_a_repeat_without_a_score_leaves_that_of_the_other_run_alone(tmp_path):
@@ -321,28 +324,28 @@ def by_hand(first, second, place):
 @pytest.mark.parametrize("place", ["test", "hellaswag"])
 def test_a_difference_is_paired_by_document_and_seed(place):
     ours, even = seeds_of("ours", 2.0, wiggle=0.05), seeds_of("even", 2.1, wiggle=0.05)
-    gap, seeds = sweep_of(*ours, *even).gap("ours", "even", place)
+    found = gap(sweep_of(*ours, *even), "ours", "even", place)
     delta, documents, spread = by_hand(ours, even, place)
-    assert seeds == 3
-    assert gap.bits == pytest.approx(delta, rel=1e-9)
-    assert gap.rows == pytest.approx(documents, rel=0.02)  # jackknife and ratio estimator agree to first order
-    assert gap.seeds == pytest.approx(spread, rel=1e-9)
+    assert found.seeds == 3
+    assert found.bits == pytest.approx(delta, rel=1e-9)
+    assert found.error_units == pytest.approx(documents, rel=0.02)  # jackknife and ratio estimator agree to first order
+    assert found.error_seeds == pytest.approx(spread, rel=1e-9)
     unpaired = sweep_of(*ours).mean("ours", place)
-    assert gap.rows < unpaired.rows / 3  # what documents share has cancelled
+    assert found.error_units < unpaired.error_units / 3  # what documents share has cancelled
 
 
 def test_only_seeds_that_both_have_are_compared():
     sweep = sweep_of(*seeds_of("ours", 2.0), record("even", 1, bits=2.1), record("even", 7, bits=5.0))
-    gap, seeds = sweep.gap("ours", "even", "test")
-    assert seeds == 1 and gap.seeds is None and gap.bits == pytest.approx(-0.1, abs=0.02)
-    assert sweep.gap("ours", "nobody", "test") is None
+    found = gap(sweep, "ours", "even", "test")
+    assert found.seeds == 1 and found.error_seeds is None and found.bits == pytest.approx(-0.1, abs=0.02)
+    assert gap(sweep, "ours", "nobody", "test") is None
 
 
 def test_scores_on_other_text_are_not_compared():
     other = record("even", 0)
     other["scores"]["test"]["unit_bytes"][3] += 1
     with pytest.raises(RltokError, match="scored on other text"):
-        sweep_of(record(), sealed(other)).gap("ours", "even", "test")
+        gap(sweep_of(record(), sealed(other)), "ours", "even", "test")
 
 
 def test_a_run_without_a_test_score_has_none():

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import math
 import re
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from rltok.evidence.chapters import (
 from rltok.evidence.ranking import standings  # noqa: E402
 from rltok.show import plots  # noqa: E402
 from rltok.show.tables import markdown  # noqa: E402
-from rltok.statistics import Gap, gap_of_seeds  # noqa: E402
 
 RESULTS = Path(__file__).resolve().parents[1] / "notebooks" / "results"
 STORED = {kind: RESULTS / f"{kind}.json" for kind in ch05_rules.KINDS}
@@ -70,32 +68,6 @@ def cells(table: str) -> list[list[str]]:
     return [lines[0], *lines[2:]]
 
 
-# Verdicts
-
-
-def test_a_difference_counts_beyond_twice_the_larger_of_both_errors():
-    assert Gap(0.1, 0.03, 0.04).error == 0.04 and Gap(0.1, 0.05, 0.04).error == 0.05
-    assert [Gap(bits, 0.03, 0.04).verdict for bits in (0.08, 0.081, -0.08, -0.081)] == [
-        "undecided",
-        "higher",
-        "undecided",
-        "lower",
-    ]
-    assert Gap(0.1, None, 0.051).verdict == "undecided" and Gap(0.1, None, 0.049).verdict == "higher"
-
-
-def test_one_seed_gets_no_verdict_however_small_its_error_over_rows():
-    gap = gap_of_seeds([0.5], [0.001])
-    assert (gap.error, gap.verdict, str(gap)) == (None, "undecided", "+0.5000 ± 0.0010 / -")
-
-
-def test_a_gap_of_seeds_is_their_mean_with_the_error_of_that_mean_and_the_largest_error_over_rows():
-    gap = gap_of_seeds([0.1, 0.2, 0.6], [0.01, 0.03, 0.02])
-    assert gap.bits == pytest.approx(0.3)
-    assert gap.seeds == pytest.approx(np.std([0.1, 0.2, 0.6], ddof=1) / math.sqrt(3))
-    assert gap.rows == 0.03
-
-
 # The comparison
 
 
@@ -104,11 +76,11 @@ def test_differences_from_learned_are_those_of_the_standings_and_twins_are_paire
     gaps = ch05_rules.minus_learned(record)
     assert list(gaps) == ["hnet", "bpe", "random_k_as_bpe"]
     assert gaps["hnet"].bits == pytest.approx(0.5) and gaps["hnet"].verdict == "higher"
-    twins = ch05_rules.minus_twin(record)
+    twins = ch05_rules.minus_matched_random(record)
     by_seed = [(2.3 + 2.3 + 2.9) / 3 - (2.5 + 2.6 + 3.1) / 3, (2.2 + 2.4 + 3.3) / 3 - (2.6 + 2.6 + 3.1) / 3]
     assert list(twins) == ["bpe"]
     assert twins["bpe"].bits == pytest.approx(np.mean(by_seed))
-    assert twins["bpe"].seeds == pytest.approx(abs(by_seed[0] - by_seed[1]) / 2)
+    assert twins["bpe"].error_seeds == pytest.approx(abs(by_seed[0] - by_seed[1]) / 2)
 
 
 def test_the_table_has_a_line_for_every_contender_and_its_verdict():
@@ -137,7 +109,7 @@ def test_the_figure_of_a_comparison_shows_every_seed_and_two_errors_and_moves_wi
     )
     gap = ch05_rules.minus_learned(record)["hnet"]
     spans = [tuple(line.get_xdata()) for line in left.lines if len(line.get_xdata()) == 2]
-    assert any(span == pytest.approx((gap.bits - 2 * gap.error, gap.bits + 2 * gap.error)) for span in spans)
+    assert any(span == pytest.approx((gap.bits - 2 * gap.sigma, gap.bits + 2 * gap.sigma)) for span in spans)
     assert [label.get_text() for label in left.get_yticklabels()][-1] != "hnet"  # sorted: the worst stands at the bottom
     other = copy.deepcopy(record)
     other["standings"][1]["minus_learned"]["bits_per_byte"] += 0.1

@@ -7,15 +7,8 @@ import pytest
 from sweeps import record, sweep_of
 
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch06_partial_runs import (
-    NEEDED,
-    agreement_table,
-    apart,
-    beside,
-    read_start,
-    starts_html,
-    starts_table,
-)
+from rltok.evidence.chapters.ch06_partial_runs import agreement_table, apart, beside, starts_html, starts_table
+from rltok.evidence.partial_runs import NEEDED, read_start
 from rltok.evidence.schema import SCHEMA, START
 from rltok.system.digest import sealed
 

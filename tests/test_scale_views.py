@@ -7,8 +7,6 @@ from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats, write
 from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch06_runs import (
-    asked,
-    contenders_there,
     expected_table,
     facts_table,
     failed_table,
@@ -17,12 +15,14 @@ from rltok.evidence.chapters.ch06_runs import (
     learned_run,
     learning_figure,
     of_sizes,
+    planned_methods,
     record_table,
-    settings_told,
+    schedule_sweep,
+    settings_against_plan,
+    shown_sweeps,
     sizes_figure,
-    told,
 )
-from rltok.evidence.donors import deviation
+from rltok.evidence.differences import deviation, gap
 from rltok.evidence.export import failure_of
 from rltok.evidence.records import SCHEDULE, Sweep, read_sweeps
 from rltok.evidence.tables import side_by_side
@@ -58,12 +58,12 @@ def test_the_wanted_sweep_is_shown_or_said_to_be_missing(tmp_path):
     sizes = ("32m", "147m")
     found = of_sizes(tmp_path, sizes)
     assert [sweep.name for sweep in found] == ["smoke"]
-    assert told(found, "147m").startswith("**No record of the sweep `147m` is stored yet.** Shown in its place: `smoke`.")
+    assert shown_sweeps(found, "147m").startswith("**No record of the sweep `147m` is stored yet.** Shown in its place: `smoke`.")
     large = sealed(record("ours", sweep="147m") | {"matrix_parameters": 146_875_392})
     write(tmp_path, large, record("ours", sweep="32m"), record("ours", sweep="32m_again"))
     found = of_sizes(tmp_path, sizes)
     assert [sweep.name for sweep in found] == ["32m", "147m"]
-    assert told(found, "147m").startswith("Shown: `32m`, `147m`.")
+    assert shown_sweeps(found, "147m").startswith("Shown: `32m`, `147m`.")
 
 
 def test_the_sweep_of_most_runs_comes_first(tmp_path):
@@ -76,16 +76,16 @@ SLOW = {"sweep": "32m_slow", "train.learning_rate": 0.5}
 
 def test_a_sweep_that_asks_is_set_beside_one_of_its_texts_budget_and_size_alone(tmp_path):
     sweep = sweep_of(record("ours"), record("bpe", rule="bpe"))
-    assert asked(tmp_path / "none", "32m_slow", sweep) is None
+    assert schedule_sweep(tmp_path / "none", "32m_slow", sweep) is None
     broken = [record(name, sweep="147m_slow", **{"train.weight_decay": decay}) for name, decay in (("ours", 0.5), ("even", 0.25))]
     write(tmp_path, record("ours", **SLOW), record("even", **SLOW), *broken)  # the other sweep is not looked at
-    assert asked(tmp_path, "32m_slow", sweep).name == "32m_slow" and asked(tmp_path, "64m_slow", sweep) is None
+    assert schedule_sweep(tmp_path, "32m_slow", sweep).name == "32m_slow" and schedule_sweep(tmp_path, "64m_slow", sweep) is None
     text, scored = record("ours"), record("ours")
     text["data"] = text["data"] | {"train": {"hash": "of another text"}}
     scored["scores"]["validation"]["hash"] = "of another text"
     others = [text, scored, record("ours", **{"train.training_bytes": 8192}), record("ours", full=False)]
     others.append(record("ours", **{"model.mid_layers": 3}))
-    assert [asked(tmp_path, "32m_slow", sweep_of(other)) for other in others] == [None] * 5
+    assert [schedule_sweep(tmp_path, "32m_slow", sweep_of(other)) for other in others] == [None] * 5
 
 
 @pytest.mark.parametrize(("settings", "fits"), [
@@ -94,14 +94,14 @@ def test_a_sweep_that_asks_is_set_beside_one_of_its_texts_budget_and_size_alone(
 ])  # fmt: skip
 def test_contenders_of_both_differ_in_their_schedule_and_in_nothing_else(tmp_path, settings, fits):
     write(tmp_path, *(record(name, sweep="147m_slow", **settings) for name in ("ours", "new")))
-    assert (asked(tmp_path, "147m_slow", sweep_of(record("ours"), record("even"))) is not None) == fits
+    assert (schedule_sweep(tmp_path, "147m_slow", sweep_of(record("ours"), record("even"))) is not None) == fits
 
 
 def test_only_a_sweep_about_the_schedule_may_mix_schedules(tmp_path):
     write(tmp_path, record("ours_late", **SLOW), record("ours_low", **SLOW | {"train.learning_rate": 0.25}))
     with pytest.raises(RltokError, match="differs from its neighbours: train.learning_rate"):
-        asked(tmp_path, "32m_slow", sweep_of(record("ours")))
-    assert set(asked(tmp_path, "32m_slow", sweep_of(record("ours")), SCHEDULE).runs) == {"ours_late", "ours_low"}
+        schedule_sweep(tmp_path, "32m_slow", sweep_of(record("ours")))
+    assert set(schedule_sweep(tmp_path, "32m_slow", sweep_of(record("ours")), SCHEDULE).runs) == {"ours_late", "ours_low"}
 
 
 def test_interruptions_are_told_in_words():
@@ -202,8 +202,8 @@ def test_sizes_stand_under_each_other_with_differences_paired_within_a_size():
     mean = sum(bits[0]["unit_bits"]) / sum(bits[0]["unit_bytes"])
     assert float(ours["147m"]["test, bits per byte"].split(" ±")[0]) == pytest.approx(mean, abs=6e-4)
     assert all(row[head.index("minus even")] == "-" for row in rows if row[0] == "even")
-    lent = f"({deviation(small, 'test'):.4f})"  # to all with one seed, of either size
-    assert [row[head.index("minus even")].endswith(lent) for row in rows] == [False, False, True, False, True]
+    borrowed = f"({deviation(small, 'test'):.4f})"  # to all with one seed, of either size
+    assert [row[head.index("minus even")].endswith(borrowed) for row in rows] == [False, False, True, False, True]
 
 
 def test_differences_are_of_validation_unless_every_run_of_the_size_has_a_test_score():
@@ -233,11 +233,12 @@ def test_a_difference_says_when_it_is_of_validation_or_why_there_is_none():
 def test_a_sweep_whose_runs_all_failed_or_are_smoke_is_not_said_to_be_missing(tmp_path):
     write(tmp_path, record("ours", sweep="32m"), failed("ours"), failed("even"))
     sweeps = of_sizes(tmp_path, ("32m", "147m"))
-    assert told(sweeps, "147m", tmp_path).startswith("**Of the sweep `147m` no run has finished: 2 failed.** Shown in its place")
-    assert told(sweeps, "90m", tmp_path).startswith("**No record of the sweep `90m` is stored yet.**")
+    missing = shown_sweeps(sweeps, "147m", tmp_path)
+    assert missing.startswith("**Of the sweep `147m` no run has finished: 2 failed.** Shown in its place")
+    assert shown_sweeps(sweeps, "90m", tmp_path).startswith("**No record of the sweep `90m` is stored yet.**")
     write(tmp_path, record("bpe", sweep="90m", full=False))
     sweeps = of_sizes(tmp_path, ("32m", "90m"))
-    assert told(sweeps, "90m", tmp_path).startswith("**The records of `90m` are of smoke runs")
+    assert shown_sweeps(sweeps, "90m", tmp_path).startswith("**The records of `90m` are of smoke runs")
 
 
 def test_failed_runs_are_shown_with_their_reason_wherever_they_lie(tmp_path):
@@ -259,8 +260,8 @@ def test_a_folder_without_a_finished_run_is_said_to_be_one(tmp_path):
 
 def test_contenders_are_those_of_the_plan_or_whatever_is_there():
     small, large = sweep_of(record("even"), record("ours"), record("other")), sweep_of(record("bpe", sweep="147m"))
-    assert contenders_there([small, large], ("bpe", "ours", "hnet")) == ["bpe", "ours"]
-    assert contenders_there([small], ("bpe", "hnet")) == ["even", "ours", "other"]
+    assert planned_methods([small, large], ("bpe", "ours", "hnet")) == ["bpe", "ours"]
+    assert planned_methods([small], ("bpe", "hnet")) == ["even", "ours", "other"]
 
 
 def test_learned_boundaries_are_taken_from_a_run_that_has_them():
@@ -273,7 +274,7 @@ def test_learned_boundaries_are_taken_from_a_run_that_has_them():
 def test_settings_are_compared_with_the_plan_seed_by_seed():
     mine, more = record("ours", 3), record("ours_lags1")
     planned = {"ours": from_dict(record("ours", 0)["config"]), "even": from_dict(record("ours")["config"])}
-    lines = settings_told(sweep_of(mine, more, record("even", 1)), planned)
+    lines = settings_against_plan(sweep_of(mine, more, record("even", 1)), planned)
     assert lines == [
         "even, seed 1: OTHERS THAN THE PLAN'S", "ours_lags1, seed 0: not in the plan", "ours, seed 3: those of the plan"
     ]  # fmt: skip
@@ -297,5 +298,5 @@ def test_sizes_beside_each_other_may_be_of_some_contenders():
     assert [row[0] for row in rows_of(side_by_side([sweep], ["bpe", "ours", "nobody"]))[1:]] == ["bpe", "ours"]
     head, *rows = rows_of(side_by_side([sweep], reference="bpe"))
     minus = {row[0]: row[head.index("minus bpe")] for row in rows}
-    assert minus["bpe"] == "-" and minus["ours"] == str(sweep.gap("ours", "bpe", "test")[0])  # nobody to borrow from
+    assert minus["bpe"] == "-" and minus["ours"] == str(gap(sweep, "ours", "bpe", "test"))  # nobody to borrow from
     assert all("no run of random_k" in row[6] for row in rows_of(side_by_side([sweep], reference="random_k"))[1:])

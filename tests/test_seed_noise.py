@@ -1,13 +1,14 @@
-"""rltok.evidence.donors: how differences deviate from seed to seed, and who borrows that."""
+"""rltok.evidence.differences: how differences deviate from seed to seed, and who borrows that."""
 
 import numpy as np
 import pytest
 from sweeps import record, seeds_of, sweep_of, with_repeats
 
 from rltok.evidence.criteria import at_equal_flops
-from rltok.evidence.donors import borrowing, by_pair, deviation, full, gap, in_deviations, lend, pooled, source
-from rltok.evidence.verdicts import directed, in_sigmas, no_worse, sigma
-from rltok.statistics import Gap
+from rltok.evidence.differences import borrow, borrowing, by_pair, deviation, full, gap, in_deviations, pooled, source
+from rltok.evidence.verdicts import non_inferior, one_sided
+from rltok.evidence.words import in_sigmas
+from rltok.statistics import Difference, difference_of_units
 
 
 def of_bits(**known):
@@ -34,43 +35,45 @@ def test_a_seed_that_was_run_twice_counts_with_the_mean_of_its_runs():
     "seeds, own, expected", [(1, None, 0.06), (2, None, 0.06 / 2**0.5), (2, 0.05, 0.05), (2, 0.01, 0.06 / 2**0.5)]
 )
 def test_few_seeds_borrow_unless_their_own_error_is_larger(seeds, own, expected):
-    lent = lend(Gap(-0.05, 0.001, own), seeds, 0.06)
-    assert lent.seeds == pytest.approx(expected) == sigma(lent) and lent.lent
-    assert f"/ ({expected:.4f}) (" in in_sigmas(lent)
+    found = borrow(Difference(-0.05, 0.001, own, seeds), 0.06)
+    assert found.error_seeds == pytest.approx(expected) == found.sigma and found.borrowed
+    assert f"/ ({expected:.4f}) (" in in_sigmas(found)
 
 
 def test_three_seeds_borrow_nothing_and_nobody_borrows_from_nobody():
-    own = Gap(-0.05, 0.001, 0.01)
-    assert lend(own, 3, 0.06) == own and lend(own, 1, None) == own and not own.lent
+    three, one = Difference(-0.05, 0.001, 0.01, 3), Difference(-0.05, 0.001, None, 1)
+    assert borrow(three, 0.06) == three and borrow(one, None) == one and not one.borrowed
 
 
 def test_borrowing_turns_verdicts_into_undecided_and_nothing_else():
     for bits in (-0.3, -0.1, -0.01, 0.01, 0.1, 0.3):
-        before = Gap(bits, 0.001, None)
-        after = lend(before, 1, 0.06)
-        for judge in (lambda one: directed(one, -1, 1), lambda one: no_worse(one, 0.01, 1)):
+        before = Difference(bits, 0.001, None, 1)
+        after = borrow(before, 0.06)
+        for judge in (lambda one: one_sided(one, -1), lambda one: non_inferior(one, 0.01)):
             assert judge(after) in (judge(before), "undecided")
-    assert directed(lend(Gap(-0.1, 0.001, None), 1, 0.06), -1, 1) == "undecided"
-    assert directed(lend(Gap(-0.3, 0.001, None), 1, 0.06), -1, 1) == "indicative: for"
+    assert one_sided(borrow(Difference(-0.1, 0.001, None, 1), 0.06), -1) == "undecided"
+    assert one_sided(borrow(Difference(-0.3, 0.001, None, 1), 0.06), -1) == "indicative: for"
 
 
 def test_a_difference_of_one_seed_borrows_from_its_sweep():
     sweep = sweep_of(*of_bits(ours=(2.0, 2.0, 2.0), even=(2.1, 2.2, 2.6), naive=(2.5,)))
-    found, seeds = gap(sweep, "naive", "ours", "piqa")
-    assert (seeds, found.lent) == (1, True) and found.seeds == pytest.approx(0.07**0.5)
-    assert gap(sweep, "even", "ours", "piqa") == sweep.gap("even", "ours", "piqa")
+    found = gap(sweep, "naive", "ours", "piqa")
+    assert (found.seeds, found.borrowed) == (1, True) and found.error_seeds == pytest.approx(0.07**0.5)
+    assert gap(sweep, "even", "ours", "piqa") == difference_of_units(*sweep.paired("even", "ours", "piqa"))
     assert gap(sweep, "nobody", "ours", "piqa") is None
 
 
 def test_a_sweep_in_which_nobody_has_three_seeds_borrows_from_the_one_beside_it():
     beside = sweep_of(*of_bits(ours=(2.0, 2.0, 2.0), even=(2.1, 2.2, 2.6)))
     alone = sweep_of(*of_bits(ours=(1.5,), even=(1.7,)))
-    lent = borrowing(alone, beside)
-    assert deviation(alone, "test") is None and deviation(lent, "test") == deviation(beside, "test") == pytest.approx(0.07**0.5)
-    assert gap(alone, "ours", "even", "test") == alone.gap("ours", "even", "test")
-    found, seeds = gap(lent, "ours", "even", "test")
-    assert (seeds, found.lent, found.bits) == (1, True, alone.gap("ours", "even", "test")[0].bits)
-    assert "/ (" not in at_equal_flops(alone, "ours", "even").ours and "/ (" in at_equal_flops(lent, "ours", "even").ours
+    with_donor = borrowing(alone, beside)
+    assert deviation(alone, "test") is None and deviation(with_donor, "test") == deviation(beside, "test") == pytest.approx(
+        0.07**0.5
+    )
+    own, found = (gap(sweep, "ours", "even", "test") for sweep in (alone, with_donor))
+    assert (own.seeds, own.borrowed, own.error_seeds) == (1, False, None)
+    assert (found.seeds, found.borrowed, found.bits) == (1, True, own.bits)
+    assert [at_equal_flops(sweep, "ours", "even").parts[0].measured.borrowed for sweep in (alone, with_donor)] == [False, True]
     assert source(borrowing(beside, alone), "test").runs == beside.runs  # it has its own
     unscored = sweep_of(*of_bits(ours=(1.5, 1.5, 1.5), even=(1.7, 1.7, 1.7)))  # of three seeds one was scored on test text
     for run in unscored.records:
@@ -79,8 +82,8 @@ def test_a_sweep_in_which_nobody_has_three_seeds_borrows_from_the_one_beside_it(
         *of_bits(ours=(1.5,) * 3), *(record("even", seed, bits=1.7, wiggle=0) for seed in (0, 4, 5))
     )  # one in common
     for few in (unscored, apart):
-        found, seeds = gap(borrowing(few, beside), "ours", "even", "test")
-        assert (seeds, found.lent, found.seeds) == (1, True, pytest.approx(0.07**0.5))
+        found = gap(borrowing(few, beside), "ours", "even", "test")
+        assert (found.seeds, found.borrowed, found.error_seeds) == (1, True, pytest.approx(0.07**0.5))
     assert borrowing(alone, None) is alone and borrowing(alone, alone) is alone
 
 
@@ -92,5 +95,5 @@ def test_a_difference_in_deviations_of_all_pairs_and_of_its_own():
     assert told == f"ours minus even: -0.2000, which is {0.2 / spread:.1f} deviations of all pairs, {0.2 / own:.1f} of this pair"
     assert f", {0.2 / own:.1f} of this pair" in in_deviations(alone, beside, "even", "ours", "test")
     assert in_deviations(alone, beside, "naive", "even", "test").endswith("deviations of all pairs")
-    for sweep, lender, name in ((alone, alone, "even"), (alone, beside, "bpe")):
-        assert in_deviations(sweep, lender, "ours", name, "test") == f"ours minus {name}: not known"
+    for sweep, donor, name in ((alone, alone, "even"), (alone, beside, "bpe")):
+        assert in_deviations(sweep, donor, "ours", name, "test") == f"ours minus {name}: not known"

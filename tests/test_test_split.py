@@ -130,7 +130,7 @@ def test_ways_of_asking_are_noticed(source):
 
 
 @pytest.mark.parametrize(
-    "source", ["corpus.validation", "run['scores']['test']", "pytest.main()", "test = 3", "sweep.gap(a, b, 'test')"]
+    "source", ["corpus.validation", "run['scores']['test']", "pytest.main()", "test = 3", "gap(sweep, a, b, 'test')"]
 )
 def test_what_reads_no_text_is_left_alone(source):
     assert asks_for_test(source) == []

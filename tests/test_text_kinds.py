@@ -17,8 +17,8 @@ from rltok.evaluation import evaluate
 from rltok.evidence.chapters.ch07_domains import (
     ALL,
     APART,
+    DOMAINS_RECORD,
     OTHER,
-    WHAT,
     Text,
     against,
     by_kind,
@@ -292,7 +292,7 @@ def test_sizes_of_other_records_are_left_out_and_named():
 
 def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
     path = tmp_path / "kinds.json"
-    whole = sealed({"schema": 1, "what": WHAT, "kinds": {}, "splits": {}, "sweeps": {}})
+    whole = sealed({"schema": 1, "what": DOMAINS_RECORD, "kinds": {}, "splits": {}, "sweeps": {}})
     path.write_text(json.dumps(whole))
     assert read(path) == whole
     for sweep in ({"gaps": {}, "records": []}, {"gaps": {"test": {}}}):

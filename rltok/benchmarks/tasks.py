@@ -16,7 +16,7 @@ from rltok.benchmarks.task_items import Item, TaskItems
 from rltok.errors import RltokError
 from rltok.evaluation import checked_draws, evaluation_mode, require_finite
 from rltok.rng import evaluation_uniforms
-from rltok.statistics import error_over
+from rltok.statistics import error_of_mean
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, PAD, encode, to_utf8
 
@@ -131,7 +131,7 @@ def score_items(
     each = torch.tensor(gold, dtype=torch.float64)
     require_finite(float(each.mean()))
     return TaskScore(
-        task=items.task, items=len(chosen), bits_per_byte=float(each.mean()), standard_error=error_over(each),
+        task=items.task, items=len(chosen), bits_per_byte=float(each.mean()), standard_error=error_of_mean(each.numpy()),
         **_accuracy(chosen, bits), scored_bytes=sum(len(to_utf8(item.choices[item.gold])) for item in chosen), draws=told,
         seed=seed, fingerprint=items.fingerprint, item_bits_per_byte=tuple(gold),
     )  # fmt: skip

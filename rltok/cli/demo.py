@@ -60,12 +60,12 @@ def _table(before: Evaluation, after: Evaluation, random: Evaluation) -> list[st
 
 def verdict(after: Evaluation, random: Evaluation) -> str:
     """What the comparison says and what it does not, from the numbers."""
-    gap, error = paired_difference(random, after)
-    if error is None or abs(gap) <= 2 * error:
-        outcome = f"no difference that this test can see (gap {gap:+.4f} bits per byte, paired over {after.rows} rows)"
+    gap = paired_difference(random, after)
+    if gap.sign == 0:
+        outcome = f"no difference that this test can see (gap {gap.bits:+.4f} bits per byte, paired over {after.rows} rows)"
     else:
-        side = "better" if gap > 0 else "worse"
-        outcome = f"learned boundaries are {side} by {abs(gap):.4f} +- {error:.4f} bits per byte (paired over {after.rows} rows)"
+        size, side = f"{abs(gap.bits):.4f} +- {gap.error_units:.4f} bits per byte", "better" if gap.sign > 0 else "worse"
+        outcome = f"learned boundaries are {side} by {size} (paired over {after.rows} rows)"
     rates = {name: rate for name in SHOWN_CLASSES if (rate := after.class_rates[name]) is not None}
     most, least = max(rates, key=rates.get), min(rates, key=rates.get)
     return (
@@ -114,12 +114,12 @@ def _run(folder: Path, *, seed: int, device: str, smoke: bool, quiet: bool) -> d
     for moment in ("before", "after"):
         tell(f"\n--- {moment} training\n" + paint_view(text, views[moment], colour))
     tell("\n" + legend(colour) + "\n\n" + "\n".join(_table(before, after, random)) + "\n\n" + verdict(after, random))
-    gap, error = paired_difference(random, after)
+    gap = paired_difference(random, after)
     result = {
         "smoke": smoke, "seed": seed, "config_hash": config.digest(), "before": before.to_dict(), "learned": after.to_dict(),
         "random": random.to_dict(),
         "passage": {moment: paint(text, view["boundaries"], None, False) for moment, view in views.items()},
-        "random_minus_learned": gap, "standard_error": error, "classes": CLASSES,
+        "random_minus_learned": gap.bits, "standard_error": gap.error_units, "classes": CLASSES,
     }  # fmt: skip
     (folder / "demo.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
     command = "rltok" if shutil.which("rltok") else ".venv/bin/rltok"

@@ -1,1 +1,1 @@
-"""."""
+"""Records of many runs, and what they show of the paper's claims."""

@@ -1,159 +1,142 @@
-"""How a sweep is asked about a claim: each function takes it and who stands for the paper's method, and finds a verdict."""
+"""How claims are judged: each function takes a sweep and the method that stands for the paper's policy, and returns a finding."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from statistics import fmean
 
 import numpy as np
 
-from rltok.evidence import donors
+from rltok.evidence import differences, verdicts
 from rltok.evidence.records import Record, Sweep
-from rltok.evidence.verdicts import (
-    LEAST_SEEDS,
-    NO_PAIR,
-    NOTHING,
-    Finding,
-    alike,
-    bounded,
-    directed,
-    in_sigmas,
-    no_worse,
-    together,
-)
-from rltok.statistics import Gap, mean_and_error
+from rltok.evidence.verdicts import LEAST_SEEDS, NO_PAIR, NO_RUN, Finding, Number, finding
+from rltok.statistics import Difference, difference_of_seeds, mean_and_error
 
 MARGIN = 0.01  # bits per byte within which two methods count as alike: twice the error of a difference in the paper's Table 1
 RATE_MARGIN = 0.01  # boundaries per byte
 WHITE = 0.9  # share of white-space bytes with a boundary that counts as finding white space
 STABLE_AT, STABLE = 0.1, 0.9  # after a tenth of training; agreement with the final boundaries
 FALLEN = 0.5  # of the first entropy
-TEXT_OURS = "ours"  # the method with the gamma that the text states
-NOT_ASKED = Finding("-", "-")
-Judge = Callable[[Sweep, str], Finding]
+TEXT_POLICY = "ours"  # the policy with the gamma that the text states
+NOT_RUN = finding(None, NO_RUN)
+Criterion = Callable[[Sweep, str], Finding | None]  # None: the question is not asked of this policy
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim: a short name, what is claimed, where, the paper's number, and how it is judged."""
+    """One claim: a short name, what is claimed, where, the paper's numbers, a line for each, and how it is judged."""
 
     id: str
     text: str
     source: str
     paper: str
-    judge: Judge
+    criterion: Criterion
     headline: bool = False  # also in the README
 
 
-def no_run(sweep: Sweep, ours: str) -> Finding:
-    """For what no run of ours is about."""
-    return NOTHING
+def no_run(sweep: Sweep, policy: str) -> Finding:
+    """For a claim that none of our runs is about."""
+    return NOT_RUN
 
 
-def of_text(judge: Callable[..., Finding], **about: object) -> Judge:
-    """A question whose runs all have the gamma of the text: it is not asked of the other one."""
-    return lambda sweep, ours: judge(sweep, ours, **about) if ours == TEXT_OURS else NOT_ASKED
+def of_text(criterion: Callable[..., Finding], **about: object) -> Criterion:
+    """A question whose runs all have the gamma of the text: it is not asked of the other policy."""
+    return lambda sweep, policy: criterion(sweep, policy, **about) if policy == TEXT_POLICY else None
 
 
-def named(name: str, ours: str) -> str:
-    """A contender's name, with `ours` replaced by whoever stands for it."""
-    return ours if name == "ours" else name
+def _compared(
+    sweep: Sweep, policy: str, first: str, second: str, place: str, criterion: Callable[[Difference], str]
+) -> Finding:  # fmt: skip
+    """Two methods at a place, judged by their difference; in their names TEXT_POLICY stands for the policy."""
+    first, second = (policy if name == TEXT_POLICY else name for name in (first, second))
+    difference = differences.gap(sweep, first, second, place)
+    if difference is None:  # both may have run, with other seeds or without a score there
+        return finding(None, NO_PAIR if first in sweep.runs and second in sweep.runs else NO_RUN)
+    return finding(difference, criterion(difference))
 
 
-def many(count: int, what: str) -> str:
-    """So many of something in words: 1 run, 3 runs."""
-    return f"{count} {what}" + ("" if count == 1 else "s")
+def _several(findings: dict[str, Finding]) -> Finding:
+    """A claim of several parts, each by its name."""
+    return Finding(tuple(replace(part, name=name) for name, one in findings.items() for part in one.parts))
 
 
-def seeds_told(count: int) -> str:
-    """So many seeds in words: 1 seed, 3 seeds."""
-    return many(count, "seed")
+def lower(sweep: Sweep, policy: str, first: str, second: str, place: str) -> Finding:
+    """The first has fewer bits per byte than the second."""
+    return _compared(sweep, policy, first, second, place, partial(verdicts.one_sided, wanted=-1))
 
 
-def _judged(sweep: Sweep, first: str, second: str, place: str, judge: Callable[[Gap, int], str]) -> Finding:
-    """A difference in words, with what `judge` makes of it and its number of seeds; nothing where there is none."""
-    found = donors.gap(sweep, first, second, place)
-    if found is None:  # both may have run, with other seeds or without a score there
-        return Finding(NOTHING.ours, NO_PAIR) if first in sweep.runs and second in sweep.runs else NOTHING
-    return Finding(f"{in_sigmas(found[0])}, {seeds_told(found[1])}", judge(*found))
+def lower_than_each(sweep: Sweep, policy: str, first: str, rivals: Sequence[str], place: str) -> Finding:
+    """The first has fewer bits per byte than every rival."""
+    return _several({rival: lower(sweep, policy, first, rival, place) for rival in rivals})
 
 
-def _all(parts: dict[str, Finding]) -> Finding:
-    """A claim of several parts, each by its name: as good as its worst."""
-    told = "; ".join(f"{name}: {part.ours}: {part.verdict}" for name, part in parts.items() if part.ours != NOTHING.ours)
-    return Finding(told or NOTHING.ours, together([part.verdict for part in parts.values()]))
+def as_good(sweep: Sweep, policy: str, first: str, second: str, place: str) -> Finding:
+    """The first has at most MARGIN more bits per byte than the second; fewer is as good, too."""
+    return _compared(sweep, policy, first, second, place, partial(verdicts.non_inferior, margin=MARGIN))
 
 
-def lower(sweep: Sweep, ours: str, first: str, second: str, place: str) -> Finding:
-    """The first loses fewer bits per byte than the second."""
-    return _judged(sweep, named(first, ours), named(second, ours), place, lambda gap, seeds: directed(gap, -1, seeds))
-
-
-def lower_than_each(sweep: Sweep, ours: str, first: str, rivals: Sequence[str], place: str) -> Finding:
-    """The first loses fewer bits per byte than every rival."""
-    return _all({rival: lower(sweep, ours, first, rival, place) for rival in rivals})
-
-
-def as_good(sweep: Sweep, ours: str, first: str, second: str, place: str) -> Finding:
-    """The first loses at most MARGIN more than the second; less is as good, too."""
-    return _judged(sweep, named(first, ours), named(second, ours), place, lambda gap, seeds: no_worse(gap, MARGIN, seeds))
-
-
-def equal(sweep: Sweep, ours: str, first: str, second: str, place: str, margin: float) -> Finding:
+def equal(sweep: Sweep, policy: str, first: str, second: str, place: str, margin: float) -> Finding:
     """The two do not differ by more than a margin, either way."""
-    return _judged(sweep, named(first, ours), named(second, ours), place, lambda gap, seeds: alike(gap, margin, seeds))
+    return _compared(sweep, policy, first, second, place, partial(verdicts.equivalent, margin=margin))
+
+
+def ablation(sweep: Sweep, policy: str, without: str, wanted: int) -> Finding:
+    """The method without one of its parts, against the whole method."""
+    return _compared(sweep, policy, without, policy, "validation", partial(verdicts.one_sided, wanted=wanted))
 
 
 def _number(values: Sequence[float], shown: str, low: float | None = None, high: float | None = None) -> Finding:
+    """A number of each seed, judged by its limits."""
     if not values:
-        return NOTHING
+        return NOT_RUN
     mean, error = mean_and_error(values)
-    told = f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown.removeprefix('+')}}") + f", {seeds_told(len(values))}"
-    return Finding(told, bounded(mean, error, len(values), low=low, high=high))
+    return finding(
+        Number(mean, error, len(values), shown), verdicts.bounded(mean, error, len(values), low=low, high=high)
+    )  # fmt: skip
 
 
-def rate_near_target(sweep: Sweep, ours: str) -> Finding:
-    """Our method draws as many boundaries as it was asked for, within RATE_MARGIN."""
-    runs = sweep.runs.get(ours, {})
+def rate_near_target(sweep: Sweep, policy: str) -> Finding:
+    """The policy draws as many boundaries as its target rate says, within RATE_MARGIN."""
+    runs = sweep.runs.get(policy, {})
     target = next(iter(runs.values()))["config"]["model"]["rule"]["target_rate"] if runs else 0.0
-    return _number(sweep.values(ours, "rate"), ".3f", target - RATE_MARGIN, target + RATE_MARGIN)
+    return _number(sweep.values(policy, "rate"), ".3f", target - RATE_MARGIN, target + RATE_MARGIN)
 
 
-def rate_below(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
-    """Our method draws fewer boundaries than the rivals, so that a lower loss of ours is not bought by tokens."""
+def rate_below(sweep: Sweep, policy: str, rivals: Sequence[str]) -> Finding:
+    """The policy draws fewer boundaries than the rivals, so that a lower loss is not bought by tokens."""
 
     def rate(run: Record) -> float:
         return run["scores"]["validation"]["rate"]
 
     def less(rival: str) -> Finding:
-        pairs = _pairs(sweep, ours, rival)
+        pairs = _pairs(sweep, policy, rival)
         return _number([fmean(map(rate, a)) - fmean(map(rate, b)) for a, b in pairs], "+.4f", high=0.0)
 
-    return _all({rival: less(rival) for rival in rivals})
+    return _several({rival: less(rival) for rival in rivals})
 
 
 def _pairs(sweep: Sweep, first: str, second: str) -> list[tuple[list[Record], list[Record]]]:
-    """The runs of both contenders with each seed that both have."""
+    """The runs of both methods with each seed that both have."""
     mine, other = sweep.runs.get(first, {}), sweep.runs.get(second, {})
     return [(sweep.of_seed(first, seed), sweep.of_seed(second, seed)) for seed in mine if seed in other]
 
 
-def at_equal_flops(sweep: Sweep, ours: str, rival: str, part: float = 1.0) -> Finding:
+def at_equal_flops(sweep: Sweep, policy: str, rival: str, part: float = 1.0) -> Finding:
     """Held-out bits per byte minus the rival's, at this part of the largest FLOPs that all runs of the seed reached."""
-    gaps = _flops_gaps(sweep, ours, rival, part)
-    if not gaps:
-        return NOTHING
-    after = sweep.gap(ours, rival, "validation")  # curves are of fewer rows, not kept one by one: its documents' error stands in
-    mean, error = mean_and_error(gaps)
-    found = Gap(mean, None if after is None else after[0].rows, error)
-    if len(gaps) < LEAST_SEEDS:
-        lender = donors.source(sweep, "validation")  # of which curves are
-        others = (_flops_gaps(lender, *pair, part) for pair in combinations(donors.full(lender), 2))
-        found = donors.lend(found, len(gaps), donors.pooled(others))
-    return Finding(f"{in_sigmas(found)}, {seeds_told(len(gaps))}", directed(found, -1, len(gaps)))
+    by_seed = _at_flops(sweep, policy, rival, part)
+    if not by_seed:
+        return NOT_RUN
+    scored = differences.gap(sweep, policy, rival, "validation")  # curves keep no units: the error of these scores stands in
+    difference = replace(difference_of_seeds(by_seed), error_units=None if scored is None else scored.error_units)
+    if difference.seeds < LEAST_SEEDS:
+        donor = differences.source(sweep, "validation")  # of which curves are
+        others = (_at_flops(donor, *pair, part) for pair in combinations(differences.full(donor), 2))
+        difference = differences.borrow(difference, differences.pooled(others))
+    return finding(difference, verdicts.one_sided(difference, -1))
 
 
-def _flops_gaps(sweep: Sweep, first: str, second: str, part: float) -> list[float]:
+def _at_flops(sweep: Sweep, first: str, second: str, part: float) -> list[float]:
     """A difference for each seed that both have, the mean over its runs."""
     pairs = _pairs(sweep, first, second)
     ends = [part * min(run["held_out"][-1]["flops"] for side in pair for run in side) for pair in pairs]
@@ -161,10 +144,10 @@ def _flops_gaps(sweep: Sweep, first: str, second: str, part: float) -> list[floa
     return [a - b for a, b in at]
 
 
-def all_along(sweep: Sweep, ours: str, rivals: Sequence[str]) -> Finding:
+def all_along(sweep: Sweep, policy: str, rivals: Sequence[str]) -> Finding:
     """`at_equal_flops` after each quarter of training."""
     quarters = (0.25, 0.5, 0.75, 1.0)
-    return _all({f"{rival} at {part:g}": at_equal_flops(sweep, ours, rival, part) for rival in rivals for part in quarters})
+    return _several({f"{rival} at {part:g}": at_equal_flops(sweep, policy, rival, part) for rival in rivals for part in quarters})
 
 
 def curve_at(curve: Sequence[dict], at: float, over: str = "flops") -> float:
@@ -172,12 +155,12 @@ def curve_at(curve: Sequence[dict], at: float, over: str = "flops") -> float:
     return float(np.interp(at, [point[over] for point in curve], [point["bits_per_byte"] for point in curve]))
 
 
-def white_space(sweep: Sweep, ours: str) -> Finding:
+def white_space(sweep: Sweep, policy: str) -> Finding:
     """The policy draws a boundary after nearly every white-space byte of held-out text."""
-    return _number(sweep.values(ours, "whitespace_share"), ".2f", low=WHITE)
+    return _number(sweep.values(policy, "whitespace_share"), ".2f", low=WHITE)
 
 
-def entropy_falls_early(sweep: Sweep, ours: str) -> Finding:
+def entropy_falls_early(sweep: Sweep, policy: str) -> Finding:
     """After a tenth of training the policy's entropy is less than half of what it was at first."""
 
     def share(run: Record) -> float:
@@ -185,20 +168,20 @@ def entropy_falls_early(sweep: Sweep, ours: str) -> Finding:
         early = [point for point in curve if point["step"] <= STABLE_AT * curve[-1]["step"]] or curve[:1]
         return early[-1]["policy_entropy"] / curve[0]["policy_entropy"]
 
-    return _early(sweep, ours, _number(sweep.each(ours, share), ".2f", high=FALLEN))
+    return _early(sweep, policy, _number(sweep.each(policy, share), ".2f", high=FALLEN))
 
 
-def stable_after(sweep: Sweep, ours: str) -> Finding:
+def stable_after(sweep: Sweep, policy: str) -> Finding:
     """From a tenth of training on, boundaries of fixed texts agree with the final ones (F1)."""
-    return _early(sweep, ours, _number(sweep.each(ours, lambda run: agreement_at(run, STABLE_AT)), ".2f", low=STABLE))
+    return _early(sweep, policy, _number(sweep.each(policy, lambda run: agreement_at(run, STABLE_AT)), ".2f", low=STABLE))
 
 
-def _early(sweep: Sweep, ours: str, found: Finding) -> Finding:
+def _early(sweep: Sweep, policy: str, whole: Finding) -> Finding:
     """The finding, with the amount of text that a tenth of training is: a share of a short run is little text."""
-    if found == NOTHING:
-        return found
-    size = fmean(run["bytes"] for run in sweep.runs[ours].values())
-    return Finding(f"{found.ours}, after {STABLE_AT * size / 1e6:.3g} MB", found.verdict)
+    if whole == NOT_RUN:
+        return whole
+    read = STABLE_AT * fmean(run["bytes"] for run in sweep.runs[policy].values())
+    return Finding(tuple(replace(part, measured=replace(part.measured, after_bytes=read)) for part in whole.parts))
 
 
 def agreement_at(run: dict, part: float) -> float:
@@ -216,7 +199,7 @@ def agreement(first: str, second: str) -> float:
     return 2 * both / either if either else 1.0
 
 
-def returns_grow(sweep: Sweep, ours: str) -> Finding:
+def returns_grow(sweep: Sweep, policy: str) -> Finding:
     """Mean returns are larger in the second quarter of a row than in the first; its last quarter sees the row's end coming."""
 
     def growth(run: Record) -> float:
@@ -224,18 +207,13 @@ def returns_grow(sweep: Sweep, ours: str) -> Finding:
         quarter = max(1, len(returns) // 4)
         return fmean(returns[quarter : 2 * quarter]) - fmean(returns[:quarter])
 
-    return _number(sweep.each(ours, growth), ".3f", low=0.0)
+    return _number(sweep.each(policy, growth), ".3f", low=0.0)
 
 
-def returns_positive(sweep: Sweep, ours: str) -> Finding:
+def returns_positive(sweep: Sweep, policy: str) -> Finding:
     """The mean return over all positions is positive: the model is ahead of its early head."""
 
     def mean(run: Record) -> float:
         return fmean(value for value in run["positions"]["returns"] if value is not None)
 
-    return _number(sweep.each(ours, mean), ".3f", low=0.0)
-
-
-def ablation(sweep: Sweep, ours: str, without: str, wanted: int) -> Finding:
-    """A rung of the ladder removed, against the whole method."""
-    return _judged(sweep, without, ours, "validation", lambda gap, seeds: directed(gap, wanted, seeds))
+    return _number(sweep.each(policy, mean), ".3f", low=0.0)

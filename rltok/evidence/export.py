@@ -17,7 +17,7 @@ from rltok.config import Config, from_dict
 from rltok.data.rows import Rows
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, evaluate
-from rltok.evidence.chapters.ch06_partial_runs import check_start
+from rltok.evidence.partial_runs import check_start
 from rltok.evidence.positions import by_position
 from rltok.evidence.record_checks import demanding
 from rltok.evidence.schema import SCHEMA, START, WHAT

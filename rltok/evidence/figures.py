@@ -1,43 +1,41 @@
 """Figures of a sweep, each drawn from rows that are also stored as CSV: Figures 2, 3, 6 to 8 and 13, rewards by position.
 
-sweep --rows of "figure_3"--> (head, rows) --> the figure, and notebooks/results/figures/SWEEP/figure_3.csv
+sweep --figure_3_data--> a frame --> the figure, and notebooks/results/figures/SWEEP/figure_3.csv
 """
 
-import csv
 import html
-import io
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from rltok.errors import RltokError
-from rltok.evidence import donors
-from rltok.evidence.criteria import agreement_at, seeds_told
+from rltok.evidence import differences
+from rltok.evidence.criteria import TEXT_POLICY, agreement_at
 from rltok.evidence.paper import FIGURE_3, PLACES
 from rltok.evidence.ranking import MARKERS
 from rltok.evidence.records import Record, Sweep, is_learned
-from rltok.evidence.tables import contenders_of
+from rltok.evidence.tables import methods_of
+from rltok.evidence.words import many
 from rltok.show.plots import PALETTE
 from rltok.show.views import boundary_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Data = tuple[list[str], list[list[Any]]]
 HARD = ("hnet", "hnet_port")  # shown by their decisions, as in the paper's Figure 8
 
 
-def _curves(sweep: Sweep, points: Callable[[Record], Sequence[Sequence[float]]], head: list[str]) -> Data:
+def _curves(sweep: Sweep, points: Callable[[Record], Sequence[Sequence[float]]], columns: list[str]) -> pd.DataFrame:
     """Points of every seed; of one that was run several times the mean over its runs, point by point, as in the tables."""
-    rows: list[list[Any]] = []
-    for name in contenders_of(sweep):
-        for seed in sweep.runs[name]:
-            each = [points(run) for run in sweep.of_seed(name, seed)]
-            for same in zip(*each, strict=False):  # as many as all of them have
-                rows.append([name, seed, *map(_mean, zip(*same, strict=True))])
-    return ["contender", "seed", *head], rows
+    rows = [
+        [name, seed, *map(_mean, zip(*same, strict=True))]
+        for name in methods_of(sweep) for seed in sweep.runs[name]
+        for same in zip(*(points(run) for run in sweep.of_seed(name, seed)), strict=False)  # as many as all of them have
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["contender", "seed", *columns], dtype=object)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -45,7 +43,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return values[0] if len(set(values)) == 1 else fmean(values)
 
 
-def figure_3_data(sweep: Sweep) -> Data:
+def figure_3_data(sweep: Sweep) -> pd.DataFrame:
     """Held-out bits per byte during training: FLOPs by the paper's rule, FLOPs with attention, bits per byte."""
 
     def points(run: Record) -> list[list[float]]:
@@ -54,8 +52,8 @@ def figure_3_data(sweep: Sweep) -> Data:
     return _curves(sweep, points, ["flops", "flops_with_attention", "bits_per_byte"])
 
 
-def figure_13_data(sweep: Sweep) -> Data:
-    """Policy entropy during training, by share of the updates; contenders without a policy have none."""
+def figure_13_data(sweep: Sweep) -> pd.DataFrame:
+    """Policy entropy during training, by share of the updates; methods without a policy have none."""
 
     def points(run: Record) -> list[list[float]]:
         last = run["curve"][-1]["step"]
@@ -64,7 +62,7 @@ def figure_13_data(sweep: Sweep) -> Data:
     return _curves(sweep, points, ["share_of_training", "entropy_nats"])
 
 
-def agreement_data(sweep: Sweep) -> Data:
+def agreement_data(sweep: Sweep) -> pd.DataFrame:
     """F1 of the boundaries of the fixed texts, at each snapshot, against the final ones."""
 
     def points(run: Record) -> list[list[float]]:
@@ -74,7 +72,7 @@ def agreement_data(sweep: Sweep) -> Data:
     return _curves(sweep, points, ["share_of_training", "f1_with_final"])
 
 
-def white_space_data(sweep: Sweep) -> Data:
+def white_space_data(sweep: Sweep) -> pd.DataFrame:
     """Share of white-space bytes with a boundary during training, by bytes of training text."""
 
     def points(run: Record) -> list[list[float]]:
@@ -83,7 +81,7 @@ def white_space_data(sweep: Sweep) -> Data:
     return _curves(sweep, points, ["bytes", "whitespace_share"])
 
 
-def held_out_data(sweep: Sweep) -> Data:
+def held_out_data(sweep: Sweep) -> pd.DataFrame:
     """Held-out bits per byte and share of white space with a boundary during training, by bytes of training text."""
 
     def points(run: Record) -> list[list[float]]:
@@ -92,8 +90,8 @@ def held_out_data(sweep: Sweep) -> Data:
     return _curves(sweep, points, ["bytes", "bits_per_byte", "whitespace_share"])
 
 
-def positions_data(sweep: Sweep) -> Data:
-    """Mean reward and return by position in the row, nats; of contenders with a policy."""
+def positions_data(sweep: Sweep) -> pd.DataFrame:
+    """Mean reward and return by position in the row, nats; of methods with a policy."""
 
     def points(run: Record) -> list[list[float]]:
         if not is_learned(run):
@@ -105,44 +103,37 @@ def positions_data(sweep: Sweep) -> Data:
     return _curves(sweep, points, ["position", "reward", "return"])
 
 
-DATA: dict[str, Callable[[Sweep], Data]] = {
+DATA: dict[str, Callable[[Sweep], pd.DataFrame]] = {
     "figure_3": figure_3_data, "figure_13": figure_13_data, "agreement": agreement_data, "white_space": white_space_data,
     "held_out": held_out_data, "positions": positions_data,
 }  # fmt: skip
 
 
-def gaps_data(sweep: Sweep, reference: str = "ours") -> Data:
-    """Paired differences of every contender from a reference on every text: bits per byte, both errors, seeds, in words."""
+def gaps_data(sweep: Sweep, reference: str = TEXT_POLICY) -> pd.DataFrame:
+    """Paired differences of every method from a reference on every text: bits per byte, both errors, seeds, in words."""
     rows: list[list[Any]] = []
-    for name in contenders_of(sweep):
+    for name in methods_of(sweep):
         for place in ("validation", *PLACES):
-            found = donors.gap(sweep, name, reference, place) if name != reference else None
-            if found is not None:
-                gap, seeds = found
-                own = None if gap.lent else gap.seeds
-                rows.append([name, place, gap.bits, gap.rows, own, seeds, f"{gap}, {seeds_told(seeds)}"])
-    return ["contender", "place", "bits_per_byte", "error_units", "error_seeds", "seeds", "told"], rows
+            gap = differences.gap(sweep, name, reference, place) if name != reference else None
+            if gap is not None:
+                own = None if gap.borrowed else gap.error_seeds
+                rows.append([name, place, gap.bits, gap.error_units, own, gap.seeds, f"{gap}, {many(gap.seeds, 'seed')}"])
+    columns = ["contender", "place", "bits_per_byte", "error_units", "error_seeds", "seeds", "told"]
+    return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
-def as_csv(data: Data) -> str:
+def as_csv(data: pd.DataFrame) -> str:
     """The rows as CSV, numbers to six significant digits."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(data[0])
-    writer.writerows([[f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row] for row in data[1]])
-    return text.getvalue()
+    cells = data.map(lambda cell: f"{cell:.6g}" if isinstance(cell, float) else cell)
+    return cells.to_csv(index=False, lineterminator="\n")
 
 
-def _lines(data: Data, names: Sequence[str], x: str, y: str) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
-    """Of every contender one (x, y) a seed."""
-    head, rows = data
-    column = {name: head.index(name) for name in (x, y)}
-    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-    for name in names:
-        for seed in dict.fromkeys(row[1] for row in rows if row[0] == name):
-            points = [row for row in rows if row[0] == name and row[1] == seed]
-            found.setdefault(name, []).append(tuple(np.array([p[column[key]] for p in points], float) for key in (x, y)))
-    return found
+def _lines(data: pd.DataFrame, names: Sequence[str], x: str, y: str) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
+    """(x, y) of every seed of these methods."""
+    each = {name: seeds.groupby("seed", sort=False) for name, seeds in data.groupby("contender") if name in names}
+    return {
+        name: [tuple(points[[x, y]].to_numpy(float).T) for _, points in each[name]] for name in names if name in each
+    }  # fmt: skip
 
 
 def _second_half(lines: dict[str, list[tuple[np.ndarray, np.ndarray]]]) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
@@ -192,9 +183,9 @@ def figure_13(sweep: Sweep, names: Sequence[str]) -> "Figure":
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.4))
     _draw(left, _lines(figure_13_data(sweep), names, "share_of_training", "entropy_nats"))
     _draw(right, _lines(agreement_data(sweep), names, "share_of_training", "f1_with_final"))
-    for axes, told in ((left, "policy entropy (nats per decision)"), (right, "F1 with final boundaries")):
+    for axes, label in ((left, "policy entropy (nats per decision)"), (right, "F1 with final boundaries")):
         axes.axvline(0.1, color="0.5", linewidth=0.8, linestyle=":")
-        axes.set(xlabel="share of training", ylabel=told, ylim=(0, None))
+        axes.set(xlabel="share of training", ylabel=label, ylim=(0, None))
     _legend(figure, left)
     return figure
 
@@ -231,7 +222,7 @@ def positions_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
 def sample_html(
     sweep: Sweep, name: str, number: int = 0, characters: int = 400, seed: int | None = None, hover: bool = True
 ) -> str:
-    """HTML: a held-out passage with a contender's boundaries, as the paper's Figures 2 and 6 to 8."""
+    """HTML: a held-out passage with a method's boundaries, as the paper's Figures 2 and 6 to 8."""
     runs = sweep.runs[name]
     run = runs[min(runs) if seed is None else seed]
     return passage_html(run["samples"][number], name, "held-out passage", characters, hard=name in HARD, hover=hover)

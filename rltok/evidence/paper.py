@@ -20,7 +20,7 @@ def _row(*means: float, **errors: float) -> dict[str, Value]:
     return {place: Value(mean, (_ERRORS | errors)[place]) for place, mean in zip(PLACES, means, strict=True)}
 
 
-# Bits per byte by contender, named as in our sweeps; `ours` has 8 lags and, by the text, gamma 0.99.
+# Bits per byte by method, named as in our sweeps; `ours` has 8 lags and, by the text, gamma 0.99.
 TABLE_1 = {
     "even": _row(1.660, 1.306, 1.974, 1.926, 1.376),
     "dynamic_pooling_port": _row(1.737, 1.340, 2.011, 1.956, 1.372, piqa=0.010),

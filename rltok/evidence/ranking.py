@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rltok.evaluation import Evaluation, paired_difference
+import numpy as np
+
+from rltok.evaluation import Evaluation
 from rltok.show.plots import PALETTE, use_style
-from rltok.statistics import error_of_mean
+from rltok.statistics import difference_of_units, error_of_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REFERENCE = "learned"
+LEARNED = "learned"
 MARKERS = "osD^v"
 MEANS = ("rate", "tokens_per_byte", "whitespace_share", "last_fifth_rate", "flops_per_byte", "seconds")
 
@@ -43,7 +45,7 @@ def standings(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     by_name: dict[str, dict[int, dict[str, Any]]] = {}
     for result in results:
         by_name.setdefault(result["name"], {})[result["seed"]] = result
-    return [_standing(name, runs, by_name.get(REFERENCE)) for name, runs in by_name.items()]
+    return [_standing(name, runs, by_name.get(LEARNED)) for name, runs in by_name.items()]
 
 
 def _standing(name: str, runs: dict[int, dict[str, Any]], reference: dict[int, dict[str, Any]] | None) -> dict[str, Any]:
@@ -60,15 +62,15 @@ def _standing(name: str, runs: dict[int, dict[str, Any]], reference: dict[int, d
     }
     numbers = [{**run["evaluation"], **run} for run in runs.values()]
     line |= {key: _mean([run[key] for run in numbers]) for key in MEANS}
-    return line | {"minus_learned": None if reference is None or name == REFERENCE else _gap(found, reference)}
+    return line | {"minus_learned": None if reference is None or name == LEARNED else _gap(found, reference)}
 
 
 def _gap(found: dict[int, Evaluation], reference: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Paired by seed and row: this rule's bits per byte minus the learned rule's."""
     pairs = [(one, evaluation_of(reference[seed])) for seed, one in found.items()]
-    gap, error = paired_difference(*(averaged(side) for side in zip(*pairs, strict=True)))
-    seeds = [paired_difference(*pair)[0] for pair in pairs]
-    return {"bits_per_byte": gap, "standard_error_rows": error, "standard_error_seeds": error_of_mean(seeds)}
+    bits = np.array([np.subtract(one.row_bits_per_byte, other.row_bits_per_byte) for one, other in pairs])
+    gap = difference_of_units(bits, np.ones(bits.shape[1]))
+    return {"bits_per_byte": gap.bits, "standard_error_rows": gap.error_units, "standard_error_seeds": gap.error_seeds}
 
 
 def _shown(value: float | None, digits: int = 3, sign: str = "") -> str:

@@ -1,9 +1,9 @@
-"""Evidence records from a folder: checked, grouped by sweep and contender, and compared in pairs.
+"""Evidence records from a folder: checked, grouped by sweep and method, and compared in pairs.
 
-    folder/SWEEP/NAME-seedK.json          --read_sweeps--> {sweep: Sweep} --gap(first, second, place)--> Gap
+    folder/SWEEP/NAME-seedK.json          --read_sweeps--> {sweep: Sweep} --scores--> bits and bytes of every unit, in one frame
     folder/SWEEP/repeats/NAME-seedK-R.json   the same seed once more: run R of it, from 2 on
 
-A difference is paired by seed and by document (or row, or benchmark item), so that what all contenders share cancels. A seed that
+A difference is paired by seed and by document (or row, or benchmark item), so that what all methods share cancels. A seed that
 was run several times counts once, with the mean of its runs that have the score.
 """
 
@@ -11,10 +11,12 @@ import json
 import statistics
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rltok.config import TrainConfig
 from rltok.errors import RltokError
@@ -22,13 +24,13 @@ from rltok.evidence.record_checks import COUNTED, SPLITS, Demand, check_origin, 
 from rltok.evidence.schema import SCHEMA, WHAT
 from rltok.runs.checkpoint import differences
 from rltok.runs.sessions import problem
-from rltok.statistics import Gap, gap_of_units
+from rltok.statistics import Difference, difference_of_units
 from rltok.system.files import write_text
 
 NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
 WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "full", *COUNTED)
 REMEDY = "Make the record again."
-OWN = ("seed", "micro_batch", "policy_lr_multiplier")  # settings of training that belong to a contender, as its rule does
+OWN = ("seed", "micro_batch", "policy_lr_multiplier")  # settings of training that belong to a method, as its rule does
 SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # in what runs that ask about the schedule may differ
 
 Record = dict[str, Any]
@@ -74,21 +76,21 @@ def write_record(path: Path, record: Record) -> None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of one sweep, by contender and seed; failed ones apart, and those of a seed that was run before.
+    """The runs of one sweep, by method and seed; failed ones apart, and those of a seed that was run before.
 
-    `lender` is another sweep, mostly of another size, whose deviations from seed to seed this one borrows where nobody in it has
-    enough seeds (`rltok.evidence.donors`).
+    `donor` is another sweep, mostly of another size, whose deviations from seed to seed this one borrows where no two of its
+    methods have enough seeds (`rltok.evidence.differences`).
     """
 
     name: str
     runs: dict[str, dict[int, Record]]
     failed: list[Record]
     repeats: dict[str, dict[int, list[Record]]] = field(default_factory=dict)
-    lender: "Sweep | None" = None
+    donor: "Sweep | None" = None
 
     @property
     def records(self) -> list[Record]:
-        """One finished run for each contender and seed."""
+        """One finished run for each method and seed."""
         return [run for seeds in self.runs.values() for run in seeds.values()]
 
     @property
@@ -102,11 +104,11 @@ class Sweep:
         return sorted(run["digest"] for run in self.everything)
 
     def of_seed(self, name: str, seed: int) -> list[Record]:
-        """Every run of a contender with this seed."""
+        """Every run of a method with this seed."""
         return [self.runs[name][seed], *self.repeats.get(name, {}).get(seed, [])]
 
     def each(self, name: str, number: Callable[[Record], float | None]) -> list[float]:
-        """A number of every seed of a contender: the mean over its runs that have it; none of a seed whose runs have it not."""
+        """A number of every seed of a method: the mean over its runs that have it; none of a seed whose runs have it not."""
         found = [[number(run) for run in self.of_seed(name, seed)] for seed in self.runs.get(name, {})]
         known = [[value for value in values if value is not None] for values in found]
         return [statistics.fmean(values) for values in known if values]
@@ -124,55 +126,65 @@ class Sweep:
         """False for a smoke sweep, whose numbers say that everything runs and nothing else."""
         return all(run["full"] for run in self.records)
 
-    def score(self, run: Record, place: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """(bits, bytes) of every unit of a split, or (bits per byte, ones) of every item; None where it was not scored."""
-        found = run["scores"].get(place)
-        if found is None:
-            return None
-        if place in SPLITS:
-            return np.array(found["unit_bits"]), np.array(found["unit_bytes"], dtype=float)
-        bits = np.array(found["item_bits_per_byte"])
-        return bits, np.ones(len(bits))
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """A row for each unit that a run was scored on: method, seed, run (0, then repeats), place, unit, bits, bytes.
 
-    def scored(self, name: str, place: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """`score` of every seed that has one, the mean over its runs that have one."""
-        found = {}
-        for seed in self.runs.get(name, {}):
-            scores = [one for run in self.of_seed(name, seed) if (one := self.score(run, place)) is not None]
-            if scores:
-                found[seed] = np.mean([bits for bits, _ in scores], axis=0), scores[0][1]
-        return found
+        A unit is a document of a split, or an item of a benchmark, which has bits per byte and counts as one byte.
+        """
+        frames = [
+            pd.DataFrame({"method": name, "seed": seed, "run": number, "place": place, **_units(score, place)})
+            for name in self.runs for seed in self.runs[name] for number, run in enumerate(self.of_seed(name, seed))
+            for place, score in run["scores"].items() if score is not None
+        ]  # fmt: skip
+        columns = ("method", "seed", "run", "place", "bits", "bytes")
+        return pd.concat(frames or [pd.DataFrame(columns=columns)]).rename_axis("unit").reset_index()
 
-    def mean(self, name: str, place: str) -> Gap | None:
-        """Bits per byte of a contender: mean over seeds, errors over units and over seeds. None without a score."""
-        scored = self.scored(name, place)
-        return gap_of_units([bits for bits, _ in scored.values()], next(iter(scored.values()))[1]) if scored else None
+    @cached_property
+    def by_unit(self) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+        """By place (bits, bytes) of every unit, a row each, with a column for each method and seed that has a score there.
 
-    def gap(self, first: str, second: str, place: str) -> tuple[Gap, int] | None:
-        """Delta = bits per byte of the first minus the second's, over seeds that both have, and the number of these seeds."""
-        found = self.paired(first, second, place)
-        return None if found is None else (gap_of_units(*found), len(found[0]))
+        A seed that was run several times has the mean of its runs that have a score.
+        """
+        shape = {"index": "unit", "columns": ["method", "seed"], "values": ["bits", "bytes"]}
+        wide = {place: scores.pivot_table(**shape) for place, scores in self.scores.groupby("place")}
+        return {place: (table["bits"], table["bytes"]) for place, table in wide.items()}
+
+    @cached_property
+    def bits_per_byte(self) -> dict[str, pd.Series]:
+        """By place, bits per byte of each method and seed."""
+        return {place: bits.sum() / sizes.sum() for place, (bits, sizes) in self.by_unit.items()}
+
+    def mean(self, name: str, place: str) -> Difference | None:
+        """Bits per byte of a method: mean over seeds, with both errors. None without a score."""
+        bits, sizes = (table.get(name) for table in self.by_unit.get(place, ({}, {})))
+        return None if bits is None else difference_of_units(bits.T.to_numpy(), sizes.iloc[:, 0].to_numpy())
 
     def paired(self, first: str, second: str, place: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """(bits of the first minus the second's [S, U], a row a seed that both have; bytes [U]) of every unit at a place.
-
-        A unit is a document of a split, or an item of a benchmark. None without a seed in common.
+        """(bits of the first minus the second's [S, U], a row for each seed that both have; bytes [U]). None without such a seed.
 
         Raises:
             RltokError: the two were scored on other units.
         """
-        ours, theirs = self.scored(first, place), self.scored(second, place)
-        seeds = [seed for seed in ours if seed in theirs]
-        if not seeds:
+        tables = self.by_unit.get(place, ({}, {}))
+        (bits, sizes), (others, other_sizes) = ([table.get(name) for table in tables] for name in (first, second))
+        if bits is None or others is None or (seeds := bits.columns.intersection(others.columns)).empty:
             return None
-        sizes = ours[seeds[0]][1]
-        if any(not np.array_equal(side[seed][1], sizes) for seed in seeds for side in (ours, theirs)):
+        each = np.concatenate([sizes[seeds], other_sizes[seeds]], axis=1)
+        if (each != each[:, :1]).any():
             raise RltokError(f"{first} and {second} of sweep {self.name} were scored on other text ({place}). Score them again.")
-        return np.array([ours[seed][0] - theirs[seed][0] for seed in seeds]), sizes
+        return (bits[seeds] - others[seeds]).T.to_numpy(), each[:, 0]
 
     def values(self, name: str, key: str, place: str = "validation") -> list[float]:
         """A number of a split's score for every seed, such as rate or whitespace_share; none where it is not known."""
         return self.each(name, lambda run: None if run["scores"][place] is None else run["scores"][place].get(key))
+
+
+def _units(score: dict[str, Any], place: str) -> dict[str, Any]:
+    """Bits and bytes of every unit of a score, in its order."""
+    if place in SPLITS:
+        return {"bits": score["unit_bits"], "bytes": score["unit_bytes"]}
+    return {"bits": score["item_bits_per_byte"], "bytes": 1}
 
 
 def sweep_files(folder: Path) -> list[Path]:
@@ -184,7 +196,7 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
     """Every sweep of a folder, that of most runs first: those at full size where there are any, else the smoke ones.
 
     Args:
-        varied: settings of training that contenders may differ in because a sweep is about them, such as 'learning_rate'.
+        varied: settings of training that methods may differ in because a sweep is about them, such as 'learning_rate'.
         only: the sweep that is wanted; others are not looked at.
 
     Raises:
@@ -246,7 +258,7 @@ def shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
 
 
 def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
-    """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a contender."""
+    """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a method."""
     common: dict[str, Any] = {}
     for name, seeds in sweep.runs.items():
         config = _without_seed(next(iter(seeds.values()))["config"])

@@ -4,18 +4,19 @@ Their records were there before these questions were written down, so each says 
 """
 
 import json
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from rltok.config import with_settings
-from rltok.evidence.chapters import ch03_ladder
-from rltok.evidence.chapters.ch04_cost import CLAIM, extra
-from rltok.evidence.verdicts import CONTRADICTED, NOTHING, SUPPORTED, UNDECIDED, Finding, bounded
+from rltok.evidence.cost import CLAIM, extra
+from rltok.evidence.criteria import NOT_RUN
+from rltok.evidence.ladder import rows_of, stage_names
+from rltok.evidence.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED, Finding, bounded, finding
 from rltok.presets import preset
 from rltok.runs.snapshots import text_ids
 from rltok.statistics import mean_and_error
@@ -36,7 +37,7 @@ class SmallClaim:
     source: str
     paper: str
     record: str | None  # name in notebooks/results; None: computed
-    judge: Callable[[Any], Finding]
+    criterion: Callable[[Any], Finding]
     headline: bool = False
 
 
@@ -47,34 +48,34 @@ def equality(_: None) -> Finding:
         tiny = with_settings(preset("tiny"), {"model.embedding_dim": 16, "model.num_heads": 2}).model
         row = enumerate_row(AutoregressiveUNet(tiny).double().eval(), text_ids(TEXT))
     gap = float(row.jensen_gap)
-    return Finding(f"left minus right side {gap:.1e} nats on {TEXT.decode()!r}", CONTRADICTED if gap > 1e-9 else SUPPORTED)
+    return finding(f"left minus right side {gap:.1e} nats on {TEXT.decode()!r}", CONTRADICTED if gap > 1e-9 else SUPPORTED)
 
 
 def computation(_: None) -> Finding:
     """Early head and policy in the FLOPs of BPE guidance, 147M at its target rate, by the paper's rule."""
     model = preset("147m").model
     share = extra(model, model.rule.target_rate).counted_share
-    return Finding(f"{share:.2%}", SUPPORTED if share < CLAIM else CONTRADICTED)
+    return finding(f"{share:.2%}", SUPPORTED if share < CLAIM else CONTRADICTED)
 
 
 def time(record: dict[str, Any]) -> Finding:
     """The measured cost of policy and early head in the time of an update, with its interval."""
     cost, (low, high) = record["policy_cost"]["cost"], record["policy_cost"]["interval"]
     verdict = SUPPORTED if high < CLAIM else CONTRADICTED if low > CLAIM else UNDECIDED
-    return Finding(f"{cost:+.2%} ({low:+.2%} to {high:+.2%}) of an update, {record['device']}", verdict)
+    return finding(f"{cost:+.2%} ({low:+.2%} to {high:+.2%}) of an update, {record['device']}", verdict)
 
 
 def noise(record: dict[str, Any]) -> Finding:
     """Rows that naive REINFORCE and the whole ladder need for a cosine of 0.5, at every stage and seed; None is never."""
-    stages = ch03_ladder.stage_names(record)
+    stages = stage_names(record)
     pairs = [
         (naive if naive is not None else float("inf"), whole if whole is not None else float("inf"))
         for stage in stages
-        for naive, whole in zip(*(ch03_ladder.rows_of(record, stage, name) for name in (NAIVE, WHOLE)), strict=True)
+        for naive, whole in zip(*(rows_of(record, stage, name) for name in (NAIVE, WHOLE)), strict=True)
     ]
     fewer = sum(whole < naive for naive, whole in pairs)
     verdict = SUPPORTED if fewer == len(pairs) else CONTRADICTED if fewer == 0 else UNDECIDED
-    return Finding(f"fewer rows in {fewer} of {len(pairs)} stages and seeds of the preset tiny", verdict)
+    return finding(f"fewer rows in {fewer} of {len(pairs)} stages and seeds of the preset tiny", verdict)
 
 
 def _rates(record: dict[str, Any], loss: str) -> list[float]:
@@ -88,20 +89,17 @@ def no_constraint(record: dict[str, Any]) -> Finding:
     verdict = SUPPORTED if every == len(rates) else CONTRADICTED if every == 0 else UNDECIDED
     others = [rate for rate in rates if rate <= EVERY_BYTE]
     rest = f", the others between {min(others):.2f} and {max(others):.2f}" if others else ""
-    return Finding(f"{every} of {len(rates)} runs came above {EVERY_BYTE} boundaries per byte{rest}", verdict)
+    return finding(f"{every} of {len(rates)} runs came above {EVERY_BYTE} boundaries per byte{rest}", verdict)
 
 
 def pressure(record: dict[str, Any]) -> Finding:
     """Distance of the rate from its target, mean over starts of each seed: pressure on probabilities minus on logits."""
-    far: dict[str, dict[int, list[float]]] = {"probabilities": {}, "logits": {}}
-    for run in record["runs"]:
-        if run["loss"] in far:
-            far[run["loss"]].setdefault(run["seed"], []).append(abs(run["rate"] - record["target"]))
-    means = {loss: {seed: statistics.fmean(values) for seed, values in seeds.items()} for loss, seeds in far.items()}
-    gaps = [means["probabilities"][seed] - means["logits"][seed] for seed in means["logits"]]
-    mean, error = mean_and_error(gaps)
-    told = " against ".join(f"{statistics.fmean(means[loss].values()):.3f} with {loss}" for loss in ("probabilities", "logits"))
-    return Finding(f"mean distance from the target {told}, {len(gaps)} seeds", bounded(mean, error, len(gaps), low=0.0))
+    runs = pd.DataFrame(record["runs"])
+    runs["distance"] = (runs["rate"] - record["target"]).abs()
+    by_seed = runs.pivot_table(index="seed", columns="loss", values="distance")[["probabilities", "logits"]].dropna()
+    mean, error = mean_and_error((by_seed["probabilities"] - by_seed["logits"]).to_numpy())
+    sides = " against ".join(f"{value:.3f} with {loss}" for loss, value in by_seed.mean().items())
+    return finding(f"mean distance from the target {sides}, {len(by_seed)} seeds", bounded(mean, error, len(by_seed), low=0.0))
 
 
 def leak(record: dict[str, Any]) -> Finding:
@@ -111,59 +109,34 @@ def leak(record: dict[str, Any]) -> Finding:
     """
     size = max(record["words"], key=int)
     found = record["words"][size]["leak"]
-    told = f"{found:.3f} bits per byte of the rest of words, by counts, vocabulary of {int(size):,}"
-    return Finding(told, CONTRADICTED if found > 0 else SUPPORTED)
+    measured = f"{found:.3f} bits per byte of the rest of words, by counts, vocabulary of {int(size):,}"
+    return finding(measured, CONTRADICTED if found > 0 else SUPPORTED)
 
 
 def small_claims() -> list[SmallClaim]:
-    """In the order of the paper."""
+    """All of them, in the order of the paper."""
     paper = f"less than {CLAIM:.1%}"
     return [
-        SmallClaim(
-            "efficiency_flops",
-            f"learned boundaries add less than {CLAIM:.1%} to the FLOPs of BPE guidance (a wish of the paper)",
-            "§2.1",
-            paper,
-            None,
-            computation,
-            True,
-        ),
+        SmallClaim("efficiency_flops",
+            f"learned boundaries add less than {CLAIM:.1%} to the FLOPs of BPE guidance (a wish of the paper)", "§2.1", paper,
+            None, computation, True),
         SmallClaim("efficiency_time", "the same of time, policy and estimator alone", "§2.1", paper, "bench_147m", time),
         SmallClaim("equality", "log p(y|x) equals the expectation of log p(y|a,x)", "eq. (10)", "an equation", None, equality),
-        SmallClaim(
-            "noise",
-            "with the reductions, REINFORCE needs fewer rows for a policy gradient in about the right direction",
-            "§2.4",
-            "in words",
-            "variance_ladder",
-            noise,
-            True,
-        ),
+        SmallClaim("noise", "with the reductions, REINFORCE needs fewer rows for a policy gradient in about the right direction",
+            "§2.4", "in words", "variance_ladder", noise, True),
         SmallClaim(
             "no_constraint", "without a rate loss every byte ends a token", "§2.6", "in words", "rate_loss", no_constraint
         ),
-        SmallClaim(
-            "pressure",
-            "pressure on probabilities is unstable (ours: ends farther from the target than on logits)",
-            "§2.6",
-            "in words",
-            "rate_loss",
-            pressure,
-        ),
-        SmallClaim(
-            "leak",
-            "shifting BPE boundaries by one byte removes what they tell of later bytes",
-            "D.1",
-            "in words",
-            "bpe_leak",
-            leak,
-        ),
-    ]
+        SmallClaim("pressure", "pressure on probabilities is unstable (ours: ends farther from the target than on logits)",
+            "§2.6", "in words", "rate_loss", pressure),
+        SmallClaim("leak", "shifting BPE boundaries by one byte removes what they tell of later bytes", "D.1", "in words",
+            "bpe_leak", leak),
+    ]  # fmt: skip
 
 
 def judged(claim: SmallClaim, results: Path) -> Finding:
     """What a small claim's record shows; no run where the file is not there."""
     if claim.record is None:
-        return claim.judge(None)
+        return claim.criterion(None)
     path = results / f"{claim.record}.json"
-    return claim.judge(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else NOTHING
+    return claim.criterion(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else NOT_RUN

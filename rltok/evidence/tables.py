@@ -2,23 +2,24 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from rltok.evidence import donors
-from rltok.evidence.claims import OURS, claims
-from rltok.evidence.criteria import curve_at, many, seeds_told
+from rltok.evidence import differences, words
+from rltok.evidence.claims import POLICIES, claims
+from rltok.evidence.criteria import Claim, curve_at
 from rltok.evidence.paper import PLACE_NAMES, PLACES, TABLE_1, TABLE_3
 from rltok.evidence.records import Sweep, is_learned
 from rltok.evidence.small_claims import judged, small_claims
-from rltok.evidence.verdicts import NO_PAIR, NO_RUN
+from rltok.evidence.verdicts import Finding
+from rltok.evidence.words import NONE, many
 from rltok.presets import size_of
 from rltok.show.tables import markdown
-from rltok.statistics import Gap, mean_and_error
+from rltok.statistics import Difference, mean_and_error
 
-MISSING = "-"
-SMOKE = "smoke: "
-REFERENCE = "even"  # of differences in the order of methods and between sizes
+BASELINE = "even"  # what methods are compared with
 WHO = {
     "even": "evenly spaced boundaries, no policy",
     "random_k": "as many boundaries, at random places",
@@ -53,14 +54,14 @@ WHO = {
 }
 
 
-def contenders_of(sweep: Sweep) -> list[str]:
-    """Contenders of the sweep: those of the paper's Table 1 first, in its order, then the others in theirs."""
+def methods_of(sweep: Sweep) -> list[str]:
+    """Methods of the sweep: those of the paper's Table 1 first, in its order, then the others in theirs."""
     return [name for name in TABLE_1 if name in sweep.runs] + [name for name in sweep.runs if name not in TABLE_1]
 
 
 def who_is_who(sweep: Sweep) -> str:
-    """Markdown: what each contender's name stands for."""
-    rows = [[f"`{name}`", WHO.get(name, MISSING)] for name in contenders_of(sweep)]
+    """Markdown: what each method's name stands for."""
+    rows = [[f"`{name}`", WHO.get(name, NONE)] for name in methods_of(sweep)]
     return markdown(["contender", "how it draws boundaries"], rows)
 
 
@@ -77,11 +78,11 @@ def label(sweep: Sweep) -> str:
 def _fewer(seeds: Mapping[str, int], most: int) -> str:
     """The numbers of seeds below the largest, in words: 1 seed, 1 to 2 seeds."""
     counts = sorted({count for count in seeds.values() if count < most})
-    return seeds_told(counts[0]) if len(counts) == 1 else f"{counts[0]} to {seeds_told(counts[-1])}"
+    return many(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {many(counts[-1], 'seed')}"
 
 
 def heading(sweep: Sweep) -> str:
-    """What every table of the sweep is of, in a line: model, text, budget, seeds, device, commit."""
+    """What every table of the sweep describes, in a line: model, text, budget, seeds, device, commit."""
     runs = sweep.records
     first = runs[0]
     size = size_of(first["config"]["name"])
@@ -90,33 +91,33 @@ def heading(sweep: Sweep) -> str:
     seeds = {name: len(seeds) for name, seeds in sweep.runs.items()}
     most = max(seeds.values())
     fewer = [name for name, count in seeds.items() if count < most]
-    told = seeds_told(most)
+    counted = many(most, "seed")
     if fewer:
         whole, rest = many(len(seeds) - len(fewer), "contender"), many(len(fewer), "other")
-        told += f" of {whole}, {_fewer(seeds, most)} of {rest}"
+        counted += f" of {whole}, {_fewer(seeds, most)} of {rest}"
     kind = "" if sweep.full else "**Smoke runs: they show that everything works, and their verdicts mean nothing.** "
     commits = sorted({run["commit"][:7] for run in sweep.everything})
     devices = sorted({run["device"] for run in sweep.everything})
     again = len(sweep.everything) - len(runs)
-    told += f"; {many(len(sweep.everything), 'run')}" + (f", {again} of them of a seed that was run before" if again else "")
+    counted += f"; {many(len(sweep.everything), 'run')}" + (f", {again} of them of a seed that was run before" if again else "")
     return (
         f"{kind}Preset `{size}` ({first['matrix_parameters'] / 1e6:.3g}M matrix parameters), {budget / 1e6:.3g} MB of training"
-        f" text a run from {first['data']['name']} (the paper: 147M, 6 GB of FineWeb), target rate {rate:g}, {told};"
+        f" text a run from {first['data']['name']} (the paper: 147M, 6 GB of FineWeb), target rate {rate:g}, {counted};"
         f" {', '.join(devices)}; commit {', '.join(commits)}."
     )
 
 
-def _cell(gap: Gap | None) -> str:
-    if gap is None:
-        return MISSING
-    errors = [MISSING if error is None else f"{error:.3f}" for error in (gap.rows, gap.seeds)]
-    return f"{gap.bits:.3f} ± {' / '.join(errors)}"
+def _cell(mean: Difference | None) -> str:
+    if mean is None:
+        return NONE
+    errors = [NONE if error is None else f"{error:.3f}" for error in (mean.error_units, mean.error_seeds)]
+    return f"{mean.bits:.3f} ± {' / '.join(errors)}"
 
 
 def table_1(sweep: Sweep) -> str:
-    """Markdown: bits per byte of every contender on four benchmarks and held-out text, the paper's row below ours."""
+    """Markdown: bits per byte of every method on four benchmarks and held-out text, the paper's row below each."""
     rows = []
-    for name in contenders_of(sweep):
+    for name in methods_of(sweep):
         rows.append([f"**{name}**", *(_cell(sweep.mean(name, place)) for place in PLACES)])
         if name in TABLE_1:
             rows.append(
@@ -127,36 +128,33 @@ def table_1(sweep: Sweep) -> str:
 
 def over_seeds(values: Sequence[float], shown: str) -> str:
     """Mean of a number of every seed, ± its error where there are several."""
-    if not values:
-        return MISSING
-    mean, error = mean_and_error(values)
-    return f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown.removeprefix('+')}}")
+    return words.number(*mean_and_error(values), shown) if values else NONE
 
 
 def table_3(sweep: Sweep) -> str:
     """Markdown: boundaries per byte on held-out text after training, and the paper's."""
     rows = [
         [name, over_seeds(sweep.values(name, "rate"), ".3f"), over_seeds(sweep.values(name, "tokens_per_byte"), ".3f"),
-         f"{TABLE_3[name]:.3f}" if name in TABLE_3 else MISSING]
-        for name in contenders_of(sweep)
+         f"{TABLE_3[name]:.3f}" if name in TABLE_3 else NONE]
+        for name in methods_of(sweep)
     ]  # fmt: skip
     return markdown(["contender", "boundaries per byte", "tokens per byte", "paper"], rows)
 
 
-def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, reference: str = REFERENCE) -> str:
-    """Markdown: every contender, or those named, sizes under each other; ± over units / over seeds, the rest ± over seeds.
+def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, reference: str = BASELINE) -> str:
+    """Markdown: every method, or those named, sizes under each other; ± over units / over seeds, the rest ± over seeds.
 
     Bits per byte may be compared down a size, and across where the text that was read is the same. What may be compared across is
     the difference from the reference of the same size, paired by unit and seed; it is of the test split where every run of the
     size has a score there, else of validation, and then says so. A single seed borrows its error over seeds, in parentheses.
     """
-    sizes = by_size(sweeps)
-    lender = next((sweep for sweep in sizes if donors.deviation(sweep, "validation") is not None), None)
+    donor = next((sweep for sweep in by_size(sweeps) if differences.deviation(sweep, "validation") is not None), None)
+    sizes = [differences.borrowing(sweep, donor) for sweep in by_size(sweeps)]
     rows = []
-    for name in dict.fromkeys(name for sweep in sizes for name in contenders_of(sweep) if names is None or name in names):
+    for name in dict.fromkeys(name for sweep in sizes for name in methods_of(sweep) if names is None or name in names):
         for sweep in (sweep for sweep in sizes if name in sweep.runs):
             place = "test" if all(run["scores"]["test"] for run in sweep.records) else "validation"
-            gap = None if name == reference else donors.gap(donors.borrowing(sweep, lender), name, reference, place)
+            gap = None if name == reference else differences.gap(sweep, name, reference, place)
             runs = sweep.runs[name].values()
             rows.append([
                 name, label(sweep), str(len(runs)), f"{statistics.fmean(run['bytes'] for run in runs) / 1e6:.3g}",
@@ -169,7 +167,7 @@ def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, re
     return markdown(head, rows)
 
 
-def course_table(sweep: Sweep, reference: str = REFERENCE, parts: Sequence[float] = (0.25, 0.5, 0.75, 1.0)) -> str:
+def course_table(sweep: Sweep, reference: str = BASELINE, parts: Sequence[float] = (0.25, 0.5, 0.75, 1.0)) -> str:
     """Markdown: held-out bits per byte minus those of a reference after parts of training, ± over seeds.
 
     Curves are of fewer rows than the scores after training.
@@ -177,7 +175,7 @@ def course_table(sweep: Sweep, reference: str = REFERENCE, parts: Sequence[float
     budget = sweep.records[0]["bytes"]
     rows = [
         [f"`{name}`", *(over_seeds(on_the_way(sweep, name, reference, part * budget), "+.3f") for part in parts)]
-        for name in contenders_of(sweep)
+        for name in methods_of(sweep)
         if name != reference
     ]
     return markdown([f"held-out text, minus `{reference}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
@@ -192,21 +190,21 @@ def on_the_way(sweep: Sweep, name: str, reference: str, read: float) -> list[flo
     return [bits(name, seed) - bits(reference, seed) for seed in sweep.runs[name] if seed in sweep.runs.get(reference, {})]
 
 
-def _minus(gap: tuple[Gap, int] | None, place: str, name: str, reference: str, sweep: Sweep) -> str:
+def _minus(gap: Difference | None, place: str, name: str, reference: str, sweep: Sweep) -> str:
     """The difference from the reference; on which split unless it is test, and why there is none."""
     if gap is not None:
-        return str(gap[0]) + ("" if place == "test" else f" ({place})")
+        return str(gap) + ("" if place == "test" else f" ({place})")
     if name == reference:
-        return MISSING
+        return NONE
     return f"no seed in common with {reference}" if reference in sweep.runs else f"no run of {reference}"
 
 
 def _accuracy(accuracies: Sequence[float], size: int) -> str:
     if not accuracies:
-        return MISSING
+        return NONE
     mean, seeds = mean_and_error(accuracies)
     items = math.sqrt(mean * (1 - mean) / size)
-    return f"{mean:.3f} ± {items:.3f} / {MISSING if seeds is None else f'{seeds:.3f}'}"
+    return f"{mean:.3f} ± {items:.3f} / {NONE if seeds is None else f'{seeds:.3f}'}"
 
 
 def accuracy_table(sweep: Sweep) -> str:
@@ -218,17 +216,17 @@ def accuracy_table(sweep: Sweep) -> str:
         return sweep.each(name, lambda run: (run["scores"].get(place) or {}).get("accuracy"))
 
     rows = [
-        [name, *(_accuracy(accuracies(name, place), sizes[place]) for place in places)] for name in contenders_of(sweep)
+        [name, *(_accuracy(accuracies(name, place), sizes[place]) for place in places)] for name in methods_of(sweep)
     ]  # fmt: skip
     scores = [sweep.records[0]["scores"].get(place) for place in places]
-    rows.append(["chance", *(MISSING if found is None else f"{found['chance']:.3f}, {found['items']} items" for found in scores)])
+    rows.append(["chance", *(NONE if found is None else f"{found['chance']:.3f}, {found['items']} items" for found in scores)])
     return markdown(["accuracy", *(PLACE_NAMES[place] for place in places)], rows)
 
 
 def drivers_table(sweep: Sweep) -> str:
-    """Markdown: what stands behind a loss. Advantages times their weight say how hard the policy is pulled."""
+    """Markdown: what goes with a loss. Advantages times their weight say how hard the policy is pulled."""
     rows = []
-    for name in contenders_of(sweep):
+    for name in methods_of(sweep):
         runs = list(sweep.runs[name].values())
         weight = runs[0]["config"]["objective"]["lambda_policy"]
         learned = is_learned(runs[0])
@@ -236,7 +234,7 @@ def drivers_table(sweep: Sweep) -> str:
         rows.append([
             name, _cell(sweep.mean(name, "validation")), over_seeds(sweep.values(name, "rate"), ".3f"),
             over_seeds(sweep.values(name, "whitespace_share"), ".2f"), over_seeds(sweep.values(name, "policy_entropy"), ".3f"),
-            over_seeds(pulls, ".3g") if learned else MISSING, f"{weight:.3g}" if learned else MISSING,
+            over_seeds(pulls, ".3g") if learned else NONE, f"{weight:.3g}" if learned else NONE,
             f"{statistics.fmean(run['flops'] for run in runs):.3g}",
             f"{statistics.fmean(run['flops'] + run['attention_flops'] for run in runs):.3g}",
             f"{statistics.fmean(run['seconds'] for run in runs):.0f}",
@@ -246,46 +244,40 @@ def drivers_table(sweep: Sweep) -> str:
     return markdown(head, rows)
 
 
-def claim_rows(sweep: Sweep | None, headline: bool = False) -> list[list[str]]:
-    """A row a claim: what, where, the paper's number, then number and verdict for each gamma. Without a sweep: no run yet."""
-    rows = []
-    for claim in claims():
-        if headline and not claim.headline:
-            continue
-        found = [claim.judge(sweep or Sweep("none", {}, []), ours) for ours in OURS]
-        smoke = SMOKE if sweep is not None and not sweep.full else ""
-        bare = (NO_RUN, NO_PAIR, MISSING)
-        told = [cell for one in found for cell in (one.ours, one.verdict if one.verdict in bare else smoke + one.verdict)]
-        rows.append([claim.text, claim.source, claim.paper, *told])
-    return rows
+def judged_claims(sweep: Sweep | None, headline: bool = False) -> list[tuple[Claim, list[Finding | None]]]:
+    """Every claim with a finding for each of POLICIES, None where it is not asked of one. Without a sweep: no run yet."""
+    asked = sweep or Sweep("none", {}, [])
+    judged = [
+        (claim, [claim.criterion(asked, policy) for policy in POLICIES]) for claim in claims() if claim.headline or not headline
+    ]
+    return [(claim, [one and replace(one, smoke=not asked.full) for one in findings]) for claim, findings in judged]
 
 
-def _both(verdict: str, told: str) -> str:
-    return f"**{verdict}**" + ("" if told == MISSING else f"<br>{told}") if verdict != MISSING else MISSING
+def _cell_of(finding: Finding | None) -> str:
+    """The verdict, and below it a line for each part that was measured."""
+    return NONE if finding is None else "<br>".join([f"**{words.verdict(finding)}**", *words.lines(finding)])
 
 
 def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
     """Markdown: every claim about runs at scale, with a verdict for the gamma of the text and for that of the authors' code."""
     size = "" if sweep is None else f", {size_of(sweep.records[0]['config']['name'])}"
     rows = [
-        [f"{claim} ({where})", paper.replace("; ", "<br>"), _both(text, told.replace("; ", "<br>")),
-         _both(code, said.replace("; ", "<br>"))]
-        for claim, where, paper, told, text, said, code in claim_rows(sweep, headline)
-    ]  # fmt: skip
+        [f"{claim.text} ({claim.source})", claim.paper.replace("\n", "<br>"), *map(_cell_of, findings)]
+        for claim, findings in judged_claims(sweep, headline)
+    ]
     return markdown(["claim", "paper", f"ours{size}, γ = 0.99", f"ours{size}, γ = 0.9"], rows)
 
 
 def small_claims_table(results: Path, headline: bool = False) -> str:
     """Markdown: every claim that small runs, counts or enumeration answer."""
-    rows = []
-    for claim in small_claims():
-        if claim.headline or not headline:
-            found = judged(claim, results)
-            rows.append([f"{claim.text} ({claim.source})", claim.paper, _both(found.verdict, found.ours)])
+    rows = [
+        [f"{claim.text} ({claim.source})", claim.paper, _cell_of(judged(claim, results))]
+        for claim in small_claims() if claim.headline or not headline
+    ]  # fmt: skip
     return markdown(["claim", "paper", "ours"], rows)
 
 
-def counts(rows: list[list[str]]) -> dict[str, int]:
-    """How many verdicts of each kind the rows of `claim_rows` have, either gamma."""
-    found = [row[column] for row in rows for column in (4, 6) if row[column] != MISSING]  # MISSING: not asked
-    return {verdict: found.count(verdict) for verdict in dict.fromkeys(sorted(found))}
+def counts(sweep: Sweep | None) -> dict[str, int]:
+    """How many verdicts of each kind there are, on all claims and either gamma."""
+    found = [words.verdict(one) for _, findings in judged_claims(sweep) for one in findings if one is not None]
+    return dict(sorted(Counter(found).items()))

@@ -22,13 +22,14 @@ the error from documents, which is the small one. After the runs at a larger siz
 to borrow from, so they had the small one again. The borrowed error can turn verdicts into undecided and nothing else.
 """
 
-import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rltok.statistics import SURE, Gap
+from scipy.special import stdtr
+
+from rltok.statistics import SURE, Difference
 
 LEAST_SEEDS = 3
-ROUNDING = 1e-9  # bits per byte
 SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 NO_RUN = "undecided: no run yet"
 NO_PAIR = "undecided: no score in common"
@@ -36,14 +37,46 @@ INDICATIVE = {SUPPORTED: "indicative: for", CONTRADICTED: "indicative: against"}
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What we measured, in words, and the verdict."""
+class Number:
+    """A mean over seeds."""
 
-    ours: str
+    mean: float
+    error: float | None  # over seeds; None for a single one
+    seeds: int
+    shown: str  # how it is formatted, such as ".3f"
+    after_bytes: float | None = None  # of training text, for a number of its early part
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison of a claim, with its verdict."""
+
+    name: str  # "" in a claim of one part
+    measured: Difference | Number | str | None  # words for what has no common form; None without a run
     verdict: str
 
 
-NOTHING = Finding("-", NO_RUN)
+@dataclass(frozen=True)
+class Finding:
+    """What our runs say of a claim: one part, or several of which the worst counts."""
+
+    parts: tuple[Part, ...]
+    smoke: bool = False  # of runs that show that everything works, and nothing else
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the whole claim."""
+        return conjunction(part.verdict for part in self.parts)
+
+    @property
+    def measured(self) -> list[Part]:
+        """The parts that have a run."""
+        return [part for part in self.parts if part.measured is not None]
+
+
+def finding(measured: Difference | Number | str | None, verdict: str) -> Finding:
+    """A finding with a single part."""
+    return Finding((Part("", measured, verdict),))
 
 
 def weakened(verdict: str, seeds: int) -> str:
@@ -51,45 +84,27 @@ def weakened(verdict: str, seeds: int) -> str:
     return INDICATIVE.get(verdict, verdict) if seeds < LEAST_SEEDS else verdict
 
 
-def sigma(gap: Gap) -> float | None:
-    """The larger standard error; None where neither is known."""
-    known = [error for error in (gap.rows, gap.seeds) if error is not None]
-    return max(known, default=None)
-
-
-def in_sigmas(gap: Gap) -> str:
-    """A difference with its errors, and how many of the larger one it is where both are known."""
-    error = sigma(gap)
-    unknown = gap.seeds is None or error is None or error < ROUNDING  # equal scores differ by rounding alone
-    return f"{gap}" if unknown else f"{gap} ({abs(gap.bits) / error:.1f} σ)"
-
-
-def directed(gap: Gap, wanted: int, seeds: int) -> str:
+def one_sided(difference: Difference, wanted: int) -> str:
     """Verdict on a difference that the paper says is negative (wanted = -1) or positive (+1)."""
-    error = sigma(gap)
-    if error is None or abs(gap.bits) <= SURE * error + ROUNDING:
+    if difference.sign == 0:
         return UNDECIDED
-    return weakened(SUPPORTED if gap.bits * wanted > 0 else CONTRADICTED, seeds)
+    return weakened(SUPPORTED if difference.sign == wanted else CONTRADICTED, difference.seeds)
 
 
-def no_worse(gap: Gap, margin: float, seeds: int) -> str:
+def non_inferior(difference: Difference, margin: float) -> str:
     """Verdict on a method that the paper says is as good as another: at most a margin worse, in bits per byte."""
-    error = sigma(gap)
-    if error is None:
-        return UNDECIDED
-    if gap.bits + SURE * error <= margin:
-        return weakened(SUPPORTED, seeds)
-    return weakened(CONTRADICTED, seeds) if gap.bits - SURE * error > margin else UNDECIDED
+    return _within(difference.bits, difference, margin)
 
 
-def alike(gap: Gap, margin: float, seeds: int) -> str:
-    """Verdict on two methods that the paper says do not differ, by a margin in bits per byte."""
-    error = sigma(gap)
-    if error is None:
+def equivalent(difference: Difference, margin: float) -> str:
+    """Verdict on two methods that the paper says do not differ by more than a margin, in bits per byte."""
+    return _within(abs(difference.bits), difference, margin)
+
+
+def _within(bits: float, difference: Difference, margin: float) -> str:
+    if difference.sigma is None:
         return UNDECIDED
-    if abs(gap.bits) + SURE * error <= margin:
-        return weakened(SUPPORTED, seeds)
-    return weakened(CONTRADICTED, seeds) if abs(gap.bits) - SURE * error > margin else UNDECIDED
+    return bounded(bits, difference.sigma, difference.seeds, high=margin)
 
 
 def bounded(mean: float, error: float | None, seeds: int, *, low: float | None = None, high: float | None = None) -> str:
@@ -102,16 +117,14 @@ def bounded(mean: float, error: float | None, seeds: int, *, low: float | None =
 
 
 def by_chance(seeds: int) -> float:
-    """How often a difference of 0 lies beyond two standard errors of 3 seeds: P(|t| > 2) with 2 degrees of freedom.
+    """How often a difference of 0 lies beyond two standard errors of so many seeds: P(|t| > 2), seeds - 1 degrees of freedom.
 
-    Of normal differences between seeds; for another number of seeds there is no such simple form.
+    Differences between seeds are taken as normal.
     """
-    if seeds != LEAST_SEEDS:
-        raise ValueError(f"known in closed form for {LEAST_SEEDS} seeds; got {seeds}")
-    return 1 - SURE / math.sqrt(2 + SURE**2)
+    return 2 * float(stdtr(seeds - 1, -SURE))
 
 
-def together(verdicts: list[str]) -> str:
+def conjunction(verdicts: Iterable[str]) -> str:
     """One verdict on a claim that says several things at once: contradicted if one part is, supported if all are."""
     order = (CONTRADICTED, INDICATIVE[CONTRADICTED], NO_RUN, NO_PAIR, UNDECIDED, INDICATIVE[SUPPORTED], SUPPORTED)
     return min(verdicts, key=order.index)

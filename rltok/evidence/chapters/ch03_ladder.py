@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltok.errors import RltokError
+from rltok.evidence.ladder import at, rows_of, stage_names
 from rltok.show import widgets
 from rltok.show.plots import PALETTE
 from rltok.variance.gradients import GROUPS
@@ -14,29 +15,19 @@ from rltok.variance.ladder import ALONE, CUMULATIVE, GAMMAS, gamma_sweep
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCHEMA = 1
+LADDER_SCHEMA = 1
 WORDS = {
     "naive": "naive REINFORCE", "causal": "causal", "early": "early exit", "batch": "batch mean", "loo": "leave-one-out mean",
 }  # fmt: skip
 
 
 def check(record: dict[str, Any]) -> dict[str, Any]:
-    """The record itself; `RltokError` if it is none of this kind."""
-    if record.get("schema") != SCHEMA or not record.get("stages"):
+    """The record itself; `RltokError` for a record of another kind."""
+    if record.get("schema") != LADDER_SCHEMA or not record.get("stages"):
         raise RltokError(
-            f"this is no record of rltok variance (schema {record.get('schema')!r}, expected {SCHEMA}). Make it again."
+            f"this is no record of rltok variance (schema {record.get('schema')!r}, expected {LADDER_SCHEMA}). Make it again."
         )
     return record
-
-
-def stage_names(record: dict[str, Any]) -> list[str]:
-    """Stages in the order of training."""
-    return list(dict.fromkeys(stage["stage"] for stage in record["stages"]))
-
-
-def at(record: dict[str, Any], stage: str) -> list[dict[str, Any]]:
-    """What every seed measured at a stage."""
-    return [one for one in record["stages"] if one["stage"] == stage]
 
 
 def words(name: str) -> str:
@@ -50,15 +41,6 @@ def short(value: float | None) -> str:
         return "never"
     size = 10 ** max(0, int(np.floor(np.log10(max(value, 1)))) - 1)
     return f"{round(value / size) * size:,}"
-
-
-def rows_of(record: dict[str, Any], stage: str, name: str, group: str = "policy") -> list[float | None]:
-    """Rows needed for a cosine of 0.5, seed by seed; None is never."""
-    found = [one[group]["estimators"][name] for one in at(record, stage)]
-    for measures in found:
-        if measures["limit"][0] is None:
-            raise RltokError(f"{name} at stage {stage!r} is not resolved in this record. Measure more batches.")
-    return [measures["rows_needed"][0] for measures in found]
 
 
 def crossing(cosines: Sequence[Sequence[float]], wanted: float = 0.5) -> float | None:
@@ -101,7 +83,7 @@ def spread(values: Sequence[float | None]) -> str:
 
 
 def ladder_table(record: dict[str, Any], names: Sequence[str], group: str = "policy") -> str:
-    """Markdown: one line a rung, one column a stage; rows needed, smallest to largest over seeds."""
+    """Markdown: a line for each rung, a column for each stage; rows needed, smallest to largest over seeds."""
     stages = stage_names(record)
     lines = [" | ".join(["", "estimator", *stages, ""]).strip(), "|---|" + "---|" * len(stages)]
     for name in names:
@@ -161,7 +143,7 @@ def _interval(panel: Any, rows: list[float | None], height: float, edge: float, 
 
 
 def gamma_figure(record: dict[str, Any], group: str = "policy", marked: float | None = None) -> "Figure":
-    """Bias and rows needed against the discount: one line a stage, the median over seeds; dots are seeds."""
+    """Bias and rows needed against the discount: one line for each stage, the median over seeds; dots are seeds."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))

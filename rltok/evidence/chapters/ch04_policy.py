@@ -76,7 +76,7 @@ RATE_LOSS_HEAD = ("rate loss", "start", "rate at the end", "policy entropy (nats
 
 
 def rate_loss_runs(record: dict[str, Any], loss: str, start: float) -> list[dict[str, Any]]:
-    """Runs of a rate loss from a start, one a seed."""
+    """Runs of a rate loss from a start, one for each seed."""
     return [run for run in record["runs"] if (run["loss"], run["start"]) == (loss, start)]
 
 

@@ -21,7 +21,7 @@ def controls_rate(rule: str) -> bool:
 
 
 def farthest(record: dict[str, Any], name: str) -> float | None:
-    """Largest distance over seeds of a contender's rate, over the last fifth of training, from its target; None without one."""
+    """Largest distance over seeds of a method's rate, over the last fifth of training, from its target; None without one."""
     runs = [run for run in record["runs"] if run["name"] == name]
     if not controls_rate(runs[0]["rule"]["name"]):
         return None
@@ -29,7 +29,7 @@ def farthest(record: dict[str, Any], name: str) -> float | None:
 
 
 def rate_runs(record: dict[str, Any]) -> dict[str, dict[int, list[dict[str, Any]]]]:
-    """Runs of a record of rates by rule and bytes a token, in the record's order."""
+    """Runs of a record of rates by rule and bytes per token, in the record's order."""
     found: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for run in record["runs"]:
         found.setdefault(run["rule"], {}).setdefault(round(1 / run["target"]), []).append(run)
@@ -50,7 +50,7 @@ def rates_table(record: dict[str, Any]) -> str:
 
 
 def rates_held(record: dict[str, Any]) -> list[str]:
-    """A sentence a rule: in how many runs the rate came within the record's tolerance, and the largest distance."""
+    """A sentence for each rule: in how many runs the rate came within the record's tolerance, and the largest distance."""
     found = []
     for rule, of in rate_runs(record).items():
         off = [abs(run["off"]) for runs in of.values() for run in runs]
@@ -62,7 +62,7 @@ def rates_held(record: dict[str, Any]) -> list[str]:
 
 
 def rates_figure(record: dict[str, Any]) -> "Figure":
-    """Rates reached against the target, and their distance from it; one dot a run."""
+    """Rates reached against the target, and their distance from it; one dot for each run."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.3))

@@ -1,6 +1,6 @@
 """Texts, tables and figures from stored records about rules: of `rltok compare` and of the leak of BPE boundaries.
 
-Nothing is computed from models here. Whether a difference counts as one is decided in a single place, `Gap.verdict`.
+Nothing is computed from models here. Whether a difference counts as one is decided in a single place, `Difference.verdict`.
 """
 
 import html
@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.evidence.methods import TWIN
-from rltok.evidence.ranking import MARKERS, REFERENCE
+from rltok.evidence.ranking import LEARNED, MARKERS
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.show.terminal import paint
 from rltok.show.views import boundary_html
-from rltok.statistics import SURE, Gap, gap_of_seeds
+from rltok.statistics import SURE, Difference, difference_of_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCHEMA = 1
+RULES_SCHEMA = 1
 KINDS = {"compare": "standings", "bpe_leak": "words", "rates": "within"}  # kind of record -> what only it holds
 
 
 def check(record: dict[str, Any], kind: str) -> dict[str, Any]:
     """The record itself; `RltokError` if it is not of this kind: compare, bpe_leak or rates."""
-    if record.get("schema") != SCHEMA or KINDS[kind] not in record or not record.get("runs"):
+    if record.get("schema") != RULES_SCHEMA or KINDS[kind] not in record or not record.get("runs"):
         raise RltokError(
-            f"this is no {kind} record (schema {record.get('schema')!r}, expected {SCHEMA}, with {KINDS[kind]!r} and runs)."
+            f"this is no {kind} record (schema {record.get('schema')!r}, expected {RULES_SCHEMA}, with {KINDS[kind]!r} and runs)."
             " Make it again."
         )
     return record
@@ -53,28 +53,28 @@ def describe(record: dict[str, Any]) -> str:
 # Differences
 
 
-def minus_learned(record: dict[str, Any]) -> dict[str, Gap]:
-    """Every contender's bits per byte minus the learned rule's, paired by seed and row."""
-    found = {line["name"]: line["minus_learned"] for line in record["standings"]}
+def minus_learned(record: dict[str, Any]) -> dict[str, Difference]:
+    """Every method's bits per byte minus the learned rule's, paired by seed and row."""
     return {
-        name: Gap(gap["bits_per_byte"], gap["standard_error_rows"], gap["standard_error_seeds"])
-        for name, gap in found.items() if gap is not None
+        line["name"]: _read(line["minus_learned"], len(line["seeds"]))
+        for line in record["standings"] if line["minus_learned"] is not None
     }  # fmt: skip
 
 
+def _read(found: dict[str, Any], seeds: int) -> Difference:
+    return Difference(found["bits_per_byte"], found["standard_error_rows"], found["standard_error_seeds"], seeds)
+
+
 def scores(record: dict[str, Any], name: str) -> dict[int, float]:
-    """Held-out bits per byte of a contender by seed."""
+    """Held-out bits per byte of a method by seed."""
     return {run["seed"]: run["evaluation"]["bits_per_byte"] for run in record["runs"] if run["name"] == name}
 
 
-def minus_twin(record: dict[str, Any]) -> dict[str, Gap]:
+def minus_matched_random(record: dict[str, Any]) -> dict[str, Difference]:
     """Bits per byte of a rule without rate control minus those of as many random places, seed by seed."""
-    twins = [line["name"] for line in record["standings"] if line["name"].startswith(TWIN)]
-    found = {}
-    for twin in twins:
-        ours, theirs = scores(record, twin.removeprefix(TWIN)), scores(record, twin)
-        found[twin.removeprefix(TWIN)] = gap_of_seeds([ours[seed] - theirs[seed] for seed in theirs])
-    return found
+    rules = [line["name"].removeprefix(TWIN) for line in record["standings"] if line["name"].startswith(TWIN)]
+    pairs = {rule: (scores(record, rule), scores(record, TWIN + rule)) for rule in rules}
+    return {rule: difference_of_seeds([own[seed] - random[seed] for seed in random]) for rule, (own, random) in pairs.items()}
 
 
 # The comparison
@@ -84,7 +84,7 @@ def comparison_table(record: dict[str, Any]) -> str:
     """Markdown: loss with both errors, difference from the learned rule with its verdict, and what differs in rate and cost."""
     gaps, rows = minus_learned(record), []
     for line in record["standings"]:
-        whole = Gap(line["bits_per_byte"], line["standard_error_rows"], line["standard_error_seeds"])
+        whole = _read(line, len(line["seeds"]))
         gap, white = gaps.get(line["name"]), line["whitespace_share"]
         rows.append([
             line["name"], str(whole)[1:], "-" if gap is None else str(gap), "-" if gap is None else gap.verdict,
@@ -97,20 +97,20 @@ def findings(record: dict[str, Any], near: float) -> list[str]:
     """What the differences from the learned rule support, in sentences; and who draws about as many tokens as it does."""
     gaps = minus_learned(record)
     tokens = {line["name"]: line["tokens_per_byte"] for line in record["standings"]}
-    told = []
+    sentences = []
     for verdict in ("lower", "higher", "undecided"):
         names = [name for name, gap in gaps.items() if gap.verdict == verdict]
-        told.append(f"{verdict + ' loss than learned' if verdict != 'undecided' else verdict}: {', '.join(names) or 'none'}")
-    close = [name for name in gaps if abs(tokens[name] - tokens[REFERENCE]) <= near]
-    told.append(f"tokens per byte within {near} of learned's {tokens[REFERENCE]:.3f}: {', '.join(close) or 'none'}")
-    return told
+        sentences.append(f"{verdict + ' loss than learned' if verdict != 'undecided' else verdict}: {', '.join(names) or 'none'}")
+    close = [name for name in gaps if abs(tokens[name] - tokens[LEARNED]) <= near]
+    sentences.append(f"tokens per byte within {near} of learned's {tokens[LEARNED]:.3f}: {', '.join(close) or 'none'}")
+    return sentences
 
 
 def comparison_figure(record: dict[str, Any]) -> "Figure":
     """Difference from the learned rule with SURE standard errors and the seeds as dots; beside it the tokens per byte."""
     import matplotlib.pyplot as plt
 
-    gaps, reference = minus_learned(record), scores(record, REFERENCE)
+    gaps, reference = minus_learned(record), scores(record, LEARNED)
     tokens = {line["name"]: line["tokens_per_byte"] for line in record["standings"]}
     names = sorted(gaps, key=lambda name: gaps[name].bits, reverse=True)
     figure, (left, right) = plt.subplots(
@@ -118,7 +118,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
     )  # fmt: skip
     for height, name in enumerate(names):
         gap, colour = gaps[name], PALETTE[1 if name.startswith(TWIN) else 0]
-        reach = SURE * (gap.error or 0.0)
+        reach = SURE * (gap.sigma or 0.0)
         left.plot([gap.bits - reach, gap.bits + reach], [height, height], color=colour, linewidth=1.6)
         left.plot([gap.bits], [height], marker="|", markersize=9, color=colour)
         for seed, bits in scores(record, name).items():
@@ -128,7 +128,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
     left.locator_params(axis="x", nbins=6)
     left.set_yticks(range(len(names)), names, fontsize=8)
     left.set_xlabel("bits per byte minus learned (line: two standard errors; dots: seeds)", fontsize=8)
-    right.axvline(tokens[REFERENCE], color="k", linewidth=0.8)
+    right.axvline(tokens[LEARNED], color="k", linewidth=0.8)
     right.set_xlabel("tokens per byte (line: learned)", fontsize=8)
     right.set_xlim(left=0)
     return figure
@@ -148,12 +148,12 @@ def view(record: dict[str, Any], name: str, text: str, seed: int, characters: in
 
 
 def names_of(record: dict[str, Any]) -> list[str]:
-    """Contenders of a record, in its order."""
+    """Methods of a record, in its order."""
     return list(dict.fromkeys(run["name"] for run in record["runs"]))
 
 
 def text_lines(record: dict[str, Any], names: Sequence[str], text: str, seed: int, characters: int) -> list[str]:
-    """A line a rule: its name, and the text with a bar where a token ends."""
+    """A line for each rule: its name, and the text with a bar where a token ends."""
     found = []
     for name in names:
         shown, boundaries, probabilities = view(record, name, text, seed, characters)
@@ -184,11 +184,11 @@ def words_table(record: dict[str, Any]) -> str:
     return markdown(["vocabulary asked for", "from the beginning", "and its shifted bits", "leak, bits per byte"], rows)
 
 
-def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Gap]:
+def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Difference]:
     """Differences of a part, "probe" or "unet", over seeds: "b - a" is b's bits per byte minus a's."""
     seeds = [run[f"{part}_gaps"] for run in record["runs"]]
     return {
-        name: gap_of_seeds([one[name]["bits_per_byte"] for one in seeds], [one[name]["standard_error"] for one in seeds])
+        name: difference_of_seeds([one[name]["bits_per_byte"] for one in seeds], [one[name]["standard_error"] for one in seeds])
         for name in seeds[0]
     }  # fmt: skip
 
@@ -200,10 +200,10 @@ def leak_table(record: dict[str, Any], part: str) -> str:
     return markdown(["difference", "bits per byte", "loss"], rows)
 
 
-def leak_by_place(record: dict[str, Any], first: str, second: str, by: str = "by_place") -> dict[str, Gap]:
+def leak_by_place(record: dict[str, Any], first: str, second: str, by: str = "by_place") -> dict[str, Difference]:
     """Bits per byte of one probe minus another's, by the place of the byte in its token, or by the token's length."""
     pairs = [(run["probe"][first][by], run["probe"][second][by]) for run in record["runs"]]
-    return {place: gap_of_seeds([a[place]["bits"] - b[place]["bits"] for a, b in pairs]) for place in pairs[0][0]}
+    return {place: difference_of_seeds([a[place]["bits"] - b[place]["bits"] for a, b in pairs]) for place in pairs[0][0]}
 
 
 def words_figure(record: dict[str, Any]) -> "Figure":

@@ -6,50 +6,19 @@ file --read_start, beside--> start     (start, finished run) --starts_table, vie
 from pathlib import Path
 from typing import Any
 
-from rltok.config import ADDED_SETTINGS, from_dict
 from rltok.errors import RltokError
 from rltok.evidence.criteria import agreement
 from rltok.evidence.figures import passage_html
-from rltok.evidence.record_checks import Demand, check_commit, check_origin, check_sealed, read_sealed
+from rltok.evidence.partial_runs import read_start
 from rltok.evidence.records import Record, Sweep
-from rltok.evidence.schema import SCHEMA, START
+from rltok.evidence.words import NONE
 from rltok.show.tables import markdown
 
 SHOWN = {"whitespace_share": ".2f", "policy_entropy": ".3f", "bits_per_byte": ".3f"}  # with their digits
-NEEDED = ("sweep", "name", "seed", "config", "config_hash", "commit", "device", "data", "bytes", "updates", "sessions", "curve",
-          "held_out", "snapshots")  # fmt: skip
-NONE = "-"  # of a rule without a policy
-REMEDY = "Restore it from the repository, or make one of a run of yours: scripts/keep_start.py."
-
-
-def check_start(found: Any, demand: Demand) -> None:
-    """The start of a run: `demand(ok, what is wrong)` raises for one that says too little, was edited or is of no known code."""
-    check_sealed(found, demand, START, SCHEMA)
-    lacking = [key for key in NEEDED if key not in found]
-    demand(not lacking, f"it lacks {', '.join(lacking)}")
-    check_origin(found, demand)
-    for session in found["sessions"]:
-        check_commit(session["commit"], demand)
-    whole = from_dict(found["config"]).to_dict()
-    for section, added in ADDED_SETTINGS.items():  # which the code had not when it was made
-        mine = found["config"][section]
-        whole[section] = {key: value for key, value in whole[section].items() if key not in added or key in mine}
-    demand(whole == found["config"], "its configuration is not whole")
-    demand(isinstance(found["data"], dict) and "hash" in (found["data"].get("train") or {}), "its text has no hash")
-    demand(len(found["curve"]) > 0 and len(found["snapshots"]) > 0, "it holds no line of training, or no snapshot")
-
-
-def read_start(path: Path) -> Record:
-    """The start of a run from a file.
-
-    Raises:
-        RltokError: no such file, another kind of record, one that says too little, an edited one, or one of no known code.
-    """
-    return read_sealed(path, path.name, REMEDY, check_start)
 
 
 def beside(path: Path, sweep: Sweep | None) -> tuple[Record | None, Record | None, str]:
-    """(start, finished run of the same contender to set beside it, why that is not possible: empty where it is).
+    """(start, finished run of the same method to set beside it, why that is not possible: empty where it is).
 
     Raises:
         RltokError: the file is there and cannot be read.

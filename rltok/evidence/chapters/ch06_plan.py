@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rltok.config import Config, with_settings
-from rltok.evidence.tables import MISSING
+from rltok.evidence.words import NONE
 from rltok.flops import flops_per_byte, parameter_counts, training_flops
 from rltok.presets import preset, size_of
 from rltok.show.tables import markdown
@@ -18,7 +18,7 @@ from rltok.speed.cards import Card
 from rltok.speed.speeds import Speed, fitting_rows, outlooks
 from rltok.system.stopwatch import duration
 
-LARGE = 120  # of a unit of time, from which on the next one is told
+LARGE = 120  # of a unit of time, from which on the next larger one is printed
 OPTIMIZER_COPIES = 3  # of every weight in a checkpoint: itself and two moments of AdamW
 BYTES = 4  # of a number in fp32
 WATCHING = ("log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints")  # changes no weight
@@ -54,7 +54,7 @@ def train_command(config: Config, base: str, *, data: str, out: str, validation:
 def plan_table(plans: Mapping[str, Config]) -> str:
     """Markdown: budgets beside each other, counted from settings, and every setting that changes a weight and differs."""
     configs = list(plans.values())
-    rows = [[name, *(told(config) for config in configs)] for name, told in PLANNED.items()]
+    rows = [[name, *(setting(config) for config in configs)] for name, setting in PLANNED.items()]
     each = [settings_of(config.to_dict()) for config in configs]
     different = [key for key in each[0] if any(one[key] != each[0][key] for one in each) and key.split(".")[-1] not in WATCHING]
     rows += [[f"`{key}`", *(_plain(one[key]) for one in each)] for key in different]
@@ -66,7 +66,7 @@ def _plain(value: Any) -> str:
 
 
 def _flops(config: Config, attention: bool) -> float:
-    """Of all updates, at the target rate."""
+    """FLOPs of all updates, at the target rate."""
     size = config.num_updates * config.bytes_per_update
     rate = config.model.rule.target_rate
     matrices, more = training_flops(config.model, size, round(size * rate), config.data.sequence_length)
@@ -86,17 +86,17 @@ PLANNED: dict[str, Callable[[Config], str]] = {
 
 
 def checkpoint_bytes(config: Config) -> int:
-    """Of a checkpoint's tensors, about: every weight and two moments of AdamW in fp32."""
+    """Bytes of a checkpoint's tensors, about: every weight and two moments of AdamW in fp32."""
     return OPTIMIZER_COPIES * BYTES * sum(parameter_counts(config.model).values())
 
 
 def disk_bytes(config: Config, runs: int) -> int:
-    """Of the checkpoints of so many runs, one after the other, with the one that is being written."""
+    """Bytes of the checkpoints of so many runs, one after the other, with the one that is being written."""
     return (config.train.keep_checkpoints * runs + 1) * checkpoint_bytes(config)
 
 
 def pass_bytes(config: Config) -> int:
-    """Text that its updates read."""
+    """Bytes of text that a run reads in all its updates."""
     return config.num_updates * config.bytes_per_update
 
 
@@ -136,7 +136,7 @@ def that_fits(config: Config, memory_bytes: float, bf16: bool, speeds: list[Spee
 
 
 def lasting(seconds: float) -> str:
-    """A time in seconds, minutes or hours."""
+    """A time in words: seconds, minutes or hours."""
     return duration(seconds, LARGE)
 
 
@@ -152,10 +152,10 @@ def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price
     rows = []
     for found in (each for each in outlooks(speeds) if each.preset == name):
         rate, fits = found.bytes_per_second, found.micro_batch
-        cells = [MISSING if rate is None else f"{rate / 1e6:.3g}"]
+        cells = [NONE if rate is None else f"{rate / 1e6:.3g}"]
         for size in budgets.values():
-            cells.append(MISSING if rate is None else lasting(size / rate))
-            cells += [] if price is None else [MISSING if rate is None else f"{size / rate / 3600 * price:.2f}"]
-        rows.append([found.card, "does not fit" if fits == 0 else MISSING if fits is None else f"{fits}", *cells, found.basis])
+            cells.append(NONE if rate is None else lasting(size / rate))
+            cells += [] if price is None else [NONE if rate is None else f"{size / rate / 3600 * price:.2f}"]
+        rows.append([found.card, "does not fit" if fits == 0 else NONE if fits is None else f"{fits}", *cells, found.basis])
     head = [column for budget in budgets for column in (budget, *([] if price is None else [f"{budget}, cost"]))]
     return markdown(["card", "rows a pass", "MB/s", *head, "basis"], rows)

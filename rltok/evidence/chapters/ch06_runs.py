@@ -15,7 +15,8 @@ from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch06_plan import lasting
 from rltok.evidence.records import SCHEDULE, Record, Sweep, is_learned, read_record, read_sweeps, shared, sweep_files
-from rltok.evidence.tables import MISSING, by_size, contenders_of, label
+from rltok.evidence.tables import by_size, label, methods_of
+from rltok.evidence.words import NONE
 from rltok.presets import size_of
 from rltok.runs.checkpoint import differences
 from rltok.show.plots import PALETTE
@@ -52,13 +53,13 @@ def all_sweeps(folder: Path) -> dict[str, Sweep]:
     return found
 
 
-def asked(folder: Path, name: str, beside: Sweep, varied: Collection[str] = ()) -> Sweep | None:
-    """The sweep of this name, where it asks what another schedule of the learning rate changes in the other one; else None.
+def schedule_sweep(folder: Path, name: str, beside: Sweep, varied: Collection[str] = ()) -> Sweep | None:
+    """The sweep of this name if it repeats another one with a changed schedule of the learning rate; else None.
 
-    Both have texts, network and, to two digits, budget in common, and contenders of one name differ in their schedule alone.
+    Both have texts, network and, to two digits, budget in common, and methods of one name differ in their schedule alone.
 
     Args:
-        varied: settings of training in which its contenders may differ among themselves, as in `read_sweeps`.
+        varied: settings of training in which its methods may differ among themselves, as in `read_sweeps`.
     """
     found = read_sweeps(folder, varied, name).get(name)
     if found is None or not _alike(found.records[0], beside.records[0]):
@@ -73,7 +74,7 @@ def asked(folder: Path, name: str, beside: Sweep, varied: Collection[str] = ()) 
 
 
 def _alike(first: Record, second: Record) -> bool:
-    """Whether runs may be set beside each other: what both have is the same but for the schedule, and bytes to two digits."""
+    """Whether runs may be compared: all settings and texts agree but the schedule, and the budget to two digits."""
     budgets = {f"{run['config']['train']['training_bytes']:.1e}" for run in (first, second)}
     mine, theirs = (shared(run, (*SCHEDULE, "training_bytes")) for run in (first, second))
     return len(budgets) == 1 and all(mine[key] == theirs[key] for key in mine.keys() & theirs)  # one may lack a score
@@ -84,7 +85,7 @@ def stored(folder: Path, name: str) -> list[Record]:
     return [read_record(path) for path in sweep_files(folder / name)]
 
 
-def told(sweeps: Sequence[Sweep], wanted: str, folder: Path | None = None) -> str:
+def shown_sweeps(sweeps: Sequence[Sweep], wanted: str, folder: Path | None = None) -> str:
     """Markdown: what is shown, and, where the wanted sweep is not, why something else stands in its place.
 
     `folder` is that of all sweeps: records in it from which no sweep is made are failures or smoke runs.
@@ -113,7 +114,7 @@ def failures(sweeps: Sequence[Sweep], folder: Path, names: Sequence[str]) -> lis
 
 
 def failed_table(failed: Sequence[Record]) -> str:
-    """Markdown: a row a run that failed, with its reason."""
+    """Markdown: a row for each run that failed, with its reason."""
     if not failed:
         return "No run of them failed."
     rows = [
@@ -124,25 +125,25 @@ def failed_table(failed: Sequence[Record]) -> str:
     return markdown(["sweep", "contender", "seed", "commit", "device", "why it failed"], rows)
 
 
-def contenders_there(sweeps: Sequence[Sweep], planned: Sequence[str]) -> list[str]:
-    """The planned contenders that have a finished run, in the plan's order; every contender there is if none of them has."""
+def planned_methods(sweeps: Sequence[Sweep], planned: Sequence[str]) -> list[str]:
+    """The planned methods that have a finished run, in the plan's order; every method there is if none of them has."""
     there = [name for name in planned if any(name in sweep.runs for sweep in sweeps)]
-    return there or list(dict.fromkeys(name for sweep in sweeps for name in contenders_of(sweep)))
+    return there or list(dict.fromkeys(name for sweep in sweeps for name in methods_of(sweep)))
 
 
 def learned_run(sweep: Sweep, names: Sequence[str]) -> Record | None:
-    """A run with learned boundaries: of the first of these contenders that has one, else of any; its smallest seed."""
-    for name in (*(name for name in names if name in sweep.runs), *contenders_of(sweep)):
+    """A run with learned boundaries: of the first of these methods that has one, else of any; its smallest seed."""
+    for name in (*(name for name in names if name in sweep.runs), *methods_of(sweep)):
         run = sweep.runs[name][min(sweep.runs[name])]
         if is_learned(run):
             return run
     return None
 
 
-def settings_told(sweep: Sweep, planned: Mapping[str, Config]) -> list[str]:
-    """A line a run: whether its settings are those of the plan, by their digest. `planned` holds them by contender."""
+def settings_against_plan(sweep: Sweep, planned: Mapping[str, Config]) -> list[str]:
+    """A line for each run: whether its settings are those of the plan, by their digest. `planned` holds them by method."""
     lines = []
-    for name in contenders_of(sweep):
+    for name in methods_of(sweep):
         for seed, run in sorted(sweep.runs[name].items()):
             same = name in planned and with_settings(planned[name], {"train.seed": seed}).digest() == run["config_hash"]
             word = "those of the plan" if same else "OTHERS THAN THE PLAN'S" if name in planned else "not in the plan"
@@ -151,7 +152,7 @@ def settings_told(sweep: Sweep, planned: Mapping[str, Config]) -> list[str]:
 
 
 def interruptions(run: Record) -> list[dict[str, Any]] | None:
-    """The sessions of a run that went on after an interruption, each with its step; None in a record that does not tell.
+    """The sessions of a run that went on after an interruption, each with its step; None in a record without sessions.
 
     The first session of a list is one of them where the list was begun late, by another version or after it was deleted.
     """
@@ -177,35 +178,35 @@ def interrupted(run: Record) -> str:
 
 
 def _facts(run: Record) -> dict[str, str]:
-    """What names a run and what it took, by the words for it."""
+    """What identifies a run and what it cost, by column."""
     peak = run.get("peak_memory_bytes")
     return {
         "commit": run["commit"][:7],
         "config": run["config_hash"],
-        "training text": run["data"]["train"].get("hash", MISSING),
+        "training text": run["data"]["train"].get("hash", NONE),
         "device": run["device"],
         "bytes": f"{run['bytes']:,}",
         "FLOPs": f"{run['flops']:.4g}",
         "seconds": f"{run['seconds']:.0f}",
         "MB/s": f"{run['bytes'] / run['seconds'] / 1e6:.3g}",
-        "peak memory, GB": MISSING if peak is None else f"{peak / 1e9:.1f}",
+        "peak memory, GB": NONE if peak is None else f"{peak / 1e9:.1f}",
         "interrupted": interrupted(run),
     }
 
 
 def facts_table(sweep: Sweep, names: Sequence[str]) -> str:
-    """Markdown: a column a run of these contenders, with what names it and what it took."""
-    runs = [run for name in contenders_of(sweep) if name in names for _, run in sorted(sweep.runs[name].items())]
+    """Markdown: a column for each run of these methods, with what identifies it and what it cost."""
+    runs = [run for name in methods_of(sweep) if name in names for _, run in sorted(sweep.runs[name].items())]
     each = [{"seed": str(run["seed"])} | _facts(run) for run in runs]
     rows = [[what, *(facts[what] for facts in each)] for what in (each[0] if each else {})]
     return markdown([label(sweep), *(f"`{run['name']}`" for run in runs)], rows)
 
 
 def record_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
-    """Markdown: the same with a row a run, for many runs."""
+    """Markdown: the same with a row for each run, for many runs."""
     rows, head = [], ["sweep", "contender", "seed"]
     for sweep in sweeps:
-        for name in (name for name in contenders_of(sweep) if name in names):
+        for name in (name for name in methods_of(sweep) if name in names):
             for seed, run in sorted(sweep.runs[name].items()):
                 facts = _facts(run)
                 head = ["sweep", "contender", "seed", *facts]
@@ -217,13 +218,13 @@ def expected_table(sweeps: Sequence[Sweep], names: Sequence[str], speeds: list[S
     """Markdown: what each run with learned boundaries took, beside what `rltok doctor` says of its card.
 
     Args:
-        names: contenders that are shown.
+        names: methods that are shown.
         sweeps: of which runs on cards without a datasheet in `rltok.speed.cards`, and of presets never measured, are left out.
         speeds: `rltok.speed.speeds.measured_speeds()`.
     """
     rows = []
     for sweep in sweeps:
-        runs = [run for name in contenders_of(sweep) if name in names for _, run in sorted(sweep.runs[name].items())]
+        runs = [run for name in methods_of(sweep) if name in names for _, run in sorted(sweep.runs[name].items())]
         for run in runs:
             card, size = card_of(run["device"]), size_of(run["config"]["name"])
             known = card is not None and any(speed["preset"] == size for speed in speeds)
@@ -245,7 +246,7 @@ def _of(run: Record, curve: str, x: str, y: str) -> tuple[np.ndarray, np.ndarray
 
 
 def _draw(axes: Any, sweeps: Sequence[Sweep], names: Sequence[str], curve: str, x: str, y: str) -> None:
-    """A line a seed, the mean of its runs: colour by contender, style by size; a cross where one was interrupted and went on."""
+    """A line for each seed, the mean of its runs: colour by method, style by size; a cross at each interruption."""
     for number, name in enumerate(names):
         for place, sweep in enumerate(sweeps):
             for order, seed in enumerate(sorted(sweep.runs.get(name, {}))):
@@ -256,8 +257,8 @@ def _draw(axes: Any, sweeps: Sequence[Sweep], names: Sequence[str], curve: str, 
                     continue
                 steps, across, up = np.mean([[values[:shared] for values in one] for one in each], axis=0)
                 style = {"color": PALETTE[number % len(PALETTE)], "linestyle": STYLES[place % len(STYLES)]}
-                told = f"{name}, {label(sweep)}" if order == 0 else "_again"
-                axes.plot(across, up, linewidth=1.5 if order == 0 else 0.6, label=told, **style)
+                legend = f"{name}, {label(sweep)}" if order == 0 else "_again"
+                axes.plot(across, up, linewidth=1.5 if order == 0 else 0.6, label=legend, **style)
                 at = [one["after"] for run in runs for one in interruptions(run) or [] if one["after"]]
                 if at:
                     marks = np.interp(at, steps, across), np.interp(at, steps, up)

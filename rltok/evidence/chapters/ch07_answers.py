@@ -16,15 +16,16 @@ from rltok.benchmarks.task_items import TaskItems
 from rltok.errors import RltokError
 from rltok.evidence.record_checks import Demand, check_sealed, read_sealed
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import MISSING, REFERENCE
+from rltok.evidence.tables import BASELINE
 from rltok.evidence.verdicts import LEAST_SEEDS
+from rltok.evidence.words import NONE
 from rltok.show.tables import markdown
 from rltok.statistics import error_of_mean
 from rltok.vocab import to_utf8
 
 QUARTERS = 4
-NOTHING = "None of these contenders has a run of a size that it was made of."
-WHAT = "differences to even in bits per item, by length of the answer"
+NO_DIFFERENCES = "None of these contenders has a run of a size that it was made of."
+ANSWERS_RECORD = "differences to even in bits per item, by length of the answer"
 SCRIPT = "scripts/measure_answers.py"
 REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
 
@@ -77,7 +78,7 @@ def gaps_by_length(gaps: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     bits_q = mean over seeds s and items i of q of gap_si
 
     Args:
-        gaps: [S, n], bits of an item under one contender minus those under the other, a row a seed.
+        gaps: [S, n], bits of an item under one method minus those under the other, a row for each seed.
         lengths: [n], bytes of its answer.
 
     Returns:
@@ -90,19 +91,19 @@ def gaps_by_length(gaps: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     return {
         "seeds": len(gaps),
         "bits": [float(part.mean()) for part in parts],
-        "over_items": [error_of_mean(part.mean(axis=0).tolist()) for part in parts],
-        "over_seeds": [error_of_mean(part.mean(axis=1).tolist()) for part in parts] if known else None,
+        "over_items": [error_of_mean(part.mean(axis=0)) for part in parts],
+        "over_seeds": [error_of_mean(part.mean(axis=1)) for part in parts] if known else None,
     }
 
 
 def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict[str, Any]]:
-    """`gaps_by_length` to `even` of every contender that has a scored seed in common with it, paired by seed and item.
+    """`gaps_by_length` to `even` of every method that has a scored seed in common with it, paired by seed and item.
 
     bits of an item = bits per byte * bytes [n]; a seed that was run several times counts with the mean of its runs.
     """
     found = {}
-    for name in (name for name in sweep.runs if name != REFERENCE):
-        gaps = sweep.paired(name, REFERENCE, task)
+    for name in (name for name in sweep.runs if name != BASELINE):
+        gaps = sweep.paired(name, BASELINE, task)
         if gaps is not None:
             found[name] = gaps_by_length(gaps[0] * lengths, lengths)
     return found
@@ -110,19 +111,19 @@ def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict
 
 def _cells(found: Mapping[str, Any]) -> list[str]:
     errors = found["over_seeds"] or found["over_items"]
-    told = [MISSING if error is None else f"{error:.2f}" for error in errors]
-    return [f"{bits:+.2f} ± {error}" for bits, error in zip(found["bits"], told, strict=True)]
+    shown = [NONE if error is None else f"{error:.2f}" for error in errors]
+    return [f"{bits:+.2f} ± {error}" for bits, error in zip(found["bits"], shown, strict=True)]
 
 
-def table(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> str:
-    """Markdown: bits per item minus `even`'s in quarters of the items by bytes of the answer, a row a size and contender.
+def table(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> str:
+    """Markdown: bits per item minus `even`'s in quarters of the items by bytes of the answer, a row for each size and method.
 
     After ± stands the standard error over seeds from three seeds on, that over items where there are fewer.
 
     Args:
         record: of scripts/measure_answers.py.
         task: one of `rltok.benchmarks.task_items.TASKS`.
-        contenders: in the order of the rows; those that a size lacks have no row in it.
+        methods: in the order of the rows; those that a size lacks have no row in it.
     """
     head = []
     for one in record["tasks"][task]["quarters"]:
@@ -131,9 +132,9 @@ def table(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> st
     rows = [
         [size, f"`{name}`", str(found["seeds"]), *_cells(found)]
         for size, sweep in record["sweeps"].items()
-        for name in contenders if (found := sweep["gaps"][task].get(name)) is not None
+        for name in methods if (found := sweep["gaps"][task].get(name)) is not None
     ]  # fmt: skip
-    return markdown(["size", "contender", "seeds", *head], rows) if rows else NOTHING
+    return markdown(["size", "contender", "seeds", *head], rows) if rows else NO_DIFFERENCES
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -146,20 +147,20 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _check(found: Any, demand: Demand) -> None:
-    check_sealed(found, demand, WHAT, 1)
+    check_sealed(found, demand, ANSWERS_RECORD, 1)
     check_gaps(found, demand, {task: task for task in found["tasks"]})
-    demand(all("quarters" in told for told in found["tasks"].values()), "it lacks quarters of a set")
+    demand(all("quarters" in task for task in found["tasks"].values()), "it lacks quarters of a set")
 
 
 def check_gaps(found: Mapping[str, Any], demand: Demand, places: Mapping[str, str]) -> None:
-    """Of every size the records that it is made of, and differences at all places; `places` by the words for them."""
+    """Check that every size names its records and has differences at all places, given by their names in errors."""
     for words, place in places.items():
         lacking = [name for name, sweep in found["sweeps"].items() if place not in sweep["gaps"] or "records" not in sweep]
         demand(not lacking, f"it lacks entries about {words}, {', '.join(lacking)}")
 
 
 def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SCRIPT) -> tuple[dict[str, Any], str]:
-    """(the record with those sizes alone that were made of all runs of these sweeps, what was left out in words).
+    """(the record with only the sizes that were made of all runs of these sweeps; in words, what was left out).
 
     `script` makes such records; it may be of another kind, too, with `records` under each of its `sweeps`.
     """
@@ -167,16 +168,16 @@ def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SC
     kept = {name: one for name, one in record["sweeps"].items() if one["records"] == here.get(name)}
     other = [name for name in record["sweeps"] if name not in kept]
     lacking = [name for name in here if name not in record["sweeps"]]
-    told = [f"without {', '.join(other)}, made of other records than those on this page"] if other else []
-    told += [f"without {', '.join(lacking)}, made before there were such records"] if lacking else []
-    said = f"{' and '.join(told)}; run {script}" if told else "made of the records on this page"
+    left_out = [f"without {', '.join(other)}, made of other records than those on this page"] if other else []
+    left_out += [f"without {', '.join(lacking)}, made before there were such records"] if lacking else []
+    said = f"{' and '.join(left_out)}; run {script}" if left_out else "made of the records on this page"
     return {**record, "sweeps": kept}, said
 
 
-def ends(record: Mapping[str, Any], task: str, contenders: Sequence[str]) -> tuple[str, str, float, float] | None:
-    """(size, contender, bits per item of the shortest, of the longest answers) at the largest size that has one of them."""
+def ends(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> tuple[str, str, float, float] | None:
+    """(size, method, bits per item of the shortest, of the longest answers) at the largest size that has one of them."""
     for size, sweep in reversed(record["sweeps"].items()):
-        for name in contenders:
+        for name in methods:
             found = sweep["gaps"][task].get(name)
             if found is not None:
                 return size, name, found["bits"][0], found["bits"][-1]

@@ -1,4 +1,4 @@
-"""On which kind of held-out text a difference sits: on books, on speech, on an encyclopaedia, or on all alike.
+"""On which kind of held-out text a difference lies: books, speech, an encyclopaedia, or all alike.
 
 documents --text_of--> Text: bytes and source of every scored one     sweep --by_kind--> gaps of each kind     record --table-->
 
@@ -16,18 +16,18 @@ from rltok.data import Document, cut_documents
 from rltok.data.rows import PIECES
 from rltok.errors import RltokError
 from rltok.evidence.chapters import ch07_answers
-from rltok.evidence.criteria import many
 from rltok.evidence.record_checks import Demand, check_sealed, read_sealed
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import MISSING, REFERENCE
+from rltok.evidence.tables import BASELINE
 from rltok.evidence.verdicts import LEAST_SEEDS
+from rltok.evidence.words import NONE, many
 from rltok.show.tables import markdown
-from rltok.statistics import Gap, gap_of_units
+from rltok.statistics import Difference, difference_of_units
 
 APART = ("encyclopaedia", "books", "speech")  # kinds of book/texts.yml; each other one is under a tenth of the text
 OTHER, ALL = "other", "all text"
-REFERENCES = (REFERENCE, "bpe")  # differences to these are kept
-WHAT = "differences in bits per byte, by kind of text"
+BASELINES = (BASELINE, "bpe")  # differences to these are kept
+DOMAINS_RECORD = "differences in bits per byte, by kind of text"
 SCRIPT = "scripts/measure_kinds.py"
 REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
 
@@ -99,7 +99,7 @@ def kinds_of(registers: Mapping[str, tuple[str, str]], words: Mapping[str, str])
     return {
         kind: {
             "words": "; ".join(words[one] for one in found),
-            "sources": {source: told for source, (its, told) in registers.items() if its in found},
+            "sources": {source: entry for source, (its, entry) in registers.items() if its in found},
         }
         for kind, found in members.items()
     }
@@ -107,7 +107,7 @@ def kinds_of(registers: Mapping[str, tuple[str, str]], words: Mapping[str, str])
 
 def kind_of(text: Text, kinds: Mapping[str, Any]) -> np.ndarray:
     """The kind [D] of every document. Raises `RltokError` for a source that is of none."""
-    found = {source: kind for kind, told in kinds.items() for source in told["sources"]}
+    found = {source: kind for kind, entry in kinds.items() for source in entry["sources"]}
     unknown = sorted(set(text.sources) - found.keys())
     if unknown:
         raise RltokError(
@@ -130,7 +130,7 @@ def parts(text: Text, kind: np.ndarray) -> list[dict[str, Any]]:
 
 
 def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray) -> dict[str, Any] | None:
-    """Differences between two contenders on each kind of text, paired by seed and document; None without a seed in common.
+    """Differences between two methods on each kind of text, paired by seed and document; None without a seed in common.
 
     Delta_k = sum_u d_u / sum_u n_u over documents u of kind k,    d_u = bits of the first minus the second's, mean over seeds
 
@@ -141,37 +141,37 @@ def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray)
     Returns:
         number of `seeds`; in the order of `parts`, in bits per byte: `bits`, the standard error `over_documents`, that of a
         ratio (None for a single document), and `over_seeds` (None for all of them from fewer than three seeds); `by_seed`, the
-        bits of each seed alone, a row a seed.
+        bits of each seed alone, a row for each seed.
     """
-    found = sweep.paired(first, second, split)
-    if found is None:
+    paired = sweep.paired(first, second, split)
+    if paired is None:
         return None
-    bits, sizes = found
+    bits, sizes = paired
     each = list(_units(kind).values())
-    gaps, known = [gap_of_units(bits[:, units], sizes[units]) for units in each], len(bits) >= LEAST_SEEDS
+    gaps, known = [difference_of_units(bits[:, units], sizes[units]) for units in each], len(bits) >= LEAST_SEEDS
     return {
         "seeds": len(bits),
         "bits": [gap.bits for gap in gaps],
-        "over_documents": [gap.rows for gap in gaps],
-        "over_seeds": [gap.seeds for gap in gaps] if known else None,
+        "over_documents": [gap.error_units for gap in gaps],
+        "over_seeds": [gap.error_seeds for gap in gaps] if known else None,
         "by_seed": [[float(one[units].sum() / sizes[units].sum()) for units in each] for one in bits],
     }
 
 
 def against(sweep: Sweep, reference: str, split: str, kind: np.ndarray) -> dict[str, dict[str, Any]]:
-    """`by_kind` of every contender minus a reference that it has a scored seed in common with."""
+    """`by_kind` of every method minus a reference that it has a scored seed in common with."""
     found = {name: by_kind(sweep, name, reference, split, kind) for name in sweep.runs if name != reference}
     return {name: gaps for name, gaps in found.items() if gaps is not None}
 
 
-def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], reference: str = REFERENCE) -> str:
-    """Markdown: bits per byte minus the reference's by kind of text, ± over documents / over seeds, a row a size and contender.
+def table(record: Mapping[str, Any], split: str, methods: Sequence[str], reference: str = BASELINE) -> str:
+    """Markdown: bits per byte minus the reference's by kind of text, ± over documents / seeds, a row for each size and method.
 
     Args:
         record: of scripts/measure_kinds.py.
         split: "validation" or "test".
-        contenders: in the order of the rows; those that a size lacks have no row in it.
-        reference: one of REFERENCES.
+        methods: in the order of the rows; those that a size lacks have no row in it.
+        reference: one of BASELINES.
     """
     whole, *kinds = record["splits"][split]["parts"]
     head = [f"{whole['kind']}: {whole['bytes'] / 1e6:.2f} MB, {many(whole['documents'], 'document')}"]
@@ -179,47 +179,48 @@ def table(record: Mapping[str, Any], split: str, contenders: Sequence[str], refe
     rows = []
     for size, sweep in record["sweeps"].items():
         there = sweep["gaps"][split].get(reference, {})
-        for name, found in ((name, there[name]) for name in contenders if name in there):
+        for name, found in ((name, there[name]) for name in methods if name in there):
             over_seeds = found["over_seeds"] or [None] * len(found["bits"])
-            gaps = [Gap(*each) for each in zip(found["bits"], found["over_documents"], over_seeds, strict=True)]
+            each = zip(found["bits"], found["over_documents"], over_seeds, strict=True)
+            gaps = [Difference(*one, found["seeds"]) for one in each]
             rows.append([size, f"`{name}`", str(found["seeds"]), *map(str, gaps)])
-    return markdown(["size", f"minus `{reference}`", "seeds", *head], rows) if rows else ch07_answers.NOTHING
+    return markdown(["size", f"minus `{reference}`", "seeds", *head], rows) if rows else ch07_answers.NO_DIFFERENCES
 
 
-def contrast_table(record: Mapping[str, Any], contenders: Sequence[str], one: str, other: str, reference: str = REFERENCE) -> str:
-    """Markdown: Delta on one kind of text minus Delta on another, bits per byte, seed by seed; a row a size and contender.
+def contrast_table(record: Mapping[str, Any], methods: Sequence[str], one: str, other: str, reference: str = BASELINE) -> str:
+    """Markdown: Delta on one kind of text minus Delta on another, bits per byte, seed by seed; a row for each size and method.
 
     Args:
-        record, contenders, reference: as of `table`.
+        record, methods, reference: as of `table`.
         one, other: kinds. Splits that lack one of them have no column.
     """
     places = {split: [part["kind"] for part in found["parts"]] for split, found in record["splits"].items()}
     splits = {split: (names.index(one), names.index(other)) for split, names in places.items() if {one, other} <= set(names)}
     rows = []
     for size, sweep in record["sweeps"].items():
-        for name in contenders:
+        for name in methods:
             there = {split: sweep["gaps"][split].get(reference, {}).get(name) for split in splits}
             cells = [
-                ", ".join(f"{seed[first] - seed[second]:+.4f}" for seed in found["by_seed"]) if found else MISSING
+                ", ".join(f"{seed[first] - seed[second]:+.4f}" for seed in found["by_seed"]) if found else NONE
                 for found, (first, second) in zip(there.values(), splits.values(), strict=True)
             ]
             if any(there.values()):
                 rows.append([size, f"`{name}`", *cells])
     head = ["size", f"minus `{reference}`, {one} less {other}", *(f"{split}, by seed" for split in splits)]
-    return markdown(head, rows) if rows else ch07_answers.NOTHING
+    return markdown(head, rows) if rows else ch07_answers.NO_DIFFERENCES
 
 
 def kinds_table(record: Mapping[str, Any]) -> str:
     """Markdown: what every kind is, the registers of its sources, and its share of the bytes and documents of each split."""
     splits = {split: {one["kind"]: one for one in found["parts"]} for split, found in record["splits"].items()}
     rows = []
-    for kind, told in record["kinds"].items():
+    for kind, entry in record["kinds"].items():
         shares = [
             f"{found[kind]['bytes'] / found[ALL]['bytes']:.1%}, {many(found[kind]['documents'], 'document')}"
-            if kind in found else MISSING
+            if kind in found else NONE
             for found in splits.values()
         ]  # fmt: skip
-        rows.append([kind, told["words"], "; ".join(dict.fromkeys(told["sources"].values())), *shares])
+        rows.append([kind, entry["words"], "; ".join(dict.fromkeys(entry["sources"].values())), *shares])
     return markdown(["kind", "what it is", "in detail", *splits], rows)
 
 
@@ -233,9 +234,11 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _check(found: Any, demand: Demand) -> None:
-    check_sealed(found, demand, WHAT, 1)
+    check_sealed(found, demand, DOMAINS_RECORD, 1)
     ch07_answers.check_gaps(found, demand, {f"{split} text": split for split in found["splits"]})
-    demand("kinds" in found and all("parts" in told for told in found["splits"].values()), "it lacks kinds, or parts of a split")
+    demand(
+        "kinds" in found and all("parts" in entry for entry in found["splits"].values()), "it lacks kinds, or parts of a split"
+    )
 
 
 def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep]) -> tuple[dict[str, Any], str]:

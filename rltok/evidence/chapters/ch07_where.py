@@ -1,7 +1,7 @@
-"""On which bytes the boundaries of a sweep's contenders lie: shares of held-out text, and the passages that records keep.
+"""On which bytes the boundaries of a sweep's methods lie: shares of held-out text, and the passages that records keep.
 
 record --shares--> by class of byte                  passage --words, lengths, onsets, around_words--> counts
-sweep --places_table, onsets_table--> rows by contender      views of a text --around_table--> rows by view
+sweep --places_table, onsets_table--> rows by method      views of a text --around_table--> rows by view
 """
 
 import re
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import MISSING, by_size, contenders_of, label, over_seeds
+from rltok.evidence.tables import by_size, label, methods_of, over_seeds
+from rltok.evidence.words import NONE
 from rltok.show.tables import markdown
 
 PLACES = {"space": "white space", "word start": "first letter after it", "letter": "other letter", "punctuation": "punctuation"}
@@ -24,7 +25,7 @@ CLUSTERS = "stST"  # with which most words of several consonants begin: the, she
 
 
 def shares(score: Mapping[str, Any]) -> dict[str, float]:
-    """Of all boundaries on held-out text the part on each class of bytes: rate * count of the class, over their sum.
+    """The share of all boundaries on held-out text that lies on each class of bytes: rate * count of the class, over their sum.
 
     Classes are those of `rltok.byte_classes`; one that the text lacks has no rate.
     """
@@ -54,10 +55,10 @@ def lengths(sample: Mapping[str, Any]) -> list[int]:
 def places_table(sweep: Sweep, names: Sequence[str] | None = None) -> str:
     """Markdown: shares of boundaries by place, of punctuation and of words that have one, and how long tokens are.
 
-    A row a contender, or of those named.
+    A row for each method, or for those named.
     """
     rows = []
-    for name in (name for name in contenders_of(sweep) if names is None or name in names):
+    for name in (name for name in methods_of(sweep) if names is None or name in names):
         runs = list(sweep.runs[name].values())
         scores = [run["scores"]["validation"] for run in runs if "class_counts" in run["scores"]["validation"]]
         parts = [found for score in scores if (found := shares(score))]
@@ -68,8 +69,8 @@ def places_table(sweep: Sweep, names: Sequence[str] | None = None) -> str:
         rows.append([
             f"`{name}`", *(over_seeds([found[place] for found in parts], ".2f") for place in PLACES),
             over_seeds([rate for score in scores if (rate := score["class_rates"].get("punctuation")) is not None], ".2f"),
-            f"{sum(fresh for _, fresh in counted) / all_words:.2f}" if all_words else MISSING,
-            f"{fmean(sizes):.1f} ± {np.std(sizes):.1f}" if sizes else MISSING,
+            f"{sum(fresh for _, fresh in counted) / all_words:.2f}" if all_words else NONE,
+            f"{fmean(sizes):.1f} ± {np.std(sizes):.1f}" if sizes else NONE,
         ])  # fmt: skip
     found = ["of punctuation, followed by one", "of words, begin a token", "bytes of a token"]
     return markdown(["of all boundaries, on", *PLACES.values(), *found], rows)
@@ -92,7 +93,7 @@ def onsets(sample: Mapping[str, Any]) -> dict[tuple[int, bool, int], list[bool]]
 
 
 def onsets_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
-    """Markdown: which part of words has a boundary, in the passages that records keep; a row a size, contender and onset.
+    """Markdown: which part of words has a boundary, in the passages that records keep; a row for each size, method and onset.
 
     Words are counted once, whatever the number of seeds: all runs keep the same passages.
     """
@@ -104,7 +105,7 @@ def onsets_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
             for count, cluster in ((0, False), (1, False), (1, True), (MOST, False), (MOST, True)):
                 cells = [[bit for one in each for bit in one.get((count, cluster, at), [])] for at in range(LETTERS + 1)]
                 words = len(cells[0]) // len(runs)
-                shares = [f"{fmean(bits):.2f}" if bits else MISSING for bits in cells]
+                shares = [f"{fmean(bits):.2f}" if bits else NONE for bits in cells]
                 rows.append([f"`{name}`", label(sweep), _onset_told(count, cluster), str(words), *shares])
     after = ["boundary after the byte before", *(f"after letter {place}" for place in range(1, LETTERS + 1))]
     return markdown(["contender", "size", "words that begin with", "words", *after], rows)
@@ -133,10 +134,10 @@ def around_words(view: Mapping[str, Any]) -> dict[str, list[bool]]:
 
 
 def around_table(views: Mapping[str, Mapping[str, Any]]) -> str:
-    """Markdown: share of words with a boundary at each place around their beginning, a row a named view of a text."""
+    """Markdown: share of words with a boundary at each place around their beginning, a row for each named view of a text."""
     rows = []
     for name, view in views.items():
         found = around_words(view)
-        shares = [f"{fmean(bits):.2f}" if bits else MISSING for bits in found.values()]
+        shares = [f"{fmean(bits):.2f}" if bits else NONE for bits in found.values()]
         rows.append([name, str(len(found["the space"])), *shares])
     return markdown(["of words, have a boundary after", "words", *AROUND], rows)

@@ -14,10 +14,10 @@ import numpy as np
 
 from rltok.config import from_dict
 from rltok.evidence.records import Record, Sweep, is_learned
-from rltok.evidence.tables import REFERENCE, by_size, label, on_the_way, over_seeds
+from rltok.evidence.tables import BASELINE, by_size, label, on_the_way, over_seeds
 from rltok.show.tables import markdown
 
-NOTHING = "None of these contenders has a finished run."
+NO_RUNS = "None of these contenders has a finished run."
 RATE, BITS = ("peak learning rate", "after MB", "rows of an update"), ("bits per byte, validation", "of the early exit alone")
 HALF, NEAR = 0.5, 3  # share of white space; lines of the log on either side that a mean is taken over
 
@@ -29,7 +29,7 @@ def lead_table(sweeps: Sequence[Sweep], names: Sequence[str], parts: Sequence[fl
     size, parts of what the one that reads least reads; the last column is each one's own end. ± over seeds.
     """
     if not any(name in sweep.runs for sweep in sweeps for name in names):
-        return NOTHING
+        return NO_RUNS
     least = min(run["bytes"] for sweep in sweeps for run in sweep.records)
     marks = [part * least for part in parts]
     rows = []
@@ -53,7 +53,7 @@ def _mean_lead(points: Sequence[dict[str, Any]]) -> float:
     return statistics.fmean(point["early_nll"] - point["nll"] for point in points)
 
 
-def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], megabytes: Sequence[float], reference: str = REFERENCE) -> str:
+def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], megabytes: Sequence[float], reference: str = BASELINE) -> str:
     """Markdown: held-out bits per byte minus the reference's, of its size and seeds, after the same text of every size.
 
     Straight lines between evaluations, which are of fewer rows than scores after training; ± over seeds. "-" before the first
@@ -70,14 +70,14 @@ def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], megabytes: Sequen
             found = [on_the_way(sweep, name, reference, mark) if begin <= mark <= end else [] for mark in marks]
             rows.append([f"`{name}`", label(sweep), *(over_seeds(gaps, "+.3f") for gaps in found)])
     head = [f"held-out text, minus `{reference}`", "size", *(f"after {mark:g} MB" for mark in megabytes)]
-    return markdown(head, rows) if rows else NOTHING
+    return markdown(head, rows) if rows else NO_RUNS
 
 
 def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
     """Markdown: when each policy first has a boundary at half of white space, or, if it never does, when it has most there.
 
-    A row a seed, of its first run. Shares are of training rows; the lead L_early - L is a mean over 2 * NEAR + 1 lines of the
-    log, in nats per byte.
+    A row for each seed, of its first run. Shares are of training rows; the lead L_early - L is a mean over 2 * NEAR + 1 lines of
+    the log, in nats per byte.
     """
     rows = []
     for sweep in by_size(sweeps):
@@ -86,7 +86,7 @@ def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
                 if is_learned(run):
                     rows.append([f"`{name}`", label(sweep), str(seed), *_turn(run)])
     head = ["contender", "size", "seed", "white space", "MB read", "update", "lead over the early exit", "peak rate at update"]
-    return markdown(head, rows) if rows else NOTHING
+    return markdown(head, rows) if rows else NO_RUNS
 
 
 def _turn(run: Record) -> list[str]:
@@ -103,7 +103,7 @@ def _turn(run: Record) -> list[str]:
 
 
 def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
-    """Markdown: in what the runs of a contender differ between sizes, a column a size."""
+    """Markdown: in what the runs of a method differ between sizes, a column for each size."""
     there = [sweep for sweep in by_size(sweeps) if name in sweep.runs]
     columns = [_facts(sweep, name) for sweep in there]
     rows = [[what, *(column[what] for column in columns)] for what in (columns[0] if columns else {})]
@@ -111,7 +111,7 @@ def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
 
 
 def schedules_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
-    """Markdown: how the learning rate went in the runs of each contender and what came out, on validation text; ± over seeds.
+    """Markdown: how the learning rate went in the runs of each method and what came out, on validation text; ± over seeds.
 
     Entropy is that of the policy, nats per decision; a boundary at one byte in five, drawn blindly, has 0.50.
     """
@@ -123,7 +123,7 @@ def schedules_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
             rows.append([f"`{name}`", label(sweep), str(len(sweep.runs[name])), *(facts[what] for what in RATE), *ends,
                          *(facts[what] for what in BITS)])  # fmt: skip
     head = ["contender", "size", "seeds", *RATE, "white space", "entropy", *BITS]
-    return markdown(head, rows) if rows else NOTHING
+    return markdown(head, rows) if rows else NO_RUNS
 
 
 def _facts(sweep: Sweep, name: str) -> dict[str, str]:

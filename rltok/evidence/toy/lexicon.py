@@ -62,7 +62,7 @@ class Lexicon:
 
     @cached_property
     def _tree(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of every node and byte: the next node, and the word that ends there (NO_WORD: none).
+        """For every node and byte: the next node, and the word that ends there (NO_WORD: none).
 
         Node 0 is the start of a word, where a word's end leads back to; the last node is for bytes that are no word's, and is
         never left. [nodes, 256] int64 both.

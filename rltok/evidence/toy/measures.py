@@ -102,7 +102,7 @@ class Cells:
 
     @staticmethod
     def of(rows: Rows, lexicon: Lexicon) -> "Cells":
-        """Those of rows that begin with a word; the last byte of a row carries no decision and is left out."""
+        """The cells of rows that begin with a word; the last byte of a row carries no decision and is left out."""
         text = rows.bytes_[:, :-1].astype(np.int64)
         word, place = lexicon.places(text)
         return Cells(rows, word, place, word * int(lexicon.lengths.max()) + place, lexicon.follow(text) != NO_WORD)
@@ -122,7 +122,7 @@ def decisions(model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int) -
 
 
 def rates_in_words(boundaries: Bool[np.ndarray, "B N"], cells: Cells, lexicon: Lexicon) -> list[list[float | None]]:
-    """Of every word, the share of boundaries at each of its bytes; None where the rows hold no such byte."""
+    """For every word, the share of boundaries at each of its bytes; None where the rows hold no such byte."""
     return [
         [
             float(boundaries[at].mean()) if (at := (cells.word == number) & (cells.place == place)).any() else None
@@ -155,7 +155,7 @@ def key_of(run: Run) -> tuple[Any, ...]:
 
 
 def shares(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Of every estimator and language, by seed: the share of the oracle's gain on test rows, and how many bytes it took.
+    """By estimator, language and seed: the share of the oracle's gain on test rows, and how many bytes it took.
 
     `bytes_to_0.8` is of the first look on the way from which on the share of validation rows, measured against the oracle and
     the random places at the end of their runs, stays at 0.8 or more; None where it never does. Runs without an oracle and

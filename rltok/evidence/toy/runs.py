@@ -91,8 +91,8 @@ def run_arm(arm: Arm, settings: dict[str, Any], looks: int) -> dict[str, Any]:
     language, config, device = arm.language, arm.config(settings), torch.device("cpu")
     corpus = toy_corpus(language, config)
     cells = {part: Cells.of(getattr(corpus, part), language.lexicon) for part in ("validation", "test")}
-    told = OracleRule(language.lexicon, LETTERS.get(arm.name)) if arm.name in (ORACLE, *LETTERS) else None
-    model = new_model(config, device, told).train()
+    rule = OracleRule(language.lexicon, LETTERS.get(arm.name)) if arm.name in (ORACLE, *LETTERS) else None
+    model = new_model(config, device, rule).train()
     optimizer = make_optimizer(model, config.train)
     total, batch, seconds, advantage_rms = config.num_updates, config.train.micro_batch, 0.0, None
     due = {round(total * number / looks) for number in range(looks + 1)}

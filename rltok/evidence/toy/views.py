@@ -68,15 +68,15 @@ def _span(values: list[float]) -> str:
 
 
 def advantage_sizes(record: dict[str, Any], words: str, names: Iterable[str]) -> list[str]:
-    """A sentence an estimator: root mean square of its advantages in nats, first and last look, median over seeds."""
-    told = []
+    """A sentence for each estimator: root mean square of its advantages in nats, first and last look, median over seeds."""
+    sentences = []
     for name in names:
         sizes = [
             [p["advantage_rms"] for p in run["curve"] if p["advantage_rms"] is not None] for run in runs_of(record, words, name)
         ]
         first, last = (statistics.median(one[end] for one in sizes) for end in (0, -1))
-        told.append(f"{name:30s} advantages of {first:.3g} nats at first, {last:.3g} at the end")
-    return told
+        sentences.append(f"{name:30s} advantages of {first:.3g} nats at first, {last:.3g} at the end")
+    return sentences
 
 
 def _band(runs: list[Run], key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -114,15 +114,15 @@ def places(record: dict[str, Any], words: str, name: str, seed: int) -> list[str
     run = {run["seed"]: run for run in runs_of(record, words, name)}[seed]
     lines = []
     for word, rates in zip(language_of(record, words)["lexicon"], run["rates_in_words"], strict=True):
-        told = "  ".join(
+        letters = "  ".join(
             f"{letter} {'  - ' if rate is None else f'{rate:.2f}'}" for letter, rate in zip(word, rates, strict=True)
         )
-        lines.append(f"{word:8s} {told}")
+        lines.append(f"{word:8s} {letters}")
     return lines
 
 
 def offsets(record: dict[str, Any], words: str, names: Iterable[str], order: str = "second") -> dict[str, dict[int, float]]:
-    """Of each arm the F1 of its boundaries against word ends shifted by k bytes, mean over seeds, on test rows."""
+    """F1 of the boundaries of each arm against word ends shifted by k bytes, mean over seeds, on test rows."""
     return {
         name: {
             int(k): statistics.fmean(run["test"]["f1"][k] for run in runs_of(record, words, name, order))

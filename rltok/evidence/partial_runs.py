@@ -1,0 +1,39 @@
+"""The stored start of a run that was stopped: what it must hold, and reading it."""
+
+from pathlib import Path
+from typing import Any
+
+from rltok.config import ADDED_SETTINGS, from_dict
+from rltok.evidence.record_checks import Demand, check_commit, check_origin, check_sealed, read_sealed
+from rltok.evidence.records import Record
+from rltok.evidence.schema import SCHEMA, START
+
+NEEDED = ("sweep", "name", "seed", "config", "config_hash", "commit", "device", "data", "bytes", "updates", "sessions", "curve",
+          "held_out", "snapshots")  # fmt: skip
+REMEDY = "Restore it from the repository, or make one of a run of yours: scripts/keep_start.py."
+
+
+def check_start(found: Any, demand: Demand) -> None:
+    """The start of a run: `demand(ok, what is wrong)` raises for one that says too little, was edited or is of no known code."""
+    check_sealed(found, demand, START, SCHEMA)
+    lacking = [key for key in NEEDED if key not in found]
+    demand(not lacking, f"it lacks {', '.join(lacking)}")
+    check_origin(found, demand)
+    for session in found["sessions"]:
+        check_commit(session["commit"], demand)
+    whole = from_dict(found["config"]).to_dict()
+    for section, added in ADDED_SETTINGS.items():  # which the code had not when it was made
+        mine = found["config"][section]
+        whole[section] = {key: value for key, value in whole[section].items() if key not in added or key in mine}
+    demand(whole == found["config"], "its configuration is not whole")
+    demand(isinstance(found["data"], dict) and "hash" in (found["data"].get("train") or {}), "its text has no hash")
+    demand(len(found["curve"]) > 0 and len(found["snapshots"]) > 0, "it holds no line of training, or no snapshot")
+
+
+def read_start(path: Path) -> Record:
+    """The start of a run from a file.
+
+    Raises:
+        RltokError: no such file, another kind of record, one that says too little, an edited one, or one of no known code.
+    """
+    return read_sealed(path, path.name, REMEDY, check_start)

@@ -1,0 +1,61 @@
+"""Counts, differences and findings in words, as tables and sentences print them."""
+
+from rltok.evidence.verdicts import NO_PAIR, NO_RUN, Finding, Number, Part
+from rltok.statistics import ROUNDING, Difference
+
+NONE = "-"  # a cell without a number
+
+
+def many(count: int, what: str) -> str:
+    """A count in words: 1 run, 3 runs."""
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def in_sigmas(difference: Difference) -> str:
+    """A difference with its errors, and how many of the larger one it is where both are known."""
+    sigma = difference.sigma
+    if difference.error_seeds is None or sigma is None or sigma < ROUNDING:
+        return str(difference)
+    return f"{difference} ({abs(difference.bits) / sigma:.1f} σ)"
+
+
+def with_seeds(difference: Difference) -> str:
+    """A difference in standard errors, and its number of seeds."""
+    return f"{in_sigmas(difference)}, {many(difference.seeds, 'seed')}"
+
+
+def number(mean: float, error: float | None, shown: str) -> str:
+    """A mean, ± its error where there is one; `shown` is the format of the mean, whose sign the error does without."""
+    return f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown.removeprefix('+')}}")
+
+
+def measured(part: Part) -> str:
+    """What was measured of a part of a claim; after its name where the claim has several."""
+    match part.measured:
+        case Difference() as difference:
+            found = with_seeds(difference)
+        case Number(mean, error, seeds, shown, after):
+            late = "" if after is None else f", after {after / 1e6:.3g} MB"
+            found = f"{number(mean, error, shown)}, {many(seeds, 'seed')}{late}"
+        case text:
+            found = text or NONE
+    return f"{part.name}: {found}" if part.name else found
+
+
+def lines(finding: Finding) -> list[str]:
+    """What was measured of a claim, a line for each part; with its verdict where there are several."""
+    return [measured(part) + (f": {part.verdict}" if part.name else "") for part in finding.measured]
+
+
+def deciding(finding: Finding) -> str:
+    """The parts of a claim that decide its verdict, and how many others there are."""
+    parts = [measured(part) for part in finding.measured if part.verdict == finding.verdict]
+    left = len(finding.measured) - len(parts)
+    return ", ".join(parts) + (f" ({many(left, 'other part')} in the table)" if left else "")
+
+
+def verdict(finding: Finding | None) -> str:
+    """The verdict on a claim; one of smoke runs says so, and a claim that was not asked has none."""
+    if finding is None:
+        return NONE
+    return finding.verdict if not finding.smoke or finding.verdict in (NO_RUN, NO_PAIR) else f"smoke: {finding.verdict}"
