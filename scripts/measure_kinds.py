@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import yaml
-from record_files import clean_commit, rounded, run, stored_record, stored_sweeps
 
 from rltok.config import from_dict
 from rltok.data import documents
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch07_domains import REFERENCES, WHAT, Text, against, check_scored, kind_of, kinds_of, parts, text_of
+from rltok.evidence.measuring import clean_commit, rounded, run, stored_record, stored_sweeps
 from rltok.evidence.records import Sweep
 from rltok.runs.results import versions
 from rltok.system.digest import sealed

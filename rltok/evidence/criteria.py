@@ -8,7 +8,8 @@ from statistics import fmean
 import numpy as np
 
 from rltok.evidence import donors
-from rltok.evidence.records import Record, Sweep
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import Sweep
 from rltok.evidence.verdicts import (
     LEAST_SEEDS,
     NO_PAIR,

@@ -17,7 +17,8 @@ from rltok.evidence import donors
 from rltok.evidence.criteria import agreement_at, seeds_told
 from rltok.evidence.paper import FIGURE_3, PLACES
 from rltok.evidence.ranking import MARKERS
-from rltok.evidence.records import Record, Sweep, is_learned
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import Sweep, is_learned
 from rltok.evidence.tables import contenders_of
 from rltok.show.plots import PALETTE
 from rltok.show.views import boundary_html

@@ -71,17 +71,28 @@ def room(folder: Path, how: str = "--resume") -> Iterator[None]:
         raise RltokError(f"no room left on the disk of {folder}. Make room, then go on with {how}.") from error
 
 
-def write_json(path: Path, values: Any) -> None:
-    """Write plain values in one step; see `write_text`."""
-    write_text(path, json.dumps(values, indent=1, allow_nan=False) + "\n")
+def json_text(values: dict[str, Any]) -> str:
+    """JSON with an entry a line, and a line for each table of a list: short, and a difference shows what changed."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            return "[\n" + ",\n".join(json.dumps(each, allow_nan=False) for each in value) + "\n]"
+        return json.dumps(value, allow_nan=False)
+
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {text(value)}" for key, value in values.items()) + "\n}\n"
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text in one step: a kill or a full disk leaves what was there before, and so does a link its target."""
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write plain values in one step; see `write_bytes`."""
+    write_bytes(path, json_text(values).encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file in one step: a kill or a full disk leaves what was there before, and so does a link its target."""
     temporary = path.with_name(f".rltok-{secrets.token_hex(8)}.tmp")  # a name that no other file has
     try:
-        with temporary.open("x") as file:
-            file.write(text)
+        with temporary.open("xb") as file:
+            file.write(content)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -178,7 +189,7 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
     try:
         write_json(path, record)
     except OSError as error:
-        print(json.dumps(record, indent=1, allow_nan=False))
+        print(json_text(record))
         raise RltokError(
             f"cannot write {path} ({error.strerror}); the record stands above. Make room, or keep that text."
         ) from error

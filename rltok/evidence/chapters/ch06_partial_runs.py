@@ -11,7 +11,8 @@ from rltok.errors import RltokError
 from rltok.evidence.criteria import agreement
 from rltok.evidence.figures import passage_html
 from rltok.evidence.record_checks import Demand, check_commit, check_origin, check_sealed, read_sealed
-from rltok.evidence.records import Record, Sweep
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import Sweep
 from rltok.evidence.schema import SCHEMA, START
 from rltok.show.tables import markdown
 
