@@ -13,10 +13,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from filelock import BaseFileLock, FileLock, Timeout
+
 from rltok.errors import RltokError
 
 LONGEST_INSIDE = "x" * 150  # room for the names of all that commands write into a folder of the user
 MISSING = (FileNotFoundError, NotADirectoryError)
+# What a file system says that has no locks, as some that are mounted over a network.
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 def cannot_read(path: Path, error: OSError) -> RltokError:
@@ -69,6 +73,30 @@ def room(folder: Path, how: str = "--resume") -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise RltokError(f"no room left on the disk of {folder}. Make room, then go on with {how}.") from error
+
+
+def locked(path: Path, in_use: str) -> BaseFileLock:
+    """Take a lock without waiting; the system frees it when the process ends, however it ends.
+
+    Where the file system has no locks, two processes in one place are for the user to avoid.
+
+    Args:
+        path: of the file that stands for the lock, made where it is not there.
+        in_use: the error where another process holds it.
+
+    Raises:
+        RltokError: another process holds it.
+        OSError: the file cannot be made.
+    """
+    lock = FileLock(path, fallback_to_soft=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RltokError(in_use) from None
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+    return lock
 
 
 def json_text(values: dict[str, Any]) -> str:
