@@ -124,12 +124,22 @@ def test_a_damaged_list_of_digests_is_named(folder):
         read_folder(folder)
 
 
-def test_a_record_that_no_table_holds_is_refused_and_stays(folder):
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (lambda found: found["curve"][5].update(more=1.0), "even-seed1.json: tables cannot hold all that it says"),
+        (lambda found: found["curve"][5].pop("tokens"), "even-seed1.json: tables cannot hold all that it says"),
+        (lambda found: found["curve"][5].update(tokens="many"), "these records do not fit into tables"),
+        (lambda found: found["curve"][5].update(tokens=10**30), "these records do not fit into tables"),
+    ],
+)
+def test_a_record_that_no_table_holds_is_refused_and_stays(folder, spoil, what):
     odd = record("even", 1)
-    odd["curve"][5]["more"] = 1.0  # a key that one point alone has
+    odd["curve"] = [point | {"tokens": 7} for point in odd["curve"]]
+    spoil(odd)
     write(folder.parent, sealed(odd))
     before = contents(folder)
-    with pytest.raises(RltokError, match="even-seed1.json: tables cannot hold all that it says"):
+    with pytest.raises(RltokError, match=what):
         pack(folder)
     assert contents(folder) == before
 

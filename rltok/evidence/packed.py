@@ -58,7 +58,7 @@ def split(record: Record) -> tuple[Record, Parts]:
             (TEXTS, "samples"): record["samples"], (TEXTS, "snapshots"): views}  # fmt: skip
     for (table, entry), points in rows.items():
         facts[entry] = list(points[0])
-        parts[table, entry] = {key: [point[key] for point in points] for key in points[0]}
+        parts[table, entry] = {key: [point.get(key) for point in points] for key in points[0]}
     parts[CURVES, "positions"] = {key: record["positions"][key] for key in POSITIONS}
     facts["positions"] = record["positions"] | {key: len(record["positions"][key]) for key in POSITIONS}
     facts["scores"] = dict(record["scores"])
@@ -190,9 +190,10 @@ def _files(records: Mapping[str, Record]) -> dict[str, bytes]:
     for name, record in records.items():
         for (table, entry), columns in split(record)[1].items():
             tables[table][name, entry] = columns
-    for table, parts in tables.items():
-        if parts:
-            files[table] = _parquet(_table(parts), table)
+    try:
+        files |= {table: _parquet(_table(parts), table) for table, parts in tables.items() if parts}
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise RltokError(f"these records do not fit into tables ({error}). Leave the new ones in files of their own.") from error
     rows = _by_run(files[table] for table in TABLES if table in files)
     for name, record in records.items():
         if json.dumps(join(json.loads(files[name]), rows.get(name, {}))) != json.dumps(record):
