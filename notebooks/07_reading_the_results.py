@@ -53,7 +53,6 @@ begin()
 
 # %% tags=["setup"]
 import copy
-import json
 import math
 import statistics
 from dataclasses import replace
@@ -66,7 +65,9 @@ from rltok.errors import RltokError
 from rltok.evidence import aside, criteria, differences, figures, records, summary, tables, verdicts, words
 from rltok.evidence.chapters import ch06_runs, ch07_answers, ch07_domains, ch07_where, ch07_whitespace_onset
 from rltok.evidence.claims import POLICIES
+from rltok.evidence.packed import read_folder
 from rltok.evidence.paper import PLACE_NAMES, TABLE_1
+from rltok.evidence.record_file import check
 from rltok.presets import preset
 from rltok.show import plots
 from rltok.show.tables import markdown
@@ -139,12 +140,12 @@ Markdown(tables.who_is_who(sweep))
 
 # %%
 path = sorted((results / "sweeps" / sweep.name).glob("*-seed*.json"))[0]
-record = json.loads(path.read_text())
+record = read_folder(path.parent)[path.name]
 forged = copy.deepcopy(record)
 forged["scores"]["validation"]["unit_bits"][0] -= 100
 for name, one in (("as it is", record), ("forged", forged)):
     try:
-        print(f"{name}: seed {records.check(one, path.name)['seed']}, settings {one['config_hash']}, commit {one['commit'][:7]}")
+        print(f"{name}: seed {check(one, path.name)['seed']}, settings {one['config_hash']}, commit {one['commit'][:7]}")
     except RltokError as error:
         print(f"{name}: {error}")
 

@@ -7,9 +7,8 @@ python scripts/keep_start.py runs/147m/ours_gamma0.9-seed1 --sweep 147m --name o
 import argparse
 from pathlib import Path
 
-import record_files
-
 from rltok.errors import RltokError
+from rltok.evidence import measuring
 from rltok.evidence.export import start_of
 from rltok.evidence.schema import START
 from rltok.system.files import write_json
@@ -24,7 +23,7 @@ def main() -> None:
     parser.add_argument("--why", required=True, help="it was not gone on with")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    before = record_files.stored_record(options.out, START)
+    before = measuring.stored_record(options.out, START)
     found = start_of(options.folder, sweep=options.sweep, name=options.name, why=options.why)
     if before is not None and any(before.get(key) != found[key] for key in ("sweep", "name", "seed")):
         raise RltokError(f"--out {options.out} holds the start of another run, so it stays. Name another file.")
@@ -33,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    record_files.run(main)
+    measuring.run(main)

@@ -6,8 +6,7 @@ python scripts/make_figure_csv.py     # rewrites notebooks/results/figures; a te
 import shutil
 from pathlib import Path
 
-import record_files
-
+from rltok.evidence import measuring
 from rltok.evidence.figures import DATA, as_csv, gaps_data
 from rltok.evidence.records import read_sweeps
 
@@ -35,4 +34,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    record_files.run(main)
+    measuring.run(main)

@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
-STORED = ROOT / "rltok" / "measured_speeds.json"
+STORED = ROOT / "rltok" / "speed" / "measured_speeds.json"
 
 
 def rows_of(record: dict[str, Any], name: str) -> list[dict[str, Any]]:

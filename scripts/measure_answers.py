@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record_files import clean_commit, rounded, run, stored_record, stored_sweeps
 
 from rltok.benchmarks.task_items import TASKS, TaskItems, read_items
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch07_answers import ANSWERS_RECORD, against_even, lengths_of, quarters
+from rltok.evidence.measuring import clean_commit, rounded, run, stored_record, stored_sweeps
 from rltok.evidence.records import Sweep
 from rltok.runs.results import versions
 from rltok.system.digest import sealed

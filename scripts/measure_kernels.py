@@ -14,13 +14,13 @@ from typing import Any
 import torch
 import torch._functorch.config
 import torch.nn.functional as F
-from record_files import run, stored_record
 from torch import Tensor
 
 from rltok import resample
 from rltok.attention import row_causal_attention, window_attention
 from rltok.errors import RltokError
 from rltok.estimator import discounted_returns
+from rltok.evidence.measuring import run, stored_record
 from rltok.fast import blocks
 from rltok.kernels import backends
 from rltok.layers import RMSNorm, apply_rotary, rotary_table

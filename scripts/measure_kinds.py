@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import yaml
-from record_files import clean_commit, rounded, run, stored_record, stored_sweeps
 
 from rltok.config import from_dict
 from rltok.data import documents
@@ -31,6 +30,7 @@ from rltok.evidence.chapters.ch07_domains import (
     parts,
     text_of,
 )
+from rltok.evidence.measuring import clean_commit, rounded, run, stored_record, stored_sweeps
 from rltok.evidence.records import Sweep
 from rltok.runs.results import versions
 from rltok.system.digest import sealed

@@ -32,12 +32,12 @@ from typing import Any
 
 import torch
 from leak_words import fitted, measure_words
-from record_files import at_least, run, stored_record
 from torch import Tensor, nn
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, Rows, load_corpus
 from rltok.evaluation import evaluate, evaluation_mode, paired_difference
+from rltok.evidence.measuring import at_least, run, stored_record
 from rltok.evidence.rates import text_rates
 from rltok.presets import preset
 from rltok.rules import BpeRule

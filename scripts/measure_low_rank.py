@@ -13,13 +13,13 @@ import statistics
 from typing import Any
 
 import small_runs
-from record_files import at_least, run
 from small_runs import arguments, config_of, facts, parsed, run_missing, scored, trained
 
 from rltok.config import Config
 from rltok.data import Corpus
 from rltok.evidence.cost import CLAIM, extra, largest_rank
 from rltok.evidence.low_rank import shorten_early_head
+from rltok.evidence.measuring import at_least, run
 from rltok.presets import preset
 from rltok.statistics import error_of_mean
 from rltok.step import new_model

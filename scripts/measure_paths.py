@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record_files import at_least, run, stored_record
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError
+from rltok.evidence.measuring import at_least, run, stored_record
 from rltok.kernels import backends
 from rltok.optim import make_optimizer
 from rltok.presets import preset

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record_files import run, stored_record
 
 from rltok.errors import RltokError
+from rltok.evidence.measuring import run, stored_record
 from rltok.runs.results import device_name, repository_commit, versions
 from rltok.system.files import write_json
 

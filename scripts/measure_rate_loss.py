@@ -14,12 +14,12 @@ from typing import Any
 
 import small_runs
 import torch
-from record_files import run
 from small_runs import arguments, config_of, facts, parsed, run_missing, scored, trained
 from torch import Tensor
 
 from rltok.config import Config
 from rltok.data import Corpus
+from rltok.evidence.measuring import run
 from rltok.losses import probability_rate_loss, target_rate_loss
 from rltok.policy import uncapped_rate
 from rltok.rng import row_uniforms

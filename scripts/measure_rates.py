@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from record_files import at_least, run, stored_record
-
 from rltok.config import Config, with_settings
 from rltok.data import load_corpus
 from rltok.errors import RltokError
+from rltok.evidence.measuring import at_least, run, stored_record
 from rltok.evidence.runner import Job, Result, Setting, default_workers, workers
 from rltok.presets import preset
 from rltok.runs.results import device_name, repository_commit, versions

@@ -13,11 +13,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from record_files import run, stored_record
-
 from rltok.benchmarks.task_items import TASKS, read_items
 from rltok.data.tables import JSONL_SUFFIXES, parquet_documents
 from rltok.errors import RltokError
+from rltok.evidence.measuring import run, stored_record
 from rltok.runs.results import repository_commit, versions
 from rltok.system.files import write_record
 

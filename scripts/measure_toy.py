@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record_files import at_least, run, stored_runs
 
+from rltok.evidence.measuring import at_least, run, stored_runs
 from rltok.evidence.toy.lexicon import WORDS
 from rltok.evidence.toy.measures import CONTROLS, LETTERS, MORE_RANDOM, ORACLE, RANDOM, Run, key_of, shares
 from rltok.evidence.toy.runs import ESTIMATORS, FULL, QUIET, Arm, run_arm, toy_corpus

@@ -176,6 +176,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from record_files import run
+    from rltok.evidence.measuring import run
 
     run(main)

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import record_files
-
 from rltok.benchmarks.task_items import TASKS, TaskItems, hub_items, read_items
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
 from rltok.errors import RltokError, TrainingFailed
+from rltok.evidence import measuring
 from rltok.evidence.export import evidence_of, failure_of
-from rltok.evidence.records import Record, read_record, write_record
+from rltok.evidence.packed import read_folder
+from rltok.evidence.record_file import Record, write_record
 from rltok.presets import preset
 from rltok.rules.byte_pairs import require_tokenizers
 from rltok.runs.results import device_name, repository_commit, versions
@@ -164,15 +164,17 @@ def read_plan(path: Path) -> Plan:
     return Plan(path.stem, found["preset"], found["full"], found.get("settings", {}), runs, found.get("max_items"))
 
 
-def stored(path: Path, config: Config, corpus: Corpus, tasks: dict[str, TaskItems], max_items: int | None) -> Record | None:
-    """The record of a finished run of these settings, scored on this text; None without one, and of a run that failed.
+def stored(
+    found: Record | None, path: Path, config: Config, corpus: Corpus, tasks: dict[str, TaskItems], max_items: int | None
+) -> Record | None:  # fmt: skip
+    """The record of a path if it is of a finished run; None without one, and of a run that failed.
 
     Benchmarks that were left out may be there or not; those that are scored must be of these items.
+
+    Raises:
+        RltokError: it is of other settings, or scored on other text or items.
     """
-    if not path.exists():
-        return None
-    found = read_record(path)
-    if found.get("failed"):
+    if found is None or found.get("failed"):
         return None
     same = found["config_hash"] == config.digest() and found["data"]["train"] == corpus.description["train"]
     same = same and found["scores"]["validation"]["hash"] == corpus.validation.hash
@@ -255,14 +257,15 @@ def main() -> None:
     runs = [replace(run, repeat=options.repeat) for run in wanted(plan, options.only, options.seeds)]
     check_packages(plan, runs)
     corpus, tasks = corpus_of(plan, options), items_of(options.tasks)
-    record_files.clean_commit()
+    measuring.clean_commit()
     if options.repeat < 1:
         raise RltokError(
             f"--repeat is {options.repeat}; a seed is run for the first time, the second, and so on. Give 1 or more."
         )
     (options.records / "repeats" if options.repeat > 1 else options.records).mkdir(parents=True, exist_ok=True)
     left_out: list[str] = []
-    records = {path.stem: read_record(path) for path in sorted(options.records.glob("*.json"))}
+    kept = read_folder(options.records, whole=False)
+    records = {Path(name).stem: record for name, record in kept.items()}
     for number, run in enumerate(runs, start=1):
         if options.stop_after is not None and time.perf_counter() - start > options.stop_after:
             print(f"stopped before {run.stem}; the same command goes on", file=sys.stderr)
@@ -273,7 +276,7 @@ def main() -> None:
             print(f"{number}/{len(runs)}  {run.stem}: left out, {error}", file=sys.stderr, flush=True)
             left_out.append(run.stem)
             continue
-        record = stored(path, config, corpus, tasks, plan.max_items)
+        record = stored(records.get(run.stem), path, config, corpus, tasks, plan.max_items)
         if record is None:
             record = run_one(plan, run, config, options, corpus, tasks)
             write_record(path, record)
@@ -286,4 +289,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    record_files.run(main)
+    measuring.run(main)

@@ -4,6 +4,7 @@ python scripts/score_test.py scripts/sweeps/32m.toml --runs runs/32m \
     --records notebooks/results/runs/32m --data corpora/english-test.parquet
 
 Choices are made on validation. So this comes last, and a record that has a test score does not get another one.
+Score before scripts/pack_records.py packs the records.
 """
 
 import argparse
@@ -11,13 +12,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import record_files
 from run_sweep import Planned, read_plan
 
 from rltok.data import load_test
 from rltok.errors import RltokError
+from rltok.evidence import measuring
 from rltok.evidence.export import add_test
-from rltok.evidence.records import Record, read_record, sweep_files, write_record
+from rltok.evidence.packed import read_folder
+from rltok.evidence.record_file import Record, write_record
 
 
 def check_text(test: str, records: list[Record]) -> None:
@@ -47,12 +49,12 @@ def main() -> None:
     options = parser.parse_args()
     plan = read_plan(options.plan)
     rows = load_test(options.data, plan.config(plan.runs[0], {}).data)
-    known = [read_record(path) for path in sweep_files(options.records)]
-    check_text(rows.hash, [record for record in known if not record.get("failed")])
+    known = {options.records / name: record for name, record in read_folder(options.records, whole=False).items()}
+    check_text(rows.hash, [record for record in known.values() if not record.get("failed")])
     scored = 0
     for run in [one for planned in plan.runs for one in (planned, *repeats_of(planned, options.records))]:
         path, folder = run.record(options.records), options.runs / run.stem
-        record = read_record(path) if path.exists() else None
+        record = known.get(path)
         if record is None or record.get("failed"):
             print(f"{run.stem}: no finished record", file=sys.stderr)
             continue
@@ -72,4 +74,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    record_files.run(main)
+    measuring.run(main)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record_files import Run, at_least, stored_runs
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
 from rltok.evaluation import Evaluation, evaluate
+from rltok.evidence.measuring import Run, at_least, stored_runs
 from rltok.losses import target_rate_loss
 from rltok.optim import make_optimizer
 from rltok.presets import preset

@@ -24,7 +24,7 @@ import rltok
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 PROJECT = tomllib.loads(SETTINGS)["project"]
-CONDA_TO_PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
+CONDA_TO_PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib", "python-fastjsonschema": "fastjsonschema"}
 
 
 def read_yaml(name: str) -> dict:

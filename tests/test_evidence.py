@@ -17,7 +17,7 @@ from rltok.errors import RltokError
 from rltok.evaluation import evaluate
 from rltok.evidence.export import add_test, evidence_of, failure_of, split_score, start_of
 from rltok.evidence.figures import probabilities
-from rltok.evidence.records import check
+from rltok.evidence.record_file import check
 from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.runs.loading import load
 from rltok.runs.snapshots import boundary_view

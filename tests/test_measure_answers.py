@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rltok.evidence.chapters.ch07_answers import table
+from rltok.evidence.packed import read_folder
 from rltok.evidence.records import read_sweeps
 from rltok.system.digest import sealed
 
@@ -45,10 +46,10 @@ def test_items_that_the_runs_were_not_scored_on_and_a_folder_without_runs_are_re
     places = ["--tasks", Path(__file__).with_name("data"), "--out", tmp_path / "answers.json"]
     (tmp_path / "sweeps" / "32m").mkdir(parents=True)
     assert "holds no record of a finished run" in told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
-    shutil.copy(next((SWEEPS / "32m").glob("*.json")), tmp_path / "sweeps" / "32m")
+    alone = read_folder(SWEEPS / "32m")["bpe-seed0.json"]
+    (tmp_path / "sweeps" / "32m" / "bpe-seed0.json").write_text(json.dumps(alone))
     error = told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
     assert "was scored on items whose fingerprint is" in error and "Name the folder" in error
-    alone = json.loads(next((SWEEPS / "32m").glob("bpe-*.json")).read_text())
     alone["scores"] = {place: score for place, score in alone["scores"].items() if place in ("validation", "test")}
     shutil.rmtree(tmp_path / "sweeps" / "32m")
     (tmp_path / "sweeps" / "32m").mkdir()

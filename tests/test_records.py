@@ -10,7 +10,8 @@ from sweeps import UNITS, record, seeds_of, sweep_of, write
 from rltok.errors import RltokError
 from rltok.evidence.differences import gap
 from rltok.evidence.export import failure_of
-from rltok.evidence.records import SCHEDULE, check, read_record, read_sweeps
+from rltok.evidence.record_file import check, read_record
+from rltok.evidence.records import SCHEDULE, read_sweeps
 from rltok.presets import preset
 from rltok.system.digest import sealed
 
@@ -34,7 +35,7 @@ def test_a_whole_record_passes():
         ({"commit": None}, "commit 'None' is none"),
         ({"config_hash": "abc"}, "config_hash is 'abc', its configuration has"),
         ({"config": {"model": {"colour": 1}}}, "its configuration cannot be read"),
-        ({"curve": ..., "positions": ...}, "it lacks curve, positions"),
+        ({"curve": ..., "positions": ...}, "it must contain ['curve', 'positions'] properties"),
     ],
 )
 def test_a_record_that_is_not_whole_is_named_with_what_is_wrong(entries, told):
@@ -56,23 +57,24 @@ def points(name, number, **entries):
 @pytest.mark.parametrize(
     ("entries", "told"),
     [
-        ({"scores": scored(rate="0.2")}, "rate of validation is '0.2'"),
-        ({"scores": scored(rate=None)}, "rate of validation is None"),
-        ({"scores": scored(rate=5)}, "rate of validation is 5"),
-        ({"scores": scored(whitespace_share=7)}, "whitespace_share of validation is 7"),
-        ({"scores": scored(unit_bits=[0.0] * 30)}, "bits of validation are no positive numbers"),
-        ({"seconds": -5.0}, "seconds is -5.0, which is no positive number"),
-        ({"flops": 0}, "flops is 0"),
-        ({"flops": True}, "flops is True"),
-        ({"attention_flops": ...}, "it lacks attention_flops"),
-        ({"device": None}, "device or data is of another kind"),
-        ({"data": None}, "device or data is of another kind"),
-        ({"curve": points("curve", 3, rate="x")}, "a point of curve has rate 'x'"),
+        ({"scores": scored(rate="0.2")}, "scores.validation.rate must be number, and is '0.2'"),
+        ({"scores": scored(rate=None)}, "scores.validation.rate must be number, and is None"),
+        ({"scores": scored(rate=5)}, "scores.validation.rate must be smaller than or equal to 1, and is 5"),
+        ({"scores": scored(whitespace_share=7)}, "whitespace_share must be smaller than or equal to 1, and is 7"),
+        ({"scores": scored(unit_bits=[0.0] * 30)}, "its units have 0.0"),
+        ({"seconds": -5.0}, "seconds must be bigger than 0, and is -5.0"),
+        ({"flops": 0}, "flops must be bigger than 0, and is 0"),
+        ({"flops": True}, "flops must be number, and is True"),
+        ({"attention_flops": ...}, "it must contain ['attention_flops']"),
+        ({"device": None}, "device must be string, and is None"),
+        ({"data": None}, "data must be object, and is None"),
+        ({"curve": points("curve", 3, rate="x")}, "curve[3].rate must be number or null, and is 'x'"),
         ({"curve": points("curve", 3, step=1)}, "the points of curve are not in the order of step"),
         ({"held_out": points("held_out", 1, flops=1e12)}, "the points of held_out are not in the order of flops"),
+        ({"curve": points("curve", 3, flops=1e999)}, "curve[3].flops must be smaller than or equal to 1e+300, and is inf"),
         ({"positions": {"start": [0], "rewards": [0.1], "returns": [None]}}, "positions hold no return"),
-        ({"positions": {"start": [0], "rewards": [], "returns": [1.0]}}, "positions hold no numbers, or not as many of each"),
-        ({"snapshots": points("snapshots", 1, step=0)}, "snapshots are not in the order of their steps"),
+        ({"positions": {"start": [0], "rewards": [], "returns": [1.0]}}, "positions hold not as many of each"),
+        ({"snapshots": points("snapshots", 1, step=0)}, "the points of snapshots are not in the order of step"),
         ({"samples": points("samples", 0, boundaries="01")}, "boundaries are not as many as its bytes"),
         ({"name": "even"}, "it is called even, its boundaries are those of the rule learned"),
         ({"sessions": [{"after": 0, "seconds": 0.0, "redone": 0, "lost_seconds": 0.0, "device": "cpu", "commit": "1" * 40}]},
@@ -100,14 +102,14 @@ def test_an_entry_that_no_run_can_have_is_named(entries, told):
 def test_entries_of_quite_another_kind_are_told_in_a_line(tmp_path, entries):
     (tmp_path / "a.json").write_text(json.dumps(changed(record(), **entries)))
     with pytest.raises(RltokError, match=f"{tmp_path.name}/a.json"):
-        read_record(tmp_path / "a.json")
+        read_record(tmp_path / "a.json", whole=True)
 
 
 def test_a_number_beyond_all_is_no_number(tmp_path):
     text = json.dumps(changed(record(), seconds=5.0)).replace('"seconds": 5.0', '"seconds": 1e999')
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(RltokError):
-        read_record(tmp_path / "a.json")
+        read_record(tmp_path / "a.json", whole=True)
 
 
 def test_a_run_is_counted_once(tmp_path):
@@ -290,8 +292,11 @@ def test_repeats_of_other_settings_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda found: found["scores"]["validation"].update(bits_per_byte=1.0), "validation is 1.0 bits per byte, its units sum"),
-        (lambda found: found["scores"]["piqa"].update(bits_per_byte=1.0), "piqa is 1.0 bits per byte, the mean of its items"),
+        (
+            lambda found: found["scores"]["validation"].update(bits_per_byte=1.0),
+            "validation is 1.0 bits per byte, its units",
+        ),
+        (lambda found: found["scores"]["piqa"].update(bits_per_byte=1.0), "piqa is 1.0 bits per byte, its units have"),
         (lambda found: found.update(bytes=7), "it read 7 bytes, its curve ends at"),
     ],
 )

@@ -205,7 +205,7 @@ def test_a_file_system_without_locks_is_written_to_without_one(tmp_path, monkeyp
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("rltok.runs.folder.fcntl.flock", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     if goes:
         claim(tmp_path / "run").close()
         assert json.loads((tmp_path / "run" / "config.json").read_text()) == CONFIG.to_dict()

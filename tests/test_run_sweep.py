@@ -12,7 +12,8 @@ from sweeps import record
 from rltok.cli import main as cli
 from rltok.config import with_settings
 from rltok.errors import RltokError, TrainingFailed
-from rltok.evidence.records import read_record, read_sweeps
+from rltok.evidence.record_file import read_record
+from rltok.evidence.records import read_sweeps
 from rltok.presets import preset
 from rltok.speed.speeds import measured_speeds
 

@@ -12,7 +12,7 @@ from sweeps import record as evidence
 
 import rltok
 from rltok.errors import RltokError
-from rltok.evidence.records import check
+from rltok.evidence.record_file import check
 from rltok.runs import training
 from rltok.runs.folder import RunFolder
 from rltok.runs.sessions import ANNOUNCED, NAME, announce, furthest, problem, sessions_of, settle

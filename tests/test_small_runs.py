@@ -9,7 +9,6 @@ import measure_low_rank
 import measure_memory
 import measure_rate_loss
 import pytest
-import record_files
 import small_runs
 import torch
 from runs import json_lines, small_config, write_text
@@ -17,6 +16,7 @@ from runs import json_lines, small_config, write_text
 from rltok.config import with_settings
 from rltok.data import load_corpus
 from rltok.errors import RltokError
+from rltok.evidence import measuring
 from rltok.evidence.low_rank import LowRankHead
 from rltok.policy import capped_rate, uncapped_rate
 from rltok.rng import row_uniforms
@@ -133,7 +133,7 @@ def test_a_record_goes_on_where_it_stopped_and_other_files_stay(module, corpus, 
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["script.py", "--out", str(path), *words])
-        record_files.run(module.main)
+        measuring.run(module.main)
         return json.loads(path.read_text())
 
     first = call("--seeds", "0", "0")
@@ -154,7 +154,7 @@ def test_a_record_goes_on_where_it_stopped_and_other_files_stay(module, corpus, 
 
 def test_runs_of_another_record_are_refused(tmp_path):
     with pytest.raises(RltokError, match="there is no folder"):
-        record_files.stored_runs(tmp_path / "none" / "x.json", "what", lambda found: 0, lambda found: small_config(), dict)
+        measuring.stored_runs(tmp_path / "none" / "x.json", "what", lambda found: 0, lambda found: small_config(), dict)
 
 
 def test_a_file_that_cannot_become_the_record_is_told_before_anything_is_measured(tmp_path):
@@ -163,7 +163,7 @@ def test_a_file_that_cannot_become_the_record_is_told_before_anything_is_measure
     deep.write_text("[" * 100_000)
     for path, told in ((pipe, "is no ordinary file"), (deep, "is no record of this command"), (tmp_path, "is a folder")):
         with pytest.raises(RltokError, match=told):
-            record_files.stored_record(path, "anything")
+            measuring.stored_record(path, "anything")
 
 
 NO_FOLDER = ["--presets", "147m", "--out", "no/such/folder/memory.json"]
@@ -175,6 +175,6 @@ def test_the_memory_of_a_card_is_measured_only_where_it_can_be(more, tmp_path, m
     monkeypatch.setattr(measure_memory, "measure", lambda *_: pytest.fail("measured"))
     monkeypatch.setattr(sys, "argv", ["measure_memory.py", "--out", str(tmp_path / "memory.json"), *more])
     with pytest.raises(SystemExit) as ended:
-        record_files.run(measure_memory.main)
+        measuring.run(measure_memory.main)
     (line,) = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2 and line.startswith("measure_memory.py: ")

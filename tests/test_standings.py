@@ -9,10 +9,10 @@ import measure_leak
 import measure_rates
 import measure_toy
 import pytest
-import record_files
 
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, paired_difference
+from rltok.evidence import measuring
 from rltok.evidence.ranking import averaged, figure, standings, table
 
 
@@ -113,6 +113,6 @@ def test_the_record_of_rates_goes_on_where_it_stopped_and_leaves_other_files_alo
 def test_wrong_arguments_of_the_measuring_scripts_are_told_in_one_line(module, words, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["script.py", *words.split(), "--out", str(tmp_path / "x.json"), "--training-bytes", "9999"])
     with pytest.raises(SystemExit) as told:
-        record_files.run(module.main)
+        measuring.run(module.main)
     assert told.value.code == 2 and len(capsys.readouterr().err.splitlines()) == 1
     assert not list(tmp_path.iterdir())

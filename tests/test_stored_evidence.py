@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 
 from rltok.config import from_dict
+from rltok.evidence.packed import pack, read_folder
 from rltok.evidence.record_checks import is_clean
-from rltok.evidence.records import SCHEDULE, read_record, read_sweeps
+from rltok.evidence.record_file import check
+from rltok.evidence.records import SCHEDULE, read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
 # Runs that are compared, runs that ask why, and runs that look for the learning rate of those to come.
 PLACES = (RESULTS / "sweeps", RESULTS / "causes", RESULTS / "search")
-AGAIN = sorted(path for place in PLACES for path in place.glob("*/repeats/*.json"))  # a seed that was run before
-STORED = sorted([*(path for place in PLACES for path in place.glob("*/*.json")), *AGAIN])
-MOST_BYTES = 1_000_000  # of one record
+STORED = {folder / name: record for place in PLACES for folder in sorted(place.iterdir()) if folder.is_dir()
+          for name, record in read_folder(folder).items()}  # fmt: skip
+AGAIN = [path for path in STORED if path.parent.name == "repeats"]  # a seed that was run before
+MOST_BYTES = 20_000  # of the facts of a run
+MOST_A_RUN = 100_000  # bytes of a packed sweep for each of its runs
 sys.path.insert(0, str(ROOT / "scripts"))
 import make_figure_csv  # noqa: E402
 
@@ -29,7 +33,8 @@ def test_there_are_records_to_check():
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: str(path.relative_to(RESULTS).with_suffix("")))
 def test_a_record_is_whole_small_and_where_it_belongs(path):
-    record = read_record(path)
+    """Its digest is over all that it says, in its facts and in the tables of its sweep."""
+    record = check(STORED[path], path.name)
     folder = path.parents[1 if path in AGAIN else 0]
     name = path.stem.rpartition("-")[0] if path in AGAIN else path.stem
     assert folder.name == record["sweep"] and name == f"{record['name']}-seed{record['seed']}"
@@ -40,7 +45,7 @@ def test_a_record_is_whole_small_and_where_it_belongs(path):
 @pytest.mark.parametrize("path", STORED, ids=lambda path: str(path.relative_to(RESULTS).with_suffix("")))
 def test_the_commit_of_a_record_is_one_of_this_repository(path):
     """A shallow clone does not hold old commits, and an archive none."""
-    commit = read_record(path)["commit"]
+    commit = STORED[path]["commit"]
     git = ["git", "-C", str(ROOT)]
     if not (ROOT / ".git").exists() or subprocess.run([*git, "rev-parse", "--is-shallow-repository"], capture_output=True,
                                                       text=True).stdout.strip() != "false":  # fmt: skip
@@ -62,6 +67,13 @@ def test_every_other_record_has_a_known_schema_a_clean_commit_and_the_hash_of_it
         assert from_dict(record["config"]).digest() == record["config_hash"]
 
 
+def test_every_stored_sweep_is_packed_and_small():
+    for folder in {path.parent for path in STORED if path not in AGAIN}:
+        assert pack(folder) == [], f"run scripts/pack_records.py {folder.relative_to(ROOT)}"
+        runs = sum(path.is_relative_to(folder) for path in STORED)
+        assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < MOST_A_RUN * runs
+
+
 def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
     for sweep in [*read_sweeps(RESULTS / "sweeps").values(), *read_sweeps(RESULTS / "causes", SCHEDULE).values()]:
         for place in ("validation", "test"):
@@ -75,7 +87,7 @@ def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
 def test_a_seed_that_was_run_again_is_another_run_and_stands_in_its_sweep():
     kept = [run for place in PLACES for sweep in read_sweeps(place, SCHEDULE).values() for run in sweep.everything]
     assert len({run["digest"] for run in kept}) == len(kept)
-    assert {read_record(path)["digest"] for path in AGAIN} <= {run["digest"] for run in kept}
+    assert {STORED[path]["digest"] for path in AGAIN} <= {run["digest"] for run in kept}
 
 
 def test_figure_data_are_those_of_the_records():
@@ -85,8 +97,6 @@ def test_figure_data_are_those_of_the_records():
 
 
 def test_records_hold_no_path_of_a_machine():
-    for path in STORED:
-        text = json.dumps(
-            {key: value for key, value in json.loads(path.read_text()).items() if key not in ("samples", "snapshots")}
-        )
+    for record in STORED.values():
+        text = json.dumps({key: value for key, value in record.items() if key not in ("samples", "snapshots")})
         assert not any(place in text for place in ("/tmp/", "/root/", "/home/", "/work/"))

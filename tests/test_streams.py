@@ -8,12 +8,12 @@ import threading
 from contextlib import contextmanager, nullcontext
 
 import pytest
-import record_files
 from runs import SETTINGS, UPDATES, as_options, small_config, write_text
 
 import rltok
 from rltok.cli import commands, demo
 from rltok.cli.main import main
+from rltok.evidence import measuring
 from rltok.system.streams import Lasting, lasting
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -138,10 +138,10 @@ def test_a_script_without_its_log_does_its_work(kind, monkeypatch):
 
     with broken(kind) as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream)
-        record_files.run(script)
+        measuring.run(script)
         patch.setattr(sys, "stdout", stream)
         with nullcontext() if kind == "closed" else pytest.raises(SystemExit, match="2"):
-            record_files.run(script)
+            measuring.run(script)
     assert done == [0, 1, 2] * 2
 
 

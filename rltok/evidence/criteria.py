@@ -9,7 +9,8 @@ from statistics import fmean
 import numpy as np
 
 from rltok.evidence import differences, verdicts
-from rltok.evidence.records import Record, Sweep
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import Sweep
 from rltok.evidence.verdicts import LEAST_SEEDS, NO_PAIR, NO_RUN, Finding, Number, finding
 from rltok.statistics import Difference, difference_of_seeds, mean_and_error
 

@@ -16,7 +16,8 @@ from rltok.evidence import differences
 from rltok.evidence.criteria import TEXT_POLICY, agreement_at
 from rltok.evidence.paper import FIGURE_3, PLACES
 from rltok.evidence.ranking import MARKERS
-from rltok.evidence.records import Record, Sweep, is_learned
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import Sweep, is_learned
 from rltok.evidence.tables import methods_of
 from rltok.evidence.words import many
 from rltok.show.plots import PALETTE

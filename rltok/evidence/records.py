@@ -7,7 +7,6 @@ A difference is paired by seed and by document (or row, or benchmark item), so t
 was run several times counts once, with the mean of its runs that have the score.
 """
 
-import json
 import statistics
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
@@ -20,58 +19,19 @@ import pandas as pd
 
 from rltok.config import TrainConfig
 from rltok.errors import RltokError
-from rltok.evidence.record_checks import COUNTED, SPLITS, Demand, check_origin, check_sealed, check_whole, demanding, read_sealed
-from rltok.evidence.schema import SCHEMA, WHAT
+from rltok.evidence.packed import read_folder
+from rltok.evidence.record_file import Record
+from rltok.evidence.record_schema import SPLITS
 from rltok.runs.checkpoint import differences
-from rltok.runs.sessions import problem
 from rltok.statistics import Difference, difference_of_units
-from rltok.system.files import write_text
 
-NAMED = ("commit", "device", "versions", "data", "seed", "name", "sweep")
-WHOLE = ("scores", "curve", "held_out", "positions", "samples", "snapshots", "full", *COUNTED)
-REMEDY = "Make the record again."
 OWN = ("seed", "micro_batch", "policy_lr_multiplier")  # settings of training that belong to a method, as its rule does
 SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # in what runs that ask about the schedule may differ
-
-Record = dict[str, Any]
-
-
-def check(record: Any, where: str) -> Record:
-    """The record itself; raises `RltokError` for another schema, a changed entry, or a commit that cannot be looked up."""
-    _check(record, demanding(where, REMEDY))
-    return record
-
-
-def _check(record: Any, demand: Demand) -> None:
-    check_sealed(record, demand, WHAT, SCHEMA)
-    seed = record.get("seed")
-    demand(type(seed) is int and all(isinstance(record.get(key), str) for key in ("sweep", "name")), "sweep, name or seed is odd")
-    lacking = [key for key in (*NAMED, *(() if record.get("failed") else WHOLE)) if key not in record]
-    demand(not lacking, f"it lacks {', '.join(lacking)}")
-    check_origin(record, demand)
-    if "sessions" in record:
-        demand((odd := problem(record["sessions"])) is None, f"its list of sessions is damaged ({odd})")
-        last = record["sessions"][-1]["commit"] if record["sessions"] else record["commit"]
-        demand(last == record["commit"], f"its last session was of commit {last}, the record says {record['commit']}")
-    if not record.get("failed"):
-        check_whole(record, demand)
 
 
 def is_learned(record: Record) -> bool:
     """Whether its boundaries are those of a policy."""
     return record["config"]["model"]["rule"]["name"] == "learned"
-
-
-def read_record(path: Path) -> Record:
-    """A checked record of a file, which errors name with its folder: files of one name lie in several sweeps."""
-    return read_sealed(path, f"{path.parent.name}/{path.name}", REMEDY, _check)
-
-
-def write_record(path: Path, record: Record) -> None:
-    """Write a record in one step, an entry a line: thousands of scores, each on a line of its own, would fill the repository."""
-    check(record, path.name)
-    lines = [f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in record.items()]
-    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 @dataclass(frozen=True)
@@ -187,11 +147,6 @@ def _units(score: dict[str, Any], place: str) -> dict[str, Any]:
     return {"bits": score["item_bits_per_byte"], "bytes": 1}
 
 
-def sweep_files(folder: Path) -> list[Path]:
-    """The records in the folder of a sweep; those of a seed that was run before come last."""
-    return [*sorted(folder.glob("*.json")), *sorted(folder.glob("repeats/*.json"))]
-
-
 def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> dict[str, Sweep]:
     """Every sweep of a folder, that of most runs first: those at full size where there are any, else the smoke ones.
 
@@ -210,20 +165,22 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
         )
     found: dict[str, Sweep] = {}
     seen: dict[str, Path] = {}
-    for path in (path for sweep in sorted(folder.glob(only)) for path in sweep_files(sweep)):
-        record, again = read_record(path), path.parent.name == "repeats"
+    files = {path.relative_to(folder) / name: record for path in sorted(folder.glob(only)) if path.is_dir()
+             for name, record in read_folder(path).items()}  # fmt: skip
+    for path, record in files.items():
+        again = path.parent.name == "repeats"
         stem, _, number = path.stem.rpartition("-") if again else (path.stem, "", "")
         if again and not (number.isdecimal() and int(number) > 1):
-            raise RltokError(f"{path.relative_to(folder)} is a run of a seed that was run before, so its number is 2 or more.")
-        lies = (path.parents[1 if again else 0].name, stem)
+            raise RltokError(f"{path} is a run of a seed that was run before, so its number is 2 or more.")
+        lies = (path.parts[0], stem)
         if lies != (record["sweep"], f"{record['name']}-seed{record['seed']}"):
             raise RltokError(
-                f"{path.relative_to(folder)} holds {record['name']}, seed {record['seed']}, of sweep {record['sweep']}."
+                f"{path} holds {record['name']}, seed {record['seed']}, of sweep {record['sweep']}."
                 " A record lies at SWEEP/NAME-seedK.json, one of a seed that was run before at SWEEP/repeats/NAME-seedK-2.json."
             )
         if record["digest"] in seen:
-            raise RltokError(f"{path.relative_to(folder)} is the same run as {seen[record['digest']]}. Remove one of them.")
-        seen[record["digest"]] = path.relative_to(folder)
+            raise RltokError(f"{path} is the same run as {seen[record['digest']]}. Remove one of them.")
+        seen[record["digest"]] = path
         sweep = found.setdefault(record["sweep"], Sweep(record["sweep"], {}, []))
         if record.get("failed"):
             sweep.failed.append(record)
@@ -232,7 +189,7 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
         elif record["seed"] in sweep.runs.get(record["name"], {}):
             sweep.repeats.setdefault(record["name"], {}).setdefault(record["seed"], []).append(record)
         else:
-            raise RltokError(f"{path.relative_to(folder)} repeats a run that is not there. Move it to {lies[0]}/{lies[1]}.json.")
+            raise RltokError(f"{path} repeats a run that is not there. Move it to {lies[0]}/{lies[1]}.json.")
     for sweep in found.values():
         _check_alike(sweep, varied)
     whole = {name: sweep for name, sweep in sorted(found.items(), key=lambda one: -len(one[1].records)) if sweep.runs}

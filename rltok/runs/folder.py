@@ -3,7 +3,6 @@
 config.json  data.json  metrics.jsonl  snapshots.jsonl  sessions.jsonl  checkpoints/  record.json
 """
 
-import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -12,22 +11,17 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks: there, two trainings in one folder are for the user to avoid
-    fcntl = None
+from filelock import BaseFileLock
 
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError, not_finite
 from rltok.runs.checkpoint import checkpoints, differences
-from rltok.system.files import MISSING, check_name, read_file, require_own, require_regular, room
+from rltok.system.files import MISSING, check_name, locked, read_file, require_own, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
 OWN = (".lock", "config.json", "data.json", "sessions.jsonl", "sessions.tmp", "record.json", *LOGS)
 Entry = tuple[int, str | None]  # what a logged line is about: step and split
 SPLITS = ("train", "validation")
-# What a file system says that has no locks, as some that are mounted over a network: as on Windows, see above.
-WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 # All that a run leaves that is killed while it takes possession of its folder; config.json comes last.
 BEFORE_CONFIG = (".lock", ".data.json.tmp", "data.json", ".config.json.tmp")
 RESTORE = "Restore the file, or train again in a new folder."
@@ -69,7 +63,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path, config: Config, data: dict[str, Any], resume: bool) -> None:
         self.path = Path(path)
-        self._lock: TextIO | None = None
+        self._lock: BaseFileLock | None = None
         self._logs: dict[str, TextIO] = {}
         self._made: list[str] = []  # files that were not there before
         try:
@@ -88,15 +82,8 @@ class RunFolder:
         check_folder(self.path, resume)
         self._made_folder, made_lock = not self.path.exists(), not (self.path / ".lock").exists()
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / ".lock").open("a")
-        try:
-            if fcntl is not None:  # the system frees the lock when the process ends, however it ends
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RltokError(f"another process is training in {self.path}. Wait for it, or choose another --out.") from None
-        except OSError as error:
-            if error.errno not in WITHOUT_LOCKS:
-                raise
+        in_use = f"another process is training in {self.path}. Wait for it, or choose another --out."
+        self._lock = locked(self.path / ".lock", in_use)
         check_folder(self.path, resume)  # again: another process may have used it in between
         if (self.path / "config.json").exists():
             self._compare(config, data)
@@ -222,7 +209,7 @@ class RunFolder:
             with suppress(OSError):  # on a full disk, which `log` has told of
                 log.close()
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
 
 
 def metrics_of(folder: Path) -> list[dict[str, Any]]:

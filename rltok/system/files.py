@@ -13,10 +13,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from filelock import BaseFileLock, FileLock, Timeout
+
 from rltok.errors import RltokError
 
 LONGEST_INSIDE = "x" * 150  # room for the names of all that commands write into a folder of the user
 MISSING = (FileNotFoundError, NotADirectoryError)
+# What a file system says that has no locks, as some that are mounted over a network.
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 def cannot_read(path: Path, error: OSError) -> RltokError:
@@ -71,17 +75,52 @@ def room(folder: Path, how: str = "--resume") -> Iterator[None]:
         raise RltokError(f"no room left on the disk of {folder}. Make room, then go on with {how}.") from error
 
 
-def write_json(path: Path, values: Any) -> None:
-    """Write plain values in one step; see `write_text`."""
-    write_text(path, json.dumps(values, indent=1, allow_nan=False) + "\n")
+def locked(path: Path, in_use: str) -> BaseFileLock:
+    """Take a lock without waiting; the system frees it when the process ends, however it ends.
+
+    Where the file system has no locks, two processes in one place are for the user to avoid.
+
+    Args:
+        path: of the file that stands for the lock, made where it is not there.
+        in_use: the error where another process holds it.
+
+    Raises:
+        RltokError: another process holds it.
+        OSError: the file cannot be made.
+    """
+    lock = FileLock(path, fallback_to_soft=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RltokError(in_use) from None
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+    return lock
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text in one step: a kill or a full disk leaves what was there before, and so does a link its target."""
+def json_text(values: dict[str, Any]) -> str:
+    """JSON with an entry a line, and a line for each table of a list: short, and a difference shows what changed."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            return "[\n" + ",\n".join(json.dumps(each, allow_nan=False) for each in value) + "\n]"
+        return json.dumps(value, allow_nan=False)
+
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {text(value)}" for key, value in values.items()) + "\n}\n"
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write plain values in one step; see `write_bytes`."""
+    write_bytes(path, json_text(values).encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file in one step: a kill or a full disk leaves what was there before, and so does a link its target."""
     temporary = path.with_name(f".rltok-{secrets.token_hex(8)}.tmp")  # a name that no other file has
     try:
-        with temporary.open("x") as file:
-            file.write(text)
+        with temporary.open("xb") as file:
+            file.write(content)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -178,7 +217,7 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
     try:
         write_json(path, record)
     except OSError as error:
-        print(json.dumps(record, indent=1, allow_nan=False))
+        print(json_text(record))
         raise RltokError(
             f"cannot write {path} ({error.strerror}); the record stands above. Make room, or keep that text."
         ) from error

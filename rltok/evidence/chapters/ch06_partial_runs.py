@@ -10,7 +10,8 @@ from rltok.errors import RltokError
 from rltok.evidence.criteria import agreement
 from rltok.evidence.figures import passage_html
 from rltok.evidence.partial_runs import read_start
-from rltok.evidence.records import Record, Sweep
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import Sweep
 from rltok.evidence.words import NONE
 from rltok.show.tables import markdown
 

@@ -14,7 +14,9 @@ import numpy as np
 from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch06_plan import lasting
-from rltok.evidence.records import SCHEDULE, Record, Sweep, is_learned, read_record, read_sweeps, shared, sweep_files
+from rltok.evidence.packed import read_folder
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import SCHEDULE, Sweep, is_learned, read_sweeps, shared
 from rltok.evidence.tables import by_size, label, methods_of
 from rltok.evidence.words import NONE
 from rltok.presets import size_of
@@ -82,7 +84,7 @@ def _alike(first: Record, second: Record) -> bool:
 
 def stored(folder: Path, name: str) -> list[Record]:
     """Every record of a sweep, failed runs and repeats too."""
-    return [read_record(path) for path in sweep_files(folder / name)]
+    return list(read_folder(folder / name).values())
 
 
 def shown_sweeps(sweeps: Sequence[Sweep], wanted: str, folder: Path | None = None) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from rltok.config import from_dict
-from rltok.evidence.records import Record, Sweep, is_learned
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import Sweep, is_learned
 from rltok.evidence.tables import BASELINE, by_size, label, on_the_way, over_seeds
 from rltok.show.tables import markdown
 

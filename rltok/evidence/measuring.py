@@ -1,4 +1,4 @@
-"""What the measuring scripts share: a file for a record is checked before anything is measured, and errors are one line."""
+"""What measuring scripts share: the file of a record is checked before anything is measured, and errors are one line."""
 
 import json
 import sys
@@ -29,14 +29,14 @@ def stored_record(path: Path, what: str) -> dict[str, Any] | None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Around what is taken from a stored record: one that lacks something is told in one line, and stays."""
+    """Around what is taken from a stored record: what it lacks becomes an `RltokError` that says that the file stays."""
     try:
         yield
     except RltokError as error:
         raise RltokError(str(error) if "--out" in str(error) else f"--out {path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise RltokError(f"--out {path} holds a damaged record ({told}), so it stays. Name another file.") from error
+        what = f"{type(error).__name__}: {error}"
+        raise RltokError(f"--out {path} holds a damaged record ({what}), so it stays. Name another file.") from error
 
 
 def stored_runs(
@@ -46,7 +46,7 @@ def stored_runs(
     """The runs of a record of the same settings and text, none if there is no such file.
 
     Args:
-        path, what: as of `stored_record`.
+        path, what: see `stored_record`.
         key_of: what tells a run from the others.
         config_of: the configuration with which a run would be made now.
         remade: the record that is made of the runs now; it also shows that no run lacks anything.
@@ -70,7 +70,7 @@ def stored_runs(
 
 
 def rounded(value: Any) -> Any:
-    """The same with all its floats at DIGITS significant digits."""
+    """The value with each float in it rounded to DIGITS significant digits."""
     if isinstance(value, dict):
         return {key: rounded(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -90,7 +90,7 @@ def clean_commit() -> str:
 
 
 def stored_sweeps(folder: Path) -> list[Sweep]:
-    """The sweeps of a folder as `read_sweeps` takes them, smallest model first. Raises `RltokError` where there is none."""
+    """The sweeps that `read_sweeps` finds in a folder, smallest model first. Raises `RltokError` where there is none."""
     sweeps = list(read_sweeps(folder).values())
     if not sweeps:
         raise RltokError(
@@ -101,14 +101,14 @@ def stored_sweeps(folder: Path) -> list[Sweep]:
 
 
 def at_least(least: int, **values: int | None) -> None:
-    """Raise `RltokError` for a value below; None is not given."""
+    """Raise `RltokError` for an option whose value is below `least`; None stands for one that was not given."""
     for name, value in values.items():
         if value is not None and value < least:
             raise RltokError(f"--{name.replace('_', '-')} must be at least {least}; got {value}.")
 
 
 def run(main: Callable[[], None]) -> None:
-    """Call it; an `RltokError` is told in one line, with code 2, and so is control-C, with 130. A closed log ends nothing."""
+    """Run the `main` of a script: an `RltokError` ends it in one line with code 2, control-C with 130; a closed log does not."""
     with lasting_output() as failure:
         try:
             main()
