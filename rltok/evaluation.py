@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rltok.byte_classes import CLASSES, byte_classes
+from rltok.byte_classes import CLASSES, boundary_counts
 from rltok.data.rows import Rows
 from rltok.errors import RltokError, TrainingFailed
 from rltok.policy import entropy
@@ -50,13 +50,6 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without the entries of single rows and documents."""
         return {key: value for key, value in asdict(self).items() if key not in SINGLE}
-
-
-def boundary_counts(ids: Tensor, out: UNetOutput) -> Tensor:
-    """[classes, 2]: drawn positions, and boundaries among them, of each byte class."""
-    each = torch.arange(len(CLASSES), device=ids.device)[:, None, None] == byte_classes(ids[:, :-1])  # [classes, B, N]
-    # sums over masks: selecting by a mask, and bincount, would wait for the device
-    return torch.stack([(each & chosen).sum(dim=(1, 2)) for chosen in (out.drawn, out.drawn & out.boundaries)], dim=1)
 
 
 def paired_difference(first: Evaluation, second: Evaluation) -> tuple[float, float | None]:
@@ -127,7 +120,7 @@ class _Tally:
         for out in outputs:
             for key, values in (("nll", out.nll), ("early", out.early_nll), ("scored", out.scored)):
                 rows[key] = rows[key] + values.double().sum(dim=1).cpu()
-            self.counts += boundary_counts(ids, out).cpu()
+            self.counts += boundary_counts(ids, out.boundaries, out.drawn).cpu()
             self.tokens += int(out.boundaries.sum())
             self.has_policy = out.boundary_logits is not None
             if self.has_policy:

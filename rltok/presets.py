@@ -14,6 +14,7 @@ from rltok.data.corpus import num_held_out
 from rltok.data.rows import MIN_TAIL
 from rltok.errors import RltokError
 from rltok.optim import policy_travel
+from rltok.registry import RULES
 
 LITTLE_TRAVEL = 0.25  # of the paper's, see `travel_advice`: at 32m a sixth still costs 0.01 to 0.02 bits per byte
 LARGEST_ADVISED = 100  # a larger multiplier makes up for no more than a handful of updates
@@ -128,23 +129,15 @@ def tiny() -> Config:
 # For runs of hundreds of updates, in which the paper's policy hardly moves; found at 32m, on validation text.
 FAST_POLICY: dict[str, Any] = {"train.policy_lr_multiplier": 20.0, "objective.gamma": 0.95}
 
-_RULES: dict[str, dict[str, Any]] = {  # every other way of drawing boundaries: suffix -> settings
-    "even": {"model.rule.name": "even"},
-    "random_k": {"model.rule.name": "random_k"},
-    "whitespace": {"model.rule.name": "whitespace"},
-    "entropy": {"model.rule.name": "entropy"},
-    "bpe": {"model.rule.name": "bpe"},  # looks ahead, as in appendix D.1
-    "bpe_causal": {"model.rule.name": "bpe", "model.rule.bpe_boundary": "causal"},
-    "dynamic_pooling": {"model.rule.name": "dynamic_pooling"},
-    "dynamic_pooling_port": {
-        "model.rule.name": "dynamic_pooling",
-        "model.rule.variant": "port",
-        "model.rule.temperature": 1.0,
-        "model.rule.prior_weight": 2.0,
-    },
-    "hnet": {"model.rule.name": "hnet"},
-    "hnet_port": {"model.rule.name": "hnet", "model.rule.variant": "port"},
-}
+
+def rule_variants() -> dict[str, dict[str, Any]]:
+    """Suffix -> settings of every way of drawing boundaries but the learned one, which the sizes have."""
+    found = {}
+    for name, rule in RULES.items():
+        for suffix, settings in ({"": {}} | {f"_{key}": value for key, value in rule.variants.items()}).items():
+            found[name + suffix] = {"name": name} | settings
+    found.pop("learned")
+    return {suffix: {f"model.rule.{key}": value for key, value in settings.items()} for suffix, settings in found.items()}
 
 
 def _variants() -> None:
@@ -157,7 +150,7 @@ def _variants() -> None:
         for lags in (0, 1, 7, 8):
             _vary(name, f"lags{lags}", {"model.rule.lags": lags})
         _vary(name, "fast_policy", FAST_POLICY)
-        for suffix, settings in _RULES.items():
+        for suffix, settings in rule_variants().items():
             _vary(name, suffix, settings | _room(_PRESETS[name](), settings) | _byte_model(_PRESETS[name](), settings))
 
 

@@ -20,8 +20,8 @@ from rltok.errors import RltokError
 from rltok.optim import make_optimizer
 from rltok.runs.checkpoint import checkpoints, find_checkpoint, read_state, restore, save_checkpoint
 from rltok.runs.folder import RunFolder
+from rltok.runs.models import new_model
 from rltok.runs.results import RunRecord
-from rltok.step import new_model
 from rltok.system.digest import sealed
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")

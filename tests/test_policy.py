@@ -21,7 +21,7 @@ from rltok.policy import (
     sample_boundaries,
     uncapped_rate,
 )
-from rltok.rules import LearnedRule
+from rltok.rules.learned import LearnedRule
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on the CPU Triton's interpreter runs the kernel
 SETTINGS = {"bias": math.log(0.2 / 0.8), "scale": 16.0, "softcap": 6.0}

@@ -111,8 +111,8 @@ def test_saving_refuses_nan_and_leaves_the_old_record(record, tmp_path):
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_the_commit_is_marked_when_the_tree_is_not_clean_and_unknown_outside_a_repository(tmp_path, monkeypatch):
-    package = tmp_path / "rltok"
-    package.mkdir()
+    package = tmp_path / "rltok" / "runs"
+    package.mkdir(parents=True)
     (package / "results.py").write_text("x = 1\n")
     monkeypatch.setattr(results, "__file__", str(package / "results.py"))
     assert repository_commit() is None
@@ -133,7 +133,7 @@ def test_a_git_repository_that_the_environment_names_is_not_the_one_of_the_code(
     own, other = tmp_path / "own", tmp_path / "other"
     commits = []
     for place in (own, other):
-        (place / "rltok").mkdir(parents=True)
+        (place / "rltok" / "runs").mkdir(parents=True)
         (place / "rltok/runs/results.py").write_text(f"# {place.name}\n")
         identity = ["-c", "user.name=n", "-c", "user.email=e@example.com"]
         for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", place.name]):

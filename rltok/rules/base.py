@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -10,6 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok import resample
+from rltok.config import ModelConfig
+from rltok.registry import RULES
 from rltok.resample import Packed
 from rltok.vocab import PAD
 
@@ -40,6 +42,11 @@ class Rule(nn.Module):
 
     # Whether uniforms of 1/2 give the boundaries with p > 1/2 (or the only ones there are): what draws="threshold" stands on.
     has_threshold = True
+
+    @classmethod
+    def for_model(cls, model: ModelConfig) -> "Rule":
+        """The rule that the settings describe; by default its constructor takes what `rltok.registry` says it reads."""
+        return cls(**settings_of(model))
 
     def fit(self, rows: TrainingRows, seed: int) -> None:
         """Learn from the training text before the first update what then stays as it is; nothing by default.
@@ -77,6 +84,11 @@ class Rule(nn.Module):
     ) -> Float[Tensor, "B N d"]:
         """Packed token states back to bytes; distribute-then-add by default, eqs. (5) and (9)."""
         return resample.upsample(token_states, byte_states, decided.boundaries)
+
+
+def settings_of(model: ModelConfig) -> dict[str, Any]:
+    """The settings that the rule of a model reads, by name."""
+    return {name: getattr(model.rule, name) for name in RULES[model.rule.name].settings}
 
 
 def first_position(like: Tensor) -> Bool[Tensor, "B N"]:

@@ -5,6 +5,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from rltok.config import ModelConfig
 from rltok.rules.base import Boundaries, TrainingRows, first_position
 from rltok.rules.byte_pairs import BytePairs, learn_merges, row_pattern
 from rltok.rules.fitted import FittedRule, rows_in_random_order
@@ -39,6 +40,12 @@ class BpeRule(FittedRule):
         # ids of both sides of every merge, -1 where the text supported no more: of a size that the settings tell
         self.register_buffer("merges", torch.full((vocabulary - 256, 2), -1, dtype=torch.int32))
         self._pairs: tuple[Tensor, BytePairs] | None = None  # made from the merges it stands beside
+
+    @classmethod
+    def for_model(cls, model: ModelConfig) -> FittedRule:
+        """As the settings have it; the model's sizes do not matter."""
+        rule = model.rule
+        return cls(vocabulary=rule.vocabulary, causal=rule.bpe_boundary == "causal", fit_bytes=rule.fit_bytes)
 
     def fit(self, rows: TrainingRows, seed: int) -> None:
         """Train the tokenizer; the same rows and seed give the same merges."""

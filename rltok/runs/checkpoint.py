@@ -23,8 +23,8 @@ from torch import nn
 
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError
-from rltok.system.files import MISSING, cannot_read, quoted, read_file, room
 from rltok.system.digest import is_sealed, sealed
+from rltok.system.files import MISSING, cannot_read, quoted, read_file, room
 
 NAME = re.compile(r"step-(\d{8,})")
 FORMAT = 2  # 2: counts tokens

@@ -17,9 +17,9 @@ try:
 except ImportError:  # Windows has no such locks: there, two trainings in one folder are for the user to avoid
     fcntl = None
 
-from rltok.runs.checkpoint import checkpoints, differences
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError, not_finite
+from rltok.runs.checkpoint import checkpoints, differences
 from rltok.system.files import MISSING, check_name, read_file, require_own, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")

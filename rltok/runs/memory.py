@@ -12,13 +12,14 @@ from torch import Tensor
 from rltok.config import Config
 from rltok.errors import TrainingFailed
 from rltok.metrics import StepMetrics
-from rltok.step import MicroBatch, advantages_of, autocast, losses_of
+from rltok.registry import RULES
+from rltok.step import MicroBatch, accumulate_gradient
 from rltok.unet import AutoregressiveUNet
 
 Step = Callable[[AutoregressiveUNet, torch.optim.Optimizer, list[MicroBatch], Config, int], StepMetrics]
 
 
-def guarded(
+def with_oom_advice(
     train_step: Step, model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config,
     step: int,
 ) -> StepMetrics:  # fmt: skip
@@ -68,10 +69,7 @@ def _fits(model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batch: Mi
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             reserved = _room_for_state(optimizer)
             for _ in range(2):
-                with autocast(config, device):
-                    out = model(batch[0], uniforms=batch[1])
-                losses = losses_of(out, advantages_of(out, config.objective), config.model.rule.target_rate)
-                (losses.auto + losses.early + losses.policy + losses.target + losses.aux).backward()
+                accumulate_gradient(model, batch, config, 1.0)
             del reserved
     except torch.OutOfMemoryError:
         return False
@@ -92,7 +90,7 @@ def _free(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _centres(config: Config) -> bool:
-    return config.objective.centring != "none" and config.model.rule.name == "learned"
+    return config.objective.centring != "none" and RULES[config.model.rule.name].policy
 
 
 def _in_use(device: torch.device) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from rltok.config import Config
-from rltok.system.files import MISSING, read_file, write_json
 from rltok.runs.sessions import problem
+from rltok.system.files import MISSING, read_file, write_json
 
 SCHEMA = 2  # 2: tokens and FLOPs of the whole run in place of FLOPs per byte
 

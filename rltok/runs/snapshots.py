@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.rng import row_uniforms
 from rltok.evaluation import evaluation_mode
+from rltok.rng import row_uniforms
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, encode
 

@@ -14,12 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rltok.errors import RltokError
-from rltok.estimator import policy_loss
+from rltok.estimator import advantages, policy_loss
 from rltok.losses import mean_over, next_byte_nll
-from rltok.rules import Boundaries, LearnedRule
+from rltok.rules import Boundaries
 from rltok.rules.base import first_position
+from rltok.rules.learned import LearnedRule
 from rltok.unet import AutoregressiveUNet, check_ids
-from rltok.variance.ladder import advantages, estimator
+from rltok.variance.ladder import estimator
 from rltok.vocab import PAD
 
 GROUPS = {"policy": ("rule.",), "encoder": ("embedding.", "down_blocks.")}  # by the start of a parameter's name
@@ -122,7 +123,8 @@ def advantages_of_draws(shared: SharedPass, draws: Draws, name: str) -> Float[Te
             f"estimator {name!r} subtracts a mean over the rows of a batch (eq. 17). With B = {rows} row there is no other row to"
             " compare with: the row is its own mean, every advantage is 0, and no signal is left. Take at least 2 rows."
         )
-    return torch.vmap(lambda nll: advantages(nll, shared.early_nll, shared.scored, objective))(draws.nll)
+    reductions = objective.reductions
+    return torch.vmap(lambda nll: advantages(nll, shared.early_nll, shared.scored, **reductions))(draws.nll)
 
 
 def policy_weights(

@@ -1,4 +1,4 @@
-"""The rungs of the variance ladder: estimators of the policy gradient by name, and the advantages that each pays.
+"""The rungs of the variance ladder: estimators of the policy gradient by name.
 
     naive  ->  causal  ->  + early  ->  + gamma0.9  ->  + batch
 
@@ -11,12 +11,9 @@ import re
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from rltok.config import ObjectiveConfig
 from rltok.errors import RltokError
-from rltok.estimator import batch_relative_advantages, discounted_returns, relative_rewards, total_returns
 
 NAIVE = ObjectiveConfig(gamma=1.0, relative_rewards=False, credit="total", centring="none")
 PARTS = {
@@ -87,14 +84,3 @@ def estimator(name: str) -> ObjectiveConfig:
         return replace(NAIVE, **settings)
     except RltokError as error:  # a discount above 1
         raise RltokError(f"estimator {name!r}: {error}") from error
-
-
-def advantages(
-    nll: Float[Tensor, "B N"], early_nll: Float[Tensor, "B N"], scored: Bool[Tensor, "B N"], objective: ObjectiveConfig
-) -> Float[Tensor, "B N"]:
-    """Advantage of every decision: rewards (15), returns (16), centring (17), as the objective asks; without gradient."""
-    rewards = relative_rewards(nll, early_nll) if objective.relative_rewards else -nll.detach()  # eq. (15)
-    returns = total_returns(rewards) if objective.credit == "total" else discounted_returns(rewards, objective.gamma)  # eq. (16)
-    if objective.centring == "none":
-        return returns
-    return batch_relative_advantages(returns, scored, objective.centring == "leave_one_out")  # eq. (17)

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from rltok.config import Config
 from rltok.data import Corpus
+from rltok.data.batches import micro_batches
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
-from rltok.runs.memory import guarded
+from rltok.runs.memory import with_oom_advice
+from rltok.runs.models import new_model
 from rltok.runs.results import device_name, repository_commit, versions
-from rltok.step import micro_batches, new_model, train_step
+from rltok.step import train_step
 from rltok.unet import AutoregressiveUNet
 from rltok.variance.gradients import GROUPS
 from rltok.variance.laboratory import Gradients, Sizes, batches_of, measure_gradients
@@ -41,7 +43,7 @@ def at_stages(
     for stage, share in sorted(stages.items(), key=lambda item: item[1]):
         while done < round(share * config.num_updates):
             done += 1
-            guarded(train_step, model, optimizer, micro_batches(corpus, config, done, device), config, done)
+            with_oom_advice(train_step, model, optimizer, micro_batches(corpus, config, done, device), config, done)
         model.zero_grad(set_to_none=True)
         yield stage, done, model
 
