@@ -62,22 +62,15 @@ import torch
 from IPython.display import Markdown
 
 import rltok
-from rltok import (
-    evidence_figures,
-    evidence_summary,
-    evidence_tables,
-    exact,
-    ladder_views,
-    plots,
-    records,
-    seed_noise,
-    verdicts,
-    vocab,
-)
+from rltok import vocab
 from rltok.config import ModelConfig, RuleConfig, with_settings
 from rltok.data import load_corpus
 from rltok.estimator import advantages, policy_loss
+from rltok.evidence import donors, figures, records, summary, tables, verdicts
+from rltok.evidence.chapters import ch03_ladder
 from rltok.runs.models import new_model
+from rltok.show import plots
+from rltok.variance import exact
 from rltok.variance.gradients import group_slices, policy_parameters
 from rltok.variance.laboratory import Sizes, batches_of
 from rltok.variance.ladder import ALONE, CUMULATIVE, estimator
@@ -358,7 +351,7 @@ print(f"gradient by autograd and by hand agree in all {by_hand.numel()} entries 
 # is a moment; the early exit, and the early head behind it, are parts of the network and there at all three.
 
 # %%
-record = ladder_views.check(json.loads(Path("results/variance_ladder.json").read_text()))
+record = ch03_ladder.check(json.loads(Path("results/variance_ladder.json").read_text()))
 seeds = list(dict.fromkeys(stage["seed"] for stage in record["stages"]))
 print(
     f"rltok variance --batches {record['batches']} --draws {record['draws']} --reference-draws {record['reference_draws']}"
@@ -390,8 +383,8 @@ for stage in record["stages"][:3]:
 guess_naive, guess_full = 10_000, 100
 
 # %% tags=["measurement"]
-print(ladder_views.gain(record, "early"))
-naive, full = (np.median(ladder_views.rows_of(record, "early", name)) for name in ("naive", "causal+early+gamma0.9+batch"))
+print(ch03_ladder.gain(record, "early"))
+naive, full = (np.median(ch03_ladder.rows_of(record, "early", name)) for name in ("naive", "causal+early+gamma0.9+batch"))
 print(
     f"your guess: {guess_naive:,} and {guess_full:,}, a gain of {guess_naive / guess_full:,.0f}; measured (median): {naive / full:,.0f}"
 )
@@ -400,10 +393,10 @@ print(
 # ## The whole ladder at a glance
 
 # %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added to the ones before (the two discounts and the two means are alternatives), below it rungs stand alone, discounts with causal credit, which they need. A bar that runs to the right edge: in some resamples no number of rows is enough.", "name": "fig-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by three to four powers of ten and late by two, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
-plots.show(ladder_views.ladder_figure(record))
+plots.show(ch03_ladder.ladder_figure(record))
 
 # %%
-Markdown(ladder_views.ladder_table(record, [*CUMULATIVE, *(name for name in ALONE if name not in CUMULATIVE)]))
+Markdown(ch03_ladder.ladder_table(record, [*CUMULATIVE, *(name for name in ALONE if name not in CUMULATIVE)]))
 
 # %% [markdown]
 # Read it row by row:
@@ -420,15 +413,15 @@ Markdown(ladder_views.ladder_table(record, [*CUMULATIVE, *(name for name in ALON
 #   the squared signal falls by more than the variance does, as the next cell shows.
 
 # %%
-for stage in ladder_views.stage_names(record):
-    leads = [one["means"]["early_nll"] - one["means"]["nll"] for one in ladder_views.at(record, stage)]
+for stage in ch03_ladder.stage_names(record):
+    leads = [one["means"]["early_nll"] - one["means"]["nll"] for one in ch03_ladder.at(record, stage)]
     print(f"{stage:5s}: mean reward {min(leads):+.3f} to {max(leads):+.3f} nats per byte, seed by seed")
 
 
 def change(name: str, measure: str, power: int = 1) -> str:
     """Late over early, smallest to largest over seeds."""
     early, late = (
-        [one["policy"]["estimators"][name][measure][0] ** power for one in ladder_views.at(record, stage)]
+        [one["policy"]["estimators"][name][measure][0] ** power for one in ch03_ladder.at(record, stage)]
         for stage in ("early", "late")
     )
     ratios = [b / a for a, b in zip(early, late, strict=True)]
@@ -445,7 +438,7 @@ for name in ("naive", "causal+early", "causal+early+gamma0.9", "causal+early+gam
 # How good is the formula? The laboratory also averages real batches and compares with a reference from all the others:
 
 # %%
-one = ladder_views.at(record, "early")[0]["policy"]
+one = ch03_ladder.at(record, "early")[0]["policy"]
 for name in ("causal+early+gamma0.9+batch", "causal+early+loo"):
     measures = one["estimators"][name]
     noise = 1 / measures["snr"][0]
@@ -453,7 +446,7 @@ for name in ("causal+early+gamma0.9+batch", "causal+early+loo"):
     for rows, seen in one["cosines"][name]:
         formula = measures["limit"][0] / np.sqrt(1 + noise * record["rows"] / rows)
         print(f"  {rows:5.0f} rows: cosine measured {seen:.2f}, by the formula {formula:.2f}")
-ratios = ladder_views.formula_against_measured(record, most_error=0.2)
+ratios = ch03_ladder.formula_against_measured(record, most_error=0.2)
 low, middle, high = np.percentile(ratios, [5, 50, 95])
 print(
     f"rows by the formula over rows measured, {len(ratios)} comparisons: median {middle:.2f}, 90 % between {low:.2f} and {high:.2f}"
@@ -483,7 +476,7 @@ for stage in record["stages"]:
         f" length; bias of gamma 0.9 {value:.2f} ({low:.2f} to {high:.2f})"
     )
 for group in ("policy", "encoder"):
-    late = [stage[group] for stage in ladder_views.at(record, "late")]
+    late = [stage[group] for stage in ch03_ladder.at(record, "late")]
     lost = max(1 - measures["resolved"] for one in late for measures in one["estimators"].values())
     known = [one["reference_error"] for one in late]
     print(
@@ -504,17 +497,17 @@ for group in ("policy", "encoder"):
 guess_gamma = 0.99
 
 # %% mystnb={"figure": {"caption": "Against the discount: what bias leaves of the direction (left), and rows to a cosine of 0.5 (right). All with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where the median is never.", "name": "fig-gamma"}, "image": {"alt": "Left: in the early and late stages the cosine that bias allows is near 1 from a discount of 0.8 on and lower below; at the start it lies under one half up to 0.95, then rises to 1. Right: in the early and late stages rows needed are fewest at 0.8 and rise by about two powers of ten towards 1; at the start there is a line from 0.98 on only, nearly level."}} tags=["measurement"]
-plots.show(ladder_views.gamma_figure(record))
+plots.show(ch03_ladder.gamma_figure(record))
 
 # %%
 from rltok.variance.ladder import GAMMAS, gamma_sweep
 
-for stage in ladder_views.stage_names(record):
+for stage in ch03_ladder.stage_names(record):
     medians = [
-        np.median([np.inf if rows is None else rows for rows in ladder_views.rows_of(record, stage, name)])
+        np.median([np.inf if rows is None else rows for rows in ch03_ladder.rows_of(record, stage, name)])
         for name in gamma_sweep()
     ]
-    print(f"{stage:5s}: fewest rows at gamma = {GAMMAS[int(np.argmin(medians))]:g} ({ladder_views.short(min(medians))} rows)")
+    print(f"{stage:5s}: fewest rows at gamma = {GAMMAS[int(np.argmin(medians))]:g} ({ch03_ladder.short(min(medians))} rows)")
 print(f"the guess for the early stage was {guess_gamma:g}")
 
 # %% [markdown]
@@ -522,7 +515,7 @@ print(f"the guess for the early stage was {guess_gamma:g}")
 
 # %% tags=["nbval-ignore-output"]
 # not compared: a live widget has another identity every time
-ladder_views.slider(record)
+ch03_ladder.slider(record)
 
 # %% [markdown]
 # The authors' paper states 0.99, their code very probably used 0.9, and here the answer changes with the moment: near 1 at the
@@ -531,9 +524,9 @@ ladder_views.slider(record)
 # size of the advantages (root mean square, nats) says how much:
 
 # %%
-for stage in ladder_views.stage_names(record):
+for stage in ch03_ladder.stage_names(record):
     sizes_of = {
-        name: np.median([one["advantage_rms"][name] for one in ladder_views.at(record, stage)])
+        name: np.median([one["advantage_rms"][name] for one in ch03_ladder.at(record, stage)])
         for name in ("causal+early+gamma0.9+batch", "causal+early+gamma0.99+batch", "causal+early+loo")
     }
     print(stage, {name: float(f"{value:.2g}") for name, value in sizes_of.items()})
@@ -545,14 +538,14 @@ for stage in ladder_views.stage_names(record):
 # context. That is a reason to centre each position by itself.
 
 # %% mystnb={"figure": {"caption": "Late in training, first seed: mean relative reward by position (left); spread of returns by position for three discounts (right).", "name": "fig-positions"}, "image": {"alt": "Left: the mean reward rises over the first few dozen positions, then stays level. Right: without a discount the spread of the return falls all along the row, fastest at its end; with 0.99 it falls by a quarter, is level from about 200 to 400, then falls again; with 0.9 it is flat, but for the end."}}
-plots.show(ladder_views.positions_figure(record, "late"))
+plots.show(ch03_ladder.positions_figure(record, "late"))
 
 # %%
-late = ladder_views.at(record, "late")
+late = ch03_ladder.at(record, "late")
 first, rest = ([np.mean(one["mean_reward"][part]) for one in late] for part in (slice(0, 1), slice(8, None)))
 print("mean reward in the first bin of 16 positions:", [f"{value:.3f}" for value in first])
 print("mean reward after position 128:              ", [f"{value:.3f}" for value in rest])
-starts = [np.mean(one["mean_reward"]) for one in ladder_views.at(record, "start")]
+starts = [np.mean(one["mean_reward"]) for one in ch03_ladder.at(record, "start")]
 print("at the start of training:                    ", [f"{value:.3f}" for value in starts])
 
 # %% [markdown]
@@ -569,14 +562,14 @@ print("at the start of training:                    ", [f"{value:.3f}" for value
 # parameters that is not the gradient of the right side of eq. (10). How wrong is the direction?
 
 # %%
-for stage in ladder_views.stage_names(record):
-    for row in zip(*(one["shared"]["causal+early+gamma0.9+batch"] for one in ladder_views.at(record, stage)), strict=True):
+for stage in ch03_ladder.stage_names(record):
+    for row in zip(*(one["shared"]["causal+early+gamma0.9+batch"] for one in ch03_ladder.at(record, stage)), strict=True):
         limits, needed = [one["limit"] for one in row], [one["rows_needed"] for one in row]
         print(
             f"{stage:5s} lambda {row[0]['lambda']:<5g} cosine that bias allows {min(limits):.3f} to {max(limits):.3f},"
             f" rows to 0.5: {min(needed):.2f} to {max(needed):.2f}"
         )
-    shares = [one["shared"]["causal+early+gamma0.9+batch"][0]["share"] for one in ladder_views.at(record, stage)]
+    shares = [one["shared"]["causal+early+gamma0.9+batch"][0]["share"] for one in ch03_ladder.at(record, stage)]
     print(f"      the policy term is {min(shares):.2f} to {max(shares):.2f} times as long as the loss term")
 
 # %% [markdown]
@@ -593,12 +586,12 @@ for stage in ladder_views.stage_names(record):
 # %%
 sweeps = records.read_sweeps(Path("results/sweeps"))
 sweep = sweeps.get("32m") or next(iter(sweeps.values()))
-evidence_summary.need(sweep, ["ours", "ours_gamma0.9"])
+summary.need(sweep, ["ours", "ours_gamma0.9"])
 rungs = ["even", "naive", "ours_no_early", "ours_no_centring", "ours_gamma1", "ours", "ours_gamma0.9", "ours_gamma0.9_rms"]
 run = [name for name in rungs if name in sweep.runs]
 for name in rungs:
-    print(f"{name:18s} {evidence_tables.WHO[name]}{'' if name in run else ' (not run yet)'}")
-Markdown(evidence_tables.heading(sweep))
+    print(f"{name:18s} {tables.WHO[name]}{'' if name in run else ' (not run yet)'}")
+Markdown(tables.heading(sweep))
 
 # %% [markdown]
 # Predict: which discount ends with the lower loss on held-out text?
@@ -607,7 +600,7 @@ Markdown(evidence_tables.heading(sweep))
 guess_run = "ours"
 
 # %% mystnb={"figure": {"caption": "Training with the whole method and without its parts. Left: held-out bits per byte, in the second half of training. Right: share of white-space bytes with a boundary. Thick: mean over seeds; thin: seeds.", "name": "fig-ladder-training"}, "image": {"alt": "Left, falling curves of held-out bits per byte, one colour for each estimator. Right, the share of white space with a boundary, which rises from the target rate for policies with a discount and is level for even spacing."}} tags=["measurement"]
-plots.show(evidence_figures.training_figure(sweep, run))
+plots.show(figures.training_figure(sweep, run))
 
 # %%
 between, seeds = sweep.gap("ours_gamma0.9", "ours", "validation")
@@ -616,7 +609,7 @@ print("no clear difference, so no guess is right" if found is None else f"{found
 told = {"supported": "lower", "contradicted": "higher", "indicative: for": "lower?", "indicative: against": "higher?"}
 for name in run:
     if name != "ours":
-        gap, seeds = seed_noise.gap(sweep, name, "ours", "validation")
+        gap, seeds = donors.gap(sweep, name, "ours", "validation")
         verdict = verdicts.directed(gap, -1, seeds)
         print(f"{name:18s} minus ours: {verdicts.in_sigmas(gap)}; {told.get(verdict, verdict)}")
 scored = sweep.gap("ours_gamma0.9", "ours", "test")

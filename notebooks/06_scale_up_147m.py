@@ -60,23 +60,15 @@ import torch
 from IPython.display import HTML, Markdown
 
 import rltok
-from rltok import (
-    boundary_places,
-    evidence_figures,
-    evidence_tables,
-    plots,
-    run_starts,
-    scale_plans,
-    scale_views,
-    seed_noise,
-    training,
-    turning_points,
-)
 from rltok.cli.options import parse
 from rltok.config import from_dict, with_settings
 from rltok.data import load_corpus
+from rltok.evidence import donors, figures, tables
+from rltok.evidence.chapters import ch06_partial_runs, ch06_plan, ch06_runs, ch07_where, ch07_whitespace_onset
 from rltok.evidence.paper import FIGURE_3, WARMUP_BYTES
 from rltok.evidence.records import SCHEDULE, is_learned, read_sweeps
+from rltok.runs import training
+from rltok.show import plots
 from rltok.show.tables import markdown
 from rltok.speed.speeds import measured_speeds, outlooks
 
@@ -112,7 +104,7 @@ def planned(run):
 
 config = planned(runs["ours_gamma0.9"])
 paper = rltok.preset("147m")
-Markdown(scale_plans.plan_table({"this chapter": config, "the paper's Table 2": paper}))
+Markdown(ch06_plan.plan_table({"this chapter": config, "the paper's Table 2": paper}))
 
 # %% [markdown]
 # The network and its optimizer are the paper's. Four things are not, and each of them matters when you read the results:
@@ -130,7 +122,7 @@ Markdown(scale_plans.plan_table({"this chapter": config, "the paper's Table 2": 
 # a claim holds is judged in [chapter 07](07_reading_the_results.ipynb), by runs with several seeds.
 
 # %%
-reads, wants = (scale_plans.pass_bytes(one) for one in (config, paper))
+reads, wants = (ch06_plan.pass_bytes(one) for one in (config, paper))
 print(f"bytes: {reads / wants:.1%} of the paper's; updates: {config.num_updates:,} for {paper.num_updates:,}")
 rate = config.model.rule.target_rate
 expected = rltok.flops.flops_per_byte(config.model, rate) * wants
@@ -152,8 +144,8 @@ print(f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 
 FINEWEB = "fineweb"  # short for the sample that the authors' code reads
 given = parse(["prepare", FINEWEB, "--out", "corpora/fineweb"])
 held_out = given.validation_fraction + given.test_fraction
-print(scale_plans.prepare_command(paper, FINEWEB, out="corpora/fineweb", held_out=held_out), end="\n\n")
-print(scale_plans.prepare_command(config, FINEWEB, out="corpora/fineweb_windows", held_out=held_out))
+print(ch06_plan.prepare_command(paper, FINEWEB, out="corpora/fineweb", held_out=held_out), end="\n\n")
+print(ch06_plan.prepare_command(config, FINEWEB, out="corpora/fineweb_windows", held_out=held_out))
 
 # %% [markdown]
 # Before that, look whether there is room. Preparing downloads more than it stores, perhaps several times as much, because short documents
@@ -162,14 +154,14 @@ print(scale_plans.prepare_command(config, FINEWEB, out="corpora/fineweb_windows"
 
 # %%
 for words, one, count in (("the paper's run", paper, 1), ("the plan", config, len(runs))):
-    text = scale_plans.prepared_bytes(one, held_out) / 1e9
-    print(f"{words}: text {text:.1f} GB, checkpoints {scale_plans.disk_bytes(one, count) / 1e9:.1f} GB")
+    text = ch06_plan.prepared_bytes(one, held_out) / 1e9
+    print(f"{words}: text {text:.1f} GB, checkpoints {ch06_plan.disk_bytes(one, count) / 1e9:.1f} GB")
 
 # %% [markdown]
 # A prepared folder is mapped, not loaded, so the machine's memory need not hold it. Then the whole run of the paper is
 
 # %%
-print(scale_plans.train_command(paper, "147m", data="corpora/fineweb", out="runs/paper_147m"))
+print(ch06_plan.train_command(paper, "147m", data="corpora/fineweb", out="runs/paper_147m"))
 
 # %% [markdown]
 # Without a network, `--data` takes files: text, `.jsonl`, or `.parquet` with a column `text`; these are held in memory. Ours are
@@ -200,7 +192,7 @@ print(f"{minutes:.0f} minutes ({fast.basis}); the guess was {guess_minutes}")
 
 # %%
 price_an_hour = 2  # of any card, in a currency of yours
-Markdown(scale_plans.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds, price_an_hour))
+Markdown(ch06_plan.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds, price_an_hour))
 
 # %% [markdown]
 # These are times of updates. The start comes on top, and the fitting of BPE's tokenizer, evaluation during training and at its end,
@@ -255,7 +247,7 @@ Markdown(scale_plans.cost_table("147m", {"one pass": reads, "6 GB": wants}, spee
 
 # %%
 print(
-    scale_plans.train_command(
+    ch06_plan.train_command(
         config,
         "147m_gamma0.9",
         data="corpora/english-train-*.parquet",
@@ -370,7 +362,7 @@ plots.show(figure, checksum=False)
 
 # %%
 print("in the record:", ", ".join(sorted(second)))
-words, _ = scale_views.interrupted(vars(resumed)).split(" (")  # behind it, the seconds, which are never the same
+words, _ = ch06_runs.interrupted(vars(resumed)).split(" (")  # behind it, the seconds, which are never the same
 print("in words:", words)
 
 # %% [markdown]
@@ -396,7 +388,7 @@ print("in words:", words)
 # %%
 colab_every = 250  # updates from checkpoint to checkpoint
 for words, one in (("147m", config), ("small", rltok.preset("small"))):
-    size, count = scale_plans.checkpoint_bytes(one) / 1e9, -(-one.num_updates // colab_every)
+    size, count = ch06_plan.checkpoint_bytes(one) / 1e9, -(-one.num_updates // colab_every)
     print(f"{words}: {count} checkpoints of {size:.2f} GB, {count * size:.1f} GB with the bin", end="; ")
     print(f"an interruption costs at most {min(1, colab_every / one.num_updates):.0%} of the run")
 
@@ -408,7 +400,7 @@ if "google.colab" in sys.modules and start_on_colab:
 
     drive.mount("/content/drive")
     card = torch.cuda.get_device_properties(0)
-    fitting = scale_plans.that_fits(config, card.total_memory, card.major >= 8, measured_speeds())
+    fitting = ch06_plan.that_fits(config, card.total_memory, card.major >= 8, measured_speeds())
     chosen = with_settings(fitting or rltok.preset("small"), {"train.checkpoint_every": colab_every})
     size = round(chosen.train.training_bytes / (1 - chosen.data.held_out_fraction))  # validation text comes out of it, too
     text = load_corpus("fineweb", chosen.data, max_bytes=size)
@@ -425,22 +417,22 @@ else:
 
 # %%
 stored = results / "sweeps"
-sweeps = scale_views.of_sizes(stored, ("32m", "147m"))
-Markdown(scale_views.told(sweeps, "147m", stored))
+sweeps = ch06_runs.of_sizes(stored, ("32m", "147m"))
+Markdown(ch06_runs.told(sweeps, "147m", stored))
 
 # %%
-Markdown(scale_views.failed_table(scale_views.failures(sweeps, stored, ("32m", "147m"))))
+Markdown(ch06_runs.failed_table(ch06_runs.failures(sweeps, stored, ("32m", "147m"))))
 
 # %%
-Markdown("\n\n".join(evidence_tables.heading(sweep) for sweep in sweeps))
+Markdown("\n\n".join(tables.heading(sweep) for sweep in sweeps))
 
 # %% [markdown]
 # What names each run of the largest size and what it took. *Seconds* are those of all its updates, all sessions together; those that an
 # interruption lost stand in the last row. Peak memory is that of the last session that trained.
 
 # %%
-there = scale_views.contenders_there(sweeps, list(runs))
-Markdown(scale_views.facts_table(sweeps[-1], there))
+there = ch06_runs.contenders_there(sweeps, list(runs))
+Markdown(ch06_runs.facts_table(sweeps[-1], there))
 
 # %% [markdown]
 # BPE guidance and H-Net were trained later than the others, each on a machine of its own, and took longer. A part of that is their price: the
@@ -448,14 +440,14 @@ Markdown(scale_views.facts_table(sweeps[-1], there))
 # a forward pass. How much, these seconds can't tell. Runs of the other size, a row each:
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
-Markdown(scale_views.record_table(sweeps[:-1], there))
+Markdown(ch06_runs.record_table(sweeps[:-1], there))
 
 # %% [markdown]
 # Did they take as long as `rltok doctor` says? Runs at 32M shared their card with others at times, so their seconds say little of its
 # speed, and nothing against what is expected.
 
 # %%
-Markdown(scale_views.expected_table(sweeps, there, speeds))
+Markdown(ch06_runs.expected_table(sweeps, there, speeds))
 
 # %% [markdown]
 # Are they the runs that the commands above make? A record holds the digest of its settings, and the plan gives the same one, or not:
@@ -463,7 +455,7 @@ Markdown(scale_views.expected_table(sweeps, there, speeds))
 # %%
 large = next((sweep for sweep in sweeps if sweep.name == "147m"), None)
 wanted = {name: planned(run) for name, run in runs.items()}
-lines = scale_views.settings_told(large, wanted) if large else ["no record of the plan to compare"]
+lines = ch06_runs.settings_told(large, wanted) if large else ["no record of the plan to compare"]
 missing = [name for name in runs if large is None or name not in large.runs]
 print("\n".join(lines), "runs of the plan without a record: " + (", ".join(missing) or "none"), sep="\n")
 
@@ -471,7 +463,7 @@ print("\n".join(lines), "runs of the plan without a record: " + (", ".join(missi
 # ### Loss against FLOPs, every size on one axis
 
 # %% mystnb={"figure": {"caption": "Held-out bits per byte during training against training FLOPs by the paper's rule; colour: how boundaries are drawn; style of the line: size; thin: further seeds. A black cross: the run was interrupted there and went on. The axis of the paper's Figure 3.", "name": "fig-scale-flops"}, "image": {"alt": "Falling curves of held-out bits per byte against training FLOPs on a logarithmic axis, one colour for each way of drawing boundaries and one line style for each size."}}
-plots.show(scale_views.sizes_figure(sweeps, there))
+plots.show(ch06_runs.sizes_figure(sweeps, there))
 
 # %% [markdown]
 # Compare methods along one style of line. Between sizes there is more than size: the amount of text differs, too, and with it where in
@@ -482,7 +474,7 @@ plots.show(scale_views.sizes_figure(sweeps, there))
 # was not scored on it, of validation text, and the table says so.
 
 # %%
-Markdown(evidence_tables.side_by_side(sweeps, there))
+Markdown(tables.side_by_side(sweeps, there))
 
 # %% [markdown]
 # Benchmarks and test text of the largest size shown, the paper's numbers under ours. They are of other text and other budgets, so only
@@ -491,7 +483,7 @@ Markdown(evidence_tables.side_by_side(sweeps, there))
 
 # %%
 largest = sweeps[-1]
-Markdown(evidence_tables.table_1(largest))
+Markdown(tables.table_1(largest))
 
 # %% [markdown]
 # ### Where the boundaries are
@@ -502,14 +494,12 @@ Markdown(evidence_tables.table_1(largest))
 guess_white = 1 / 2
 
 # %% tags=["measurement"]
-run = scale_views.learned_run(largest, there)
+run = ch06_runs.learned_run(largest, there)
 if run is None:
-    print(f"{evidence_tables.label(largest)} has no finished run with learned boundaries yet; guess {guess_white:.2f}")
+    print(f"{tables.label(largest)} has no finished run with learned boundaries yet; guess {guess_white:.2f}")
 else:
     mine = run["scores"]["validation"]
-    print(
-        f"{run['name']}, {evidence_tables.label(largest)}: {mine['whitespace_share']:.2f} of white space; guess {guess_white:.2f}"
-    )
+    print(f"{run['name']}, {tables.label(largest)}: {mine['whitespace_share']:.2f} of white space; guess {guess_white:.2f}")
     print(f"boundaries per byte {mine['rate']:.3f}, entropy {mine['policy_entropy']:.3f} nats per decision")
 
 # %% [markdown]
@@ -517,13 +507,13 @@ else:
 # probability of a boundary, a red edge is one that was drawn.
 
 # %%
-HTML("".join(evidence_figures.sample_html(largest, name) for name in there if name in largest.runs))
+HTML("".join(figures.sample_html(largest, name) for name in there if name in largest.runs))
 
 # %% [markdown]
 # When did they get there? Both panels are by bytes read, so that sizes can be compared:
 
 # %% mystnb={"figure": {"caption": "Left: share of white-space bytes that carry a boundary. Right: entropy of the policy, of learned boundaries alone. Both by bytes of training text read; thin: further seeds.", "name": "fig-scale-learning"}, "image": {"alt": "Two panels over bytes of training text on a logarithmic axis. Left, the share of white space with a boundary of each method; right, the entropy of the learned policy."}}
-plots.show(scale_views.learning_figure(sweeps, there))
+plots.show(ch06_runs.learning_figure(sweeps, there))
 
 # %% [markdown]
 # ### Not at white space
@@ -537,7 +527,7 @@ plots.show(scale_views.learning_figure(sweeps, there))
 # %%
 policies = [name for name in there if any(is_learned(run) for sweep in sweeps for run in sweep.runs.get(name, {}).values())]
 searched = [*policies, *(name for name in there if name == "hnet_port")]
-Markdown("\n\n".join(f"{evidence_tables.label(sweep)}:\n\n{boundary_places.places_table(sweep, searched)}" for sweep in sweeps))
+Markdown("\n\n".join(f"{tables.label(sweep)}:\n\n{ch07_where.places_table(sweep, searched)}" for sweep in sweeps))
 
 # %% [markdown]
 # The large policy draws most of its boundaries after letters, of which many are the first of a word, and after most punctuation. What tells
@@ -545,7 +535,7 @@ Markdown("\n\n".join(f"{evidence_tables.label(sweep)}:\n\n{boundary_places.place
 # boundary at each place:
 
 # %%
-Markdown(boundary_places.onsets_table(sweeps, searched))
+Markdown(ch07_where.onsets_table(sweeps, searched))
 
 # %% [markdown]
 # At 32M the policy's boundary is in front of the word, whatever it begins with. At 147M it is after the *first consonants*: a word that begins with a
@@ -558,7 +548,7 @@ Markdown(boundary_places.onsets_table(sweeps, searched))
 # white space. The table above has both beside even spacing; here they are beside each other:
 
 # %%
-Markdown(evidence_tables.side_by_side(sweeps, ["bpe", *policies], reference="bpe"))
+Markdown(tables.side_by_side(sweeps, ["bpe", *policies], reference="bpe"))
 
 # %% [markdown]
 # At 32M learned boundaries are at white space, too, and have fewer bits per byte than guidance; at 147M they are elsewhere and have more. Measured
@@ -570,7 +560,7 @@ Markdown(evidence_tables.side_by_side(sweeps, ["bpe", *policies], reference="bpe
 
 # %%
 for name in policies:
-    print(seed_noise.in_deviations(largest, sweeps[0], name, "bpe", "test"))
+    print(donors.in_deviations(largest, sweeps[0], name, "bpe", "test"))
 
 # %% [markdown]
 # That is little. It is also not the same on every text: on books and speech the policy is behind, on an encyclopaedia and on the other texts
@@ -589,18 +579,18 @@ for name in policies:
 # but it has a log. Both, after the same amount of text:
 
 # %%
-start, first, why_not = run_starts.beside(results / "start_147m.json", large)
-Markdown(why_not or run_starts.starts_table(start, first))
+start, first, why_not = ch06_partial_runs.beside(results / "start_147m.json", large)
+Markdown(why_not or ch06_partial_runs.starts_table(start, first))
 
 # %% [markdown]
 # Both begin at random places, lean to white space a little, and then turn away from it. Where do they go? A text of prose, with both after as
 # many updates and with the first once more at its end:
 
 # %%
-HTML(why_not or run_starts.starts_html(start, first, characters=200))
+HTML(why_not or ch06_partial_runs.starts_html(start, first, characters=200))
 
 # %%
-Markdown(why_not or boundary_places.around_table(run_starts.views(start, first)))
+Markdown(why_not or ch07_where.around_table(ch06_partial_runs.views(start, first)))
 
 # %% [markdown]
 # So the second avoids white space, too, in another way: it goes to the last letter *before* the space, where the first goes to the letters
@@ -608,7 +598,7 @@ Markdown(why_not or boundary_places.around_table(run_starts.views(start, first))
 # does not count. How much do the two agree?
 
 # %%
-Markdown(why_not or run_starts.agreement_table(start, first))
+Markdown(why_not or ch06_partial_runs.agreement_table(start, first))
 
 # %% [markdown]
 # Little on prose; on the other texts, of code and of other languages, far more. (Boundaries that are still uncertain agree less with
@@ -644,7 +634,7 @@ guess_lead = 0.25
 
 # %% tags=["measurement"]
 print(f"the guess was {guess_lead:+.3f}")
-Markdown(turning_points.lead_table(sweeps, ["even", "bpe", *policies]))
+Markdown(ch07_whitespace_onset.lead_table(sweeps, ["even", "bpe", *policies]))
 
 # %% [markdown]
 # Tokens do begin to help far later here, wherever their boundaries are. (A cell is the mean of one or two lines of the log, so a few hundredths
@@ -653,7 +643,7 @@ Markdown(turning_points.lead_table(sweeps, ["even", "bpe", *policies]))
 # most:
 
 # %%
-Markdown(turning_points.turns_table(sweeps, ["ours", *policies]))
+Markdown(ch07_whitespace_onset.turns_table(sweeps, ["ours", *policies]))
 
 # %% [markdown]
 # At that moment most of the small models were not ahead of their early exit either. So *weak tokens are not the reason*, at least not
@@ -664,7 +654,7 @@ Markdown(turning_points.turns_table(sweeps, ["ours", *policies]))
 # the first update. Held-out text, minus even spacing, after the same text:
 
 # %%
-Markdown(turning_points.ahead_table(sweeps, ["bpe", *policies], (10, 27, 50, 75, 99, 130, 160, 300, 620)))
+Markdown(ch07_whitespace_onset.ahead_table(sweeps, ["bpe", *policies], (10, 27, 50, 75, 99, 130, 160, 300, 620)))
 
 # %% [markdown]
 # The table does not show it. When the small policies went, guidance was not ahead of even spacing beyond its error; then it fell behind, and at the
@@ -676,7 +666,7 @@ Markdown(turning_points.ahead_table(sweeps, ["bpe", *policies], (10, 27, 50, 75,
 # What is left? Between the two sizes more differs than the size:
 
 # %%
-Markdown(turning_points.differences_table(sweeps, policies[0]) if policies else "no learned boundaries to compare")
+Markdown(ch07_whitespace_onset.differences_table(sweeps, policies[0]) if policies else "no learned boundaries to compare")
 
 # %% [markdown]
 # The large policy begins to turn away while its learning rate still rises, to half of the other's peak. It averages over twice the rows. It has more
@@ -692,7 +682,7 @@ guess_small = 0.9
 
 # %% tags=["measurement"]
 asked = [run["name"] for run in tomllib.loads((root / "scripts" / "sweeps" / "schedule.toml").read_text())["run"]]
-tested = scale_views.asked(results / "causes", "schedule", sweeps[0], SCHEDULE)
+tested = ch06_runs.asked(results / "causes", "schedule", sweeps[0], SCHEDULE)
 lacking = [name for name in asked if tested is None or name not in tested.runs]
 print("runs of that plan without a record:", ", ".join(lacking) or "none")
 if asked[0] not in lacking:
@@ -702,7 +692,7 @@ if asked[0] not in lacking:
 # Who is who in it:
 
 # %%
-Markdown(evidence_tables.who_is_who(tested) if tested else "no run of that plan")
+Markdown(tables.who_is_who(tested) if tested else "no run of that plan")
 
 # %% [markdown]
 # What each run came to, under those of the usual schedule and above the large one. (`schedule` in the column of sizes is this plan, at 32M.
@@ -711,7 +701,9 @@ Markdown(evidence_tables.who_is_who(tested) if tested else "no run of that plan"
 # %%
 together = [*sweeps[:1], *([tested] if tested else []), *sweeps[1:]]
 Markdown(
-    turning_points.schedules_table(together, [*policies, *asked]) if tested else "Nothing: size and schedule are not told apart."
+    ch07_whitespace_onset.schedules_table(together, [*policies, *asked])
+    if tested
+    else "Nothing: size and schedule are not told apart."
 )
 
 # %% [markdown]
@@ -721,13 +713,13 @@ Markdown(
 # (`ours_rows`):
 
 # %%
-Markdown(turning_points.turns_table([tested], asked) if tested else "no run of that plan")
+Markdown(ch07_whitespace_onset.turns_table([tested], asked) if tested else "no run of that plan")
 
 # %% [markdown]
 # Do they go where the large policy is? First letters, for the three with a late peak:
 
 # %%
-Markdown(boundary_places.onsets_table([tested], ["ours_as_147m", "ours_slow", "ours_late"]) if tested else "no run of that plan")
+Markdown(ch07_where.onsets_table([tested], ["ours_as_147m", "ours_slow", "ours_late"]) if tested else "no run of that plan")
 
 # %% [markdown]
 # The two with the usual rows lean there: after the first consonants a boundary is two to five times as likely as after a first vowel. They
@@ -752,10 +744,10 @@ Markdown(boundary_places.onsets_table([tested], ["ours_as_147m", "ours_slow", "o
 # %%
 pulled = read_sweeps(results / "causes", SCHEDULE, "tiny_late").get("tiny_late")
 names = ["ours_gamma0.9", "ours_late", "even", "even_late"]
-Markdown(turning_points.schedules_table([pulled], names) if pulled else "no run of the plan at tiny")
+Markdown(ch07_whitespace_onset.schedules_table([pulled], names) if pulled else "no run of the plan at tiny")
 
 # %%
-Markdown(turning_points.turns_table([pulled], names) if pulled else "no run of the plan at tiny")
+Markdown(ch07_whitespace_onset.turns_table([pulled], names) if pulled else "no run of the plan at tiny")
 
 # %% [markdown]
 # (Here the lead is no measure of what tokens add: its mean reaches into the first updates, when the early head was hardly trained.) This policy
@@ -780,7 +772,7 @@ def peaks(config):
 
 for words, one in (
     ("the paper's, 32m", (WARMUP_BYTES["32m"], rltok.preset("32m").train.training_bytes)),
-    (f"ours, {evidence_tables.label(sweeps[0])}", peaks(from_dict(sweeps[0].records[0]["config"]))),
+    (f"ours, {tables.label(sweeps[0])}", peaks(from_dict(sweeps[0].records[0]["config"]))),
     ("the paper's, 147m", (WARMUP_BYTES["147m"], paper.train.training_bytes)),
     ("ours, 147m", peaks(config)),
 ):
@@ -825,7 +817,7 @@ print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.b
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 seconds_an_update = config.bytes_per_update / fast.bytes_per_second
 often = int(30 / seconds_an_update)
-writing = scale_plans.checkpoint_bytes(config) / 1e9
+writing = ch06_plan.checkpoint_bytes(config) / 1e9
 rows = []
 for every in (often, config.train.checkpoint_every):
     cost = writing / (every * seconds_an_update)
@@ -862,7 +854,7 @@ tenth = rltok.preset("32m", same | late | {"train.training_bytes": reads // 10})
 many = rltok.preset("32m", same | {"train.training_bytes": reads})
 speed = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("H100", "32m"))
 for words, one in (("a tenth", tenth), ("one pass", many)):
-    each = scale_plans.lasting(one.num_updates * one.bytes_per_update / speed.bytes_per_second)
+    each = ch06_plan.lasting(one.num_updates * one.bytes_per_update / speed.bytes_per_second)
     print(f"32m, {words} of our text, learned and even, three seeds: 6 runs of {each} on an H100")
 print("all else is held, the bytes until the learning rate peaks, too; but not how fast it falls after that. If the difference")
 print("grows with the text at one size, the amount is a reason; if not, look elsewhere")

@@ -61,36 +61,23 @@ from pathlib import Path
 import numpy as np
 from IPython.display import HTML, Markdown
 
-from rltok import (
-    answer_lengths,
-    boundary_places,
-    evidence_aside,
-    evidence_figures,
-    evidence_summary,
-    evidence_tables,
-    judges,
-    plots,
-    records,
-    scale_views,
-    seed_noise,
-    text_kinds,
-    turning_points,
-    verdicts,
-)
 from rltok.errors import RltokError
+from rltok.evidence import aside, criteria, donors, figures, records, summary, tables, verdicts
+from rltok.evidence.chapters import ch06_runs, ch07_answers, ch07_domains, ch07_where, ch07_whitespace_onset
 from rltok.evidence.claims import OURS
 from rltok.evidence.paper import PLACE_NAMES, TABLE_1
 from rltok.presets import preset
+from rltok.show import plots
 from rltok.show.tables import markdown
 from rltok.statistics import Gap
 
 plots.use_style()
 results = Path("results") if Path("results").exists() else Path("notebooks/results")
-sweeps = scale_views.all_sweeps(results / "sweeps")
+sweeps = ch06_runs.all_sweeps(results / "sweeps")
 sweep = sweeps[next(iter(sweeps))]  # another one: sweeps["its name"]
 shown = [name for name in ("even", "random_k", "bpe", "dynamic_pooling_port", "hnet_port", *OURS) if name in sweep.runs]
 learned = [name for name in OURS if name in sweep.runs]
-evidence_summary.need(sweep, ["even", *(learned or OURS)])
+summary.need(sweep, ["even", *(learned or OURS)])
 
 # %% [markdown]
 # Which claims of the paper do our runs contradict, and which do they support? That first, at one learning rate and then, in short, at another,
@@ -102,10 +89,10 @@ left_out = sorted(path.name for path in (results / "sweeps").iterdir() if path.i
 print("sweeps:", ", ".join(sweeps), "- shown:", sweep.name)
 if left_out:
     print("left out, because others are at full size:", ", ".join(left_out))
-Markdown(evidence_tables.heading(sweep))
+Markdown(tables.heading(sweep))
 
 # %%
-Markdown(evidence_summary.in_short(sweep))
+Markdown(summary.in_short(sweep))
 
 # %% [markdown]
 # Mind that all this is at one learning rate. With that of the larger model (half the peak, and it comes later) the same model on the same text
@@ -113,23 +100,21 @@ Markdown(evidence_summary.in_short(sweep))
 # all seeds were run, so these main claims are known less well:
 
 # %%
-slow = scale_views.asked(results / "causes", f"{sweep.name}_slow", sweep)
-Markdown(
-    evidence_aside.aside(slow, sweep, main=True) if slow else f"No sweep {sweep.name}_slow of the same text and budget is stored."
-)
+slow = ch06_runs.asked(results / "causes", f"{sweep.name}_slow", sweep)
+Markdown(aside.aside(slow, sweep, main=True) if slow else f"No sweep {sweep.name}_slow of the same text and budget is stored.")
 
 # %% [markdown]
 # And the runs of another size, of which [more below](#a-larger-model):
 
 # %%
 others = [other for other in sweeps.values() if other.name != sweep.name]
-Markdown("\n\n".join(evidence_aside.aside(other, sweep) for other in others) or "No run of another size is stored.")
+Markdown("\n\n".join(aside.aside(other, sweep) for other in others) or "No run of another size is stored.")
 
 # %% [markdown]
 # Who is who:
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
-Markdown(evidence_tables.who_is_who(sweep))
+Markdown(tables.who_is_who(sweep))
 
 # %% [markdown]
 # Mind the order of the methods. Where BPE guidance is not ahead of even spacing, being as good as BPE is no feat, and such a claim says
@@ -180,11 +165,11 @@ print(verdicts.__doc__.strip())
 
 # %%
 for name, other in [*((name, "bpe") for name in learned), ("ours_lags1", "ours")]:
-    found = seed_noise.gap(sweep, name, other, "test")
+    found = donors.gap(sweep, name, other, "test")
     if found is None:
         print(f"{name} minus {other}: no seed in common with a score on test")
     else:
-        new, old = verdicts.no_worse(found[0], judges.MARGIN, found[1]), verdicts.alike(found[0], judges.MARGIN, found[1])
+        new, old = verdicts.no_worse(found[0], criteria.MARGIN, found[1]), verdicts.alike(found[0], criteria.MARGIN, found[1])
         print(f"{name} minus {other}: {found[0]}; no worse: {new}; alike: {old}")
 
 # %% [markdown]
@@ -197,7 +182,7 @@ for name, other in [*((name, "bpe") for name in learned), ("ours_lags1", "ours")
 # more often than the usual one time in twenty: that holds for many seeds. For three (Student's $t$ with two degrees of freedom):
 
 # %%
-asked = [row for row in evidence_tables.claim_rows(None) if row[4] == verdicts.NO_RUN]
+asked = [row for row in tables.claim_rows(None) if row[4] == verdicts.NO_RUN]
 print(
     f"P(|t| > 2) = {verdicts.by_chance(3):.1%}, half of that in each direction; {len(asked)} claims are asked below, some twice"
 )
@@ -271,8 +256,8 @@ print(f"so they weigh as much as {sizes.sum() ** 2 / (sizes**2).sum():.0f} equal
 guess_share = 1 / 10
 
 # %% tags=["measurement"]
-pairs = evidence_summary.twins(sweep)
-between = evidence_summary.spread_of_seeds(sweep, list(dict.fromkeys(name for name, *_ in pairs)))
+pairs = summary.twins(sweep)
+between = summary.spread_of_seeds(sweep, list(dict.fromkeys(name for name, *_ in pairs)))
 
 
 def spread(gaps):
@@ -283,7 +268,7 @@ def spread(gaps):
 for devices in dict.fromkeys(pair[3] for pair in pairs):
     gaps = [pair[2] for pair in pairs if pair[3] == devices]
     print(
-        f"{judges.many(len(gaps), 'pair')}, {' minus '.join(devices)}: mean {statistics.fmean(gaps):+.4f}, deviation of a run {spread(gaps):.4f}"
+        f"{criteria.many(len(gaps), 'pair')}, {' minus '.join(devices)}: mean {statistics.fmean(gaps):+.4f}, deviation of a run {spread(gaps):.4f}"
     )
 if pairs and between:
     share = spread([pair[2] for pair in pairs]) / spread(between)
@@ -299,7 +284,7 @@ else:
 # came out so much better (or worse) than those that are not:
 
 # %%
-Markdown(evidence_summary.unscored(sweep))
+Markdown(summary.unscored(sweep))
 
 # %% [markdown]
 # Where that is far from 0, the validation column, of all runs, is the safer one. (The rivals were run again for another reason: so that
@@ -311,12 +296,10 @@ Markdown(evidence_summary.unscored(sweep))
 # with three seeds tell how much a difference between two methods deviates from seed to seed, some pairs more than others:
 
 # %%
-each = {
-    pair: statistics.stdev(gaps) for pair, gaps in seed_noise.by_pair(sweep, "test").items() if len(gaps) >= verdicts.LEAST_SEEDS
-}
+each = {pair: statistics.stdev(gaps) for pair, gaps in donors.by_pair(sweep, "test").items() if len(gaps) >= verdicts.LEAST_SEEDS}
 if each:
     print(
-        f"deviation of a difference from seed to seed on test text, of {len(each)} pairs: {seed_noise.deviation(sweep, 'test'):.4f}"
+        f"deviation of a difference from seed to seed on test text, of {len(each)} pairs: {donors.deviation(sweep, 'test'):.4f}"
     )
     for told, pair in (("least", min(each, key=each.get)), ("most", max(each, key=each.get))):
         print(f"{told}: {each[pair]:.4f} of {pair[0]} minus {pair[1]}")
@@ -327,7 +310,7 @@ else:
 # One number for all pairs is rough. Still, it is far better than none, so a single seed borrows it:
 
 # %%
-Markdown(evidence_summary.one_seed(sweep, learned[0]))
+Markdown(summary.one_seed(sweep, learned[0]))
 
 # %% [markdown]
 # In the first column of differences all rows have the same run of the reference in common: had that one been worse, all would look better
@@ -349,7 +332,7 @@ Markdown(evidence_summary.one_seed(sweep, learned[0]))
 
 # %%
 rivals = [name for name in ("even", "bpe", "dynamic_pooling_port", "hnet_port") if name in sweep.runs]
-Markdown(evidence_summary.one_device(sweep, learned, rivals))
+Markdown(summary.one_device(sweep, learned, rivals))
 
 # %% [markdown]
 # A verdict that holds in one column only hangs on a few runs.
@@ -363,14 +346,14 @@ Markdown(evidence_summary.one_device(sweep, learned, rivals))
 # 05](05_straight_through_and_friends.ipynb)); no setting of any method was tuned for these runs.
 
 # %%
-Markdown(evidence_tables.heading(sweep) + "\n\n" + evidence_tables.table_1(sweep))
+Markdown(tables.heading(sweep) + "\n\n" + tables.table_1(sweep))
 
 # %% [markdown]
 # Why no accuracies? Because at this size they are near chance, and their errors are large. The same runs, the share of questions in which
 # the right answer had the fewest bits per byte; behind ± the error over questions / over seeds (all seeds answer the same questions):
 
 # %%
-Markdown(evidence_tables.accuracy_table(sweep))
+Markdown(tables.accuracy_table(sweep))
 
 # %% [markdown]
 # ### What stands behind a loss
@@ -382,10 +365,10 @@ Markdown(evidence_tables.accuracy_table(sweep))
 # [How it is fast](../book/how_it_is_fast.md).)
 
 # %%
-Markdown(evidence_tables.table_3(sweep))
+Markdown(tables.table_3(sweep))
 
 # %%
-Markdown(evidence_tables.drivers_table(sweep))
+Markdown(tables.drivers_table(sweep))
 
 # %% [markdown]
 # ### At equal cost
@@ -396,7 +379,7 @@ Markdown(evidence_tables.drivers_table(sweep))
 # learning rates, which flatters whoever is compared with it there.)
 
 # %% mystnb={"figure": {"caption": "Held-out bits per byte during training against training FLOPs, by the paper's rule, which leaves attention out; the second half again in large. Thick: mean over seeds; thin: seeds. The paper's Figure 3.", "name": "fig-results-flops"}, "image": {"alt": "Falling curves, one colour for each way of drawing boundaries, bits per byte against training FLOPs, over all of training on the left and its second half on the right; thin lines for single seeds."}}
-plots.show(evidence_figures.figure_3(sweep, shown))
+plots.show(figures.figure_3(sweep, shown))
 
 # %% [markdown]
 # The rule leaves attention out. With it, methods with more tokens would move to the right, because attention among tokens grows with the
@@ -415,30 +398,30 @@ print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added
 # [too](#another-learning-rate).
 
 # %%
-sizes = scale_views.of_sizes(results / "sweeps", ("32m", "147m"))
-Markdown(scale_views.told(sizes, "147m", results / "sweeps"))
+sizes = ch06_runs.of_sizes(results / "sweeps", ("32m", "147m"))
+Markdown(ch06_runs.told(sizes, "147m", results / "sweeps"))
 
 # %%
 both = [name for name in sweep.runs if all(name in size.runs for size in sizes)]
-Markdown(evidence_tables.side_by_side(sizes, both))
+Markdown(tables.side_by_side(sizes, both))
 
 # %% [markdown]
 # And with everybody whom one size has:
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
-Markdown(evidence_tables.side_by_side(sizes))
+Markdown(tables.side_by_side(sizes))
 
 # %% [markdown]
 # The larger size alone: benchmarks, accuracies, and, folded, its claims by the same rule.
 
 # %%
 others = [size for size in sizes if size.name != sweep.name]
-tables = [made(size) for size in others for made in (evidence_tables.table_1, evidence_tables.accuracy_table)]
-Markdown("\n\n".join(tables) or "No other size is stored.")
+of_size = [made(size) for size in others for made in (tables.table_1, tables.accuracy_table)]
+Markdown("\n\n".join(of_size) or "No other size is stored.")
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
-borrowing = [seed_noise.borrowing(size, sweep) for size in others]
-Markdown("\n\n".join(evidence_tables.claims_table(size) for size in borrowing) or "No other size is stored.")
+borrowing = [donors.borrowing(size, sweep) for size in others]
+Markdown("\n\n".join(tables.claims_table(size) for size in borrowing) or "No other size is stored.")
 
 # %% [markdown]
 # (Behind ± an error in parentheses is borrowed; "the policy" of the larger size is that with the γ of the code, as no other was run.)
@@ -457,9 +440,9 @@ Markdown("\n\n".join(evidence_tables.claims_table(size) for size in borrowing) o
 # say ([all sources](../book/texts.md)). In four kinds:
 
 # %%
-kinds, told = text_kinds.fitting(text_kinds.read(results / "kinds.json"), list(sweeps.values()))
+kinds, told = ch07_domains.fitting(ch07_domains.read(results / "kinds.json"), list(sweeps.values()))
 print("bits by kind of text:", told)
-Markdown(text_kinds.kinds_table(kinds))
+Markdown(ch07_domains.kinds_table(kinds))
 
 # %% [markdown]
 # Predict for the larger policy minus guidance: on how many of the four kinds is it further behind than on all of the text?
@@ -481,10 +464,10 @@ else:
 
 # %%
 both_of = [name for name in ("bpe", "hnet_port", *OURS) if name in shown]
-Markdown("\n\n".join(text_kinds.table(kinds, "test", both_of, reference) for reference in ("even", "bpe")))
+Markdown("\n\n".join(ch07_domains.table(kinds, "test", both_of, reference) for reference in ("even", "bpe")))
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
-Markdown("\n\n".join(text_kinds.table(kinds, "validation", both_of, reference) for reference in ("even", "bpe")))
+Markdown("\n\n".join(ch07_domains.table(kinds, "validation", both_of, reference) for reference in ("even", "bpe")))
 
 # %% [markdown]
 # At 32M the kinds hardly differ: what a seed shifts, it shifts on all of them. At 147M guidance is ahead of even spacing on each, but the policy
@@ -493,7 +476,7 @@ Markdown("\n\n".join(text_kinds.table(kinds, "validation", both_of, reference) f
 # of seeds, since it drops out. That of books less that of the encyclopaedia:
 
 # %%
-Markdown(text_kinds.contrast_table(kinds, learned, "books", "encyclopaedia", "bpe"))
+Markdown(ch07_domains.contrast_table(kinds, learned, "books", "encyclopaedia", "bpe"))
 
 # %% [markdown]
 # Every seed at 32M has it small, nearly all with the other sign. So chance is unlikely, if seeds at 147M differ as those at 32M do. Still, we first
@@ -514,9 +497,9 @@ Markdown(text_kinds.contrast_table(kinds, learned, "books", "encyclopaedia", "bp
 guess_times = 5
 
 # %% tags=["measurement"]
-answers, told = answer_lengths.fitting(answer_lengths.read(results / "answers.json"), list(sweeps.values()))
+answers, told = ch07_answers.fitting(ch07_answers.read(results / "answers.json"), list(sweeps.values()))
 print("bits per item:", told)
-found = answer_lengths.ends(answers, "arc_easy", list(reversed(OURS)))
+found = ch07_answers.ends(answers, "arc_easy", list(reversed(OURS)))
 if found is None:
     print(f"no contender with learned boundaries in it; the guess was {guess_times}")
 else:
@@ -529,8 +512,8 @@ else:
 
 # %%
 named = [name for name in shown if name != "even"]
-tables = [answer_lengths.table(answers, task, named) for task in ("arc_easy", "piqa", "hellaswag", "lambada")]
-Markdown("\n\n".join(tables))
+of_task = [ch07_answers.table(answers, task, named) for task in ("arc_easy", "piqa", "hellaswag", "lambada")]
+Markdown("\n\n".join(of_task))
 
 # %% [markdown]
 # On ARC-Easy the difference of the larger policy is about the same number of bits in every quarter, and so is most of what it gains on
@@ -569,7 +552,7 @@ schedules = [sweep, *([slow] if slow else [])]
 ends = {name: mean.bits for name in (slow.runs if slow else ()) if (mean := slow.mean(name, "test"))}
 print(f"fewest: {min(ends, key=ends.get, default='nobody')}; the guess was {guess_first}")
 again = list(slow.runs) if slow else []
-Markdown(evidence_tables.side_by_side(schedules, again) if slow else "no run to compare")
+Markdown(tables.side_by_side(schedules, again) if slow else "no run to compare")
 
 # %% [markdown]
 # Each method has fewer bits per byte, by more than these four differed before. And the order is another: guidance first, then H-Net, while the
@@ -578,7 +561,7 @@ Markdown(evidence_tables.side_by_side(schedules, again) if slow else "no run to 
 
 # %%
 for name in ("bpe", "hnet_port"):
-    print(seed_noise.in_deviations(slow, sweep, learned[-1], name, "test") if slow and learned else "no run to compare")
+    print(donors.in_deviations(slow, sweep, learned[-1], name, "test") if slow and learned else "no run to compare")
 
 # %% [markdown]
 # Where two or three seeds were run, they lie much closer together than those of the usual runs (the second error in the table above), so this
@@ -586,17 +569,17 @@ for name in ("bpe", "hnet_port"):
 # validation text, than the second seed did; that these two lie so close may be luck. When does it happen? Held-out text, minus even spacing, after the same text:
 
 # %%
-Markdown(turning_points.ahead_table(schedules, again, (10, 20, 35, 50, 75, 99)))
+Markdown(ch07_whitespace_onset.ahead_table(schedules, again, (10, 20, 35, 50, 75, 99)))
 
 # %% [markdown]
 # About when the learning rate peaks, all three get ahead of even spacing. Guidance and H-Net keep half of that or more, the policy nearly
 # none. What does each learning rate lead to?
 
 # %%
-Markdown(turning_points.schedules_table(schedules, again))
+Markdown(ch07_whitespace_onset.schedules_table(schedules, again))
 
 # %%
-Markdown(turning_points.turns_table(schedules, again))
+Markdown(ch07_whitespace_onset.turns_table(schedules, again))
 
 # %% [markdown]
 # At this size, with the learning rate of 147M, guidance and H-Net are at white space, H-Net mostly, and the policy is not. The other two are
@@ -620,14 +603,14 @@ Markdown(turning_points.turns_table(schedules, again))
 # the decision itself, as in the paper's Figures 2 and 6 to 8. A red edge is a boundary that was drawn.
 
 # %%
-HTML("".join(evidence_figures.sample_html(sweep, name, characters=250) for name in shown))
+HTML("".join(figures.sample_html(sweep, name, characters=250) for name in shown))
 
 # %% [markdown]
 # The others, one line of code away and folded here:
 
 # %%
-rest = [name for name in evidence_tables.contenders_of(sweep) if name not in shown]
-folded = "".join(evidence_figures.sample_html(sweep, name, characters=100, hover=False) for name in rest)
+rest = [name for name in tables.contenders_of(sweep) if name not in shown]
+folded = "".join(figures.sample_html(sweep, name, characters=100, hover=False) for name in rest)
 HTML(f"<details><summary>{len(rest)} other contenders</summary>{folded}</details>")
 
 # %% [markdown]
@@ -639,7 +622,7 @@ HTML(f"<details><summary>{len(rest)} other contenders</summary>{folded}</details
 # records keep):
 
 # %%
-Markdown(boundary_places.places_table(sweep))
+Markdown(ch07_where.places_table(sweep))
 
 # %% [markdown]
 # (A word is a run of letters; it begins a token where the byte in front of it has a boundary. Behind ± the deviation.) BPE and `whitespace`
@@ -647,7 +630,7 @@ Markdown(boundary_places.places_table(sweep))
 # of their own that come after two bytes that are no letters, such as a comma and a space. When:
 
 # %%
-Markdown(evidence_tables.course_table(sweep))
+Markdown(tables.course_table(sweep))
 
 # %% [markdown]
 # Boundaries at words start late and catch up: the difference from even spacing shrinks in every column, for BPE guidance as for H-Net,
@@ -656,7 +639,7 @@ Markdown(evidence_tables.course_table(sweep))
 # with another learning rate the same model has far fewer bits per byte after as much text:
 
 # %%
-Markdown(turning_points.ahead_table([*schedules, *others], both, (27, 50, 75, 99, 130, 160, 300, 620)))
+Markdown(ch07_whitespace_onset.ahead_table([*schedules, *others], both, (27, 50, 75, 99, 130, 160, 300, 620)))
 
 # %% [markdown]
 # In the large run it does, of even spacing and, by less than two deviations from seed to seed, of the policy. With the learning rate of that
@@ -693,15 +676,15 @@ print(
 guess_half = True
 
 # %% mystnb={"figure": {"caption": "Left: entropy of the policy during training. Right: F1 of the boundaries of three fixed texts against those after training. Dotted: a tenth of training. The paper's Figure 13.", "name": "fig-results-entropy"}, "image": {"alt": "Left, curves of the entropy of each policy over the share of training. Right, the agreement of boundaries with the final ones rises to one at the end."}} tags=["measurement"]
-plots.show(evidence_figures.figure_13(sweep, learned))
+plots.show(figures.figure_13(sweep, learned))
 
 # %%
-at = {name: statistics.fmean(sweep.each(name, lambda run: judges.agreement_at(run, 1 / 10))) for name in learned}
+at = {name: statistics.fmean(sweep.each(name, lambda run: criteria.agreement_at(run, 1 / 10))) for name in learned}
 print("F1 after a tenth:", ", ".join(f"{name} {value:.2f}" for name, value in at.items()))
 print("the guess was", "right" if guess_half == (at[learned[0]] > 1 / 2) else "wrong")
 
 # %% mystnb={"figure": {"caption": "Boundary probabilities on the start of a fixed text, from the first update (top) to the last (bottom).", "name": "fig-results-snapshots"}, "image": {"alt": "A grid: a column for each character, a row for each snapshot. From top to bottom the shades become more distinct."}}
-plots.show(evidence_figures.snapshots_figure(sweep, learned[0]))
+plots.show(figures.snapshots_figure(sweep, learned[0]))
 
 # %% [markdown]
 # ### Rewards by position
@@ -710,7 +693,7 @@ plots.show(evidence_figures.snapshots_figure(sweep, learned[0]))
 # the more context the token level has, and the more it is ahead of the early head. Do they?
 
 # %% mystnb={"figure": {"caption": "Mean reward (15) and mean return (16) by position in the row, on validation rows.", "name": "fig-results-positions"}, "image": {"alt": "Two panels of curves over the position in the row: mean reward, and mean return, which drops near the end of the row."}}
-plots.show(evidence_figures.positions_figure(sweep, learned))
+plots.show(figures.positions_figure(sweep, learned))
 
 # %% [markdown]
 # Near the end of the row a return has fewer rewards left to add up, so it must fall there, whatever the model does. The rule about this
@@ -723,10 +706,10 @@ plots.show(evidence_figures.positions_figure(sweep, learned))
 # probably ran 0.9 ([Paper against code](../book/paper_against_code.md)); so both stand for "ours".
 
 # %%
-Markdown(evidence_tables.claims_table(sweep))
+Markdown(tables.claims_table(sweep))
 
 # %%
-for verdict, count in evidence_tables.counts(evidence_tables.claim_rows(sweep)).items():
+for verdict, count in tables.counts(tables.claim_rows(sweep)).items():
     print(f"{count:3d}  {verdict}")
 went_wrong = [
     f"{run['name']}, {run['sweep']} ({' '.join(run['failed'].split())})" for one in sweeps.values() for run in one.failed
@@ -738,7 +721,7 @@ print("runs that failed:", ", ".join(went_wrong) or "none")
 # were written down, so here the rule does not protect anybody: each row says what was compared.
 
 # %%
-Markdown(evidence_tables.small_claims_table(results))
+Markdown(tables.small_claims_table(results))
 
 # %% [markdown]
 # Three of the paper's own numbers deserve a second look, without any run of ours. Differences between rows of its Table 1, in combined
@@ -787,10 +770,8 @@ Markdown(markdown(["set", "difference", "bits per byte", "in standard errors"], 
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 one = records.Sweep(sweep.name, {name: dict([min(runs.items())]) for name, runs in sweep.runs.items()}, [])
-print(evidence_tables.counts(evidence_tables.claim_rows(one)))
-assert not any(
-    verdict.endswith(("supported", "contradicted")) for verdict in evidence_tables.counts(evidence_tables.claim_rows(one))
-)
+print(tables.counts(tables.claim_rows(one)))
+assert not any(verdict.endswith(("supported", "contradicted")) for verdict in tables.counts(tables.claim_rows(one)))
 print(
     "Nothing is more than indicative. But more seems decided than with all seeds: the error over seeds, the larger one, is not known."
 )
@@ -801,7 +782,7 @@ print(
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name in shown:
-    found = seed_noise.gap(sweep, name, "even", "validation")
+    found = donors.gap(sweep, name, "even", "validation")
     if name != "even" and found is not None:
         gap, seeds = found
         wide = Gap(gap.bits, math.hypot(*(sweep.mean(n, "validation").rows for n in (name, "even"))), gap.seeds)

@@ -187,14 +187,14 @@ def test_forced_plain_trains_to_the_same_digits(tmp_path, finished):
 def test_worker_processes_inherit_the_choice(tmp_path):
     script = tmp_path / "workers.py"
     script.write_text(
-        "from concurrent.futures import ProcessPoolExecutor\nfrom rltok.evidence import runner as contest\n",
-        "from rltok.kernels import backends\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from rltok.evidence import runner\nfrom rltok.kernels import backends\n"
         "class Pool(ProcessPoolExecutor):\n"
         "    def submit(self, work, job):\n"
         "        return super().submit(backends.asked)\n"
-        "contest.ProcessPoolExecutor = Pool\n"
+        "runner.ProcessPoolExecutor = Pool\n"
         "if __name__ == '__main__':\n"
-        "    with backends.use('plain'), contest.workers(2, None) as run:\n"
+        "    with backends.use('plain'), runner.workers(2, None) as run:\n"
         "        print(*run([1, 2]))\n",
     )
     root = Path(rltok.__file__).parents[1]

@@ -32,9 +32,10 @@ mkdir -p rltok_clone/notebooks/results && cp -r "$PACKAGE" rltok_clone/rltok
 
 
 def write_package(folder, text=BEGIN):
-    folder.mkdir(parents=True)
-    (folder / "__init__.py").write_text("")
-    (folder / "notebooks.py").write_text(text)
+    (folder / "show").mkdir(parents=True)
+    for package in (folder, folder / "show"):
+        (package / "__init__.py").write_text("")
+    (folder / "show" / "notebook.py").write_text(text)
 
 
 @pytest.fixture

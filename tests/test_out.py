@@ -21,7 +21,7 @@ SMALL = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]
 def here(tmp_path, monkeypatch):
     """A folder with a text alone is the current one, and pictures are of a short text; gives the path of the former."""
     monkeypatch.chdir(tmp_path)
-    for module in ("snapshots", "contest"):
+    for module in ("runs.snapshots", "evidence.runner"):
         monkeypatch.setattr(f"rltok.{module}.FIXED_TEXTS", {"short": "Two gulls."})
     return write_text(tmp_path, TEXT * 3)
 
@@ -36,7 +36,7 @@ def here(tmp_path, monkeypatch):
     ],
 )
 def test_a_name_that_later_commands_cannot_open_is_refused_before_any_work(command, out, told, tmp_path, capsys, monkeypatch):
-    for module in ("commands", "compare_command", "demo", "bench_command", "lab_command"):
+    for module in ("cli.commands", "cli.compare", "cli.demo", "cli.bench", "cli.variance"):
         monkeypatch.setattr(f"rltok.{module}.load_corpus", pytest.fail)
     assert main([*command.split(), "--out", out]) == 2
     error = capsys.readouterr().err

@@ -133,7 +133,7 @@ def test_a_git_repository_that_the_environment_names_is_not_the_one_of_the_code(
     own, other = tmp_path / "own", tmp_path / "other"
     commits = []
     for place in (own, other):
-        (place / "rltok" / "runs").mkdir(parents=True)
+        (place / "rltok/runs").mkdir(parents=True)
         (place / "rltok/runs/results.py").write_text(f"# {place.name}\n")
         identity = ["-c", "user.name=n", "-c", "user.email=e@example.com"]
         for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", place.name]):

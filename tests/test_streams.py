@@ -23,7 +23,7 @@ BROKEN = ["closed", pytest.param("full", marks=needs_full)]
 
 @pytest.fixture(autouse=True)
 def short_snapshots(monkeypatch):
-    for module in ("snapshots", "contest"):
+    for module in ("runs.snapshots", "evidence.runner"):
         monkeypatch.setattr(f"rltok.{module}.FIXED_TEXTS", {"short": "Two gulls."})
 
 

@@ -11,7 +11,7 @@ from rltok.data.documents import Document
 from rltok.errors import RltokError
 from rltok.rng import row_uniforms
 from rltok.step import losses_of
-from rltok.variance import gradients, variance
+from rltok.variance import gradients, laboratory
 from rltok.variance.exact import joint_moments
 from rltok.variance.laboratory import LOSS, Sizes, batches_of, default_names, factor, measure_gradients, twin
 from rltok.variance.ladder import REFERENCE, gamma_sweep, ladder
@@ -123,17 +123,17 @@ class Laboratory:
 
 
 @pytest.fixture(scope="module")
-def laboratory():
-    variance.AT_ONCE, before = 2, variance.AT_ONCE  # reference draws in portions of 3, 2 and 1
+def lab():
+    laboratory.AT_ONCE, before = 2, laboratory.AT_ONCE  # reference draws in portions of 3, 2 and 1
     yield Laboratory()
-    variance.AT_ONCE = before
+    laboratory.AT_ONCE = before
 
 
-def test_means_squares_and_long_runs_are_those_of_trainings_gradients_for_uniforms_of_seed_draw_and_row(laboratory):
-    found = laboratory.found
-    assert set(found.mean) == set(laboratory.all_names)
+def test_means_squares_and_long_runs_are_those_of_trainings_gradients_for_uniforms_of_seed_draw_and_row(lab):
+    found = lab.found
+    assert set(found.mean) == set(lab.all_names)
     assert set(found.long) == {REFERENCE, "causal+early+gamma0.9+loo", "causal+early+gamma0.5+loo"}
-    for number, each in enumerate(laboratory.each):
+    for number, each in enumerate(lab.each):
         for name, grads in each.items():
             close(found.mean[name][number], grads[:3].mean(dim=0), atol=1e-11, what=name)
             close(found.first[name][number], grads[0], atol=1e-11, what=name)
@@ -143,39 +143,39 @@ def test_means_squares_and_long_runs_are_those_of_trainings_gradients_for_unifor
                 close(found.long[name][number], grads.mean(dim=0), atol=1e-11, what=name)
 
 
-def test_the_first_term_is_that_of_the_first_draw(laboratory):
-    for number, outs in enumerate(laboratory.outs):
+def test_the_first_term_is_that_of_the_first_draw(lab):
+    for number, outs in enumerate(lab.outs):
         loss = losses_of(outs[0], torch.zeros_like(outs[0].nll), 0.3).auto
-        close(laboratory.found.first[LOSS][number], flat_gradient(loss, reached(laboratory.model)), atol=1e-11)
+        close(lab.found.first[LOSS][number], flat_gradient(loss, reached(lab.model)), atol=1e-11)
 
 
-def test_rate_entropy_and_losses_are_means_over_rows_and_draws(laboratory):
-    boundaries, logits = (laboratory.first_draws(what)[..., 1:] for what in ("boundaries", "boundary_logits"))
+def test_rate_entropy_and_losses_are_means_over_rows_and_draws(lab):
+    boundaries, logits = (lab.first_draws(what)[..., 1:] for what in ("boundaries", "boundary_logits"))
     p = sigmoid(logits)
-    assert laboratory.found.means == {
+    assert lab.found.means == {
         "rate": pytest.approx(boundaries.mean()),
         "policy_entropy": pytest.approx(-(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()),
-        "nll": pytest.approx(laboratory.first_draws("nll").mean()),
-        "early_nll": pytest.approx(laboratory.first_draws("early_nll").mean()),
+        "nll": pytest.approx(lab.first_draws("nll").mean()),
+        "early_nll": pytest.approx(lab.first_draws("early_nll").mean()),
     }
 
 
-def test_rewards_and_spread_of_returns_stand_at_their_positions(laboratory):
-    nll, early = laboratory.first_draws("nll"), laboratory.first_draws("early_nll")
-    close(laboratory.found.rewards, (early - nll).mean(axis=(0, 1, 2)), atol=1e-12)
-    assert set(laboratory.found.return_spread) == {"1", "0.9", "0.5"}
-    for gamma, spread in laboratory.found.return_spread.items():
+def test_rewards_and_spread_of_returns_stand_at_their_positions(lab):
+    nll, early = lab.first_draws("nll"), lab.first_draws("early_nll")
+    close(lab.found.rewards, (early - nll).mean(axis=(0, 1, 2)), atol=1e-12)
+    assert set(lab.found.return_spread) == {"1", "0.9", "0.5"}
+    for gamma, spread in lab.found.return_spread.items():
         pairs = zip(nll.reshape(-1, 5), early.reshape(-1, 5), strict=True)
         returns = [returns_by_hand(*pair, f"causal+early+gamma{gamma}") for pair in pairs]
         close(spread, np.std(returns, axis=0), atol=1e-10, what=gamma)
 
 
-def test_the_size_of_the_advantages_is_that_of_decisions_that_were_drawn(laboratory):
-    nll, early = laboratory.first_draws("nll"), laboratory.first_draws("early_nll")
-    for name in laboratory.names:
+def test_the_size_of_the_advantages_is_that_of_decisions_that_were_drawn(lab):
+    nll, early = lab.first_draws("nll"), lab.first_draws("early_nll")
+    for name in lab.names:
         batches = zip(nll.reshape(-1, 2, 5), early.reshape(-1, 2, 5), strict=True)
         paid = np.array([advantages_by_hand(*pair, (5, 5), name) for pair in batches])[..., 1:]
-        assert laboratory.found.advantage_rms[name] == pytest.approx(np.sqrt((paid**2).mean())), name
+        assert lab.found.advantage_rms[name] == pytest.approx(np.sqrt((paid**2).mean())), name
 
 
 @pytest.mark.parametrize(

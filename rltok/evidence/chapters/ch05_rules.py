@@ -15,7 +15,7 @@ from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.show.terminal import paint
 from rltok.show.views import boundary_html
-from rltok.statistics import Gap, gap_of_seeds
+from rltok.statistics import SURE, Gap, gap_of_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
