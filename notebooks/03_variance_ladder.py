@@ -74,8 +74,8 @@ from rltok.variance import exact
 from rltok.variance.gradients import group_slices, policy_parameters
 from rltok.variance.laboratory import Sizes, batches_of
 from rltok.variance.ladder import ALONE, CUMULATIVE, estimator
-from rltok.variance.noise import rows_needed
 from rltok.variance.stages import measure_stage
+from rltok.variance.statistics import rows_needed
 
 plots.use_style()
 

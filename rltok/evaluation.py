@@ -67,9 +67,9 @@ def paired_documents(first: Evaluation, second: Evaluation) -> tuple[float, floa
         RltokError: other documents on one side, or none: evaluations read from a record do not hold them.
     """
     if not first.document_bytes or first.document_bytes != second.document_bytes:
-        told = [f"{len(one.document_bytes)} documents of {sum(one.document_bytes)} bytes" for one in (first, second)]
+        sizes = [f"{len(one.document_bytes)} documents of {sum(one.document_bytes)} bytes" for one in (first, second)]
         raise RltokError(
-            f"a paired difference needs the same documents on both sides; got {told[0]} and {told[1]}. Score the same rows."
+            f"a paired difference needs the same documents on both sides; got {sizes[0]} and {sizes[1]}. Score the same rows."
         )
     bits = [torch.tensor(one.document_bits, dtype=torch.float64) for one in (first, second)]
     gaps, sizes = bits[0] - bits[1], torch.tensor(first.document_bytes, dtype=torch.float64)
@@ -98,7 +98,7 @@ def checked_draws(model: AutoregressiveUNet, draws: str, num_draws: int) -> str:
 
 
 def require_finite(*bits: float) -> None:
-    """Raise `TrainingFailed` for bits per byte that are none: the model's weights are finite, what it computes is not."""
+    """Raise `TrainingFailed` for bits per byte that are not finite, though the model's weights are."""
     if not all(map(math.isfinite, bits)):
         raise TrainingFailed(
             f"bits per byte come out as {', '.join(f'{value:g}' for value in bits)}: the weights have grown too large. Take an"
@@ -106,8 +106,8 @@ def require_finite(*bits: float) -> None:
         )
 
 
-class _Tally:
-    """Sums of an evaluation, over batches; of draws, too, until `summary` divides by their number."""
+class _Sums:
+    """Sums over batches and draws of an evaluation, until `summary` divides by their number."""
 
     def __init__(self) -> None:
         self.sums: dict[str, list[Tensor]] = {"nll": [], "early": [], "scored": []}  # one entry a row
@@ -182,21 +182,21 @@ def evaluate(
         draws: "sample" (one seeded draw), "threshold" (boundaries where p > 1/2) or "mean" (of seeded draws).
         num_draws: draws of "mean", the first of which is that of "sample".
     """
-    told = checked_draws(model, draws, num_draws)
+    name = checked_draws(model, draws, num_draws)
     if len(rows) == 0:
         raise RltokError("there are no rows to evaluate. Give text of at least one row.")
-    for name, value in (("batch", batch), ("max_rows", max_rows)):
+    for limit, value in (("batch", batch), ("max_rows", max_rows)):
         if value is not None and value < 1:
-            raise RltokError(f"{name} must be at least 1; got {value}. Score at least one row.")
+            raise RltokError(f"{limit} must be at least 1; got {value}. Score at least one row.")
     device = next(model.parameters()).device
     count = len(rows) if max_rows is None else min(len(rows), max_rows)
-    tally = _Tally()
+    sums = _Sums()
     with evaluation_mode(model):
         for start in range(0, count, batch):
             numbers = range(start, min(count, start + batch))
             ids = rows.ids(list(numbers)).to(device)
             uniforms = (evaluation_uniforms(draws, seed, draw, numbers, ids.shape[1] - 1) for draw in range(num_draws))
-            tally.add(ids, (model(ids, uniforms=each.to(device)) for each in uniforms))
-    found = tally.summary(rows.document[:count], num_draws)
-    require_finite(found["bits_per_byte"], found["early_bits_per_byte"])
-    return Evaluation(**found, seed=seed, draws=told)
+            sums.add(ids, (model(ids, uniforms=each.to(device)) for each in uniforms))
+    values = sums.summary(rows.document[:count], num_draws)
+    require_finite(values["bits_per_byte"], values["early_bits_per_byte"])
+    return Evaluation(**values, seed=seed, draws=name)

@@ -58,7 +58,7 @@ def training_flops(model: ModelConfig, scored_bytes: int, tokens: int, sequence_
 
 
 def attention_flops_per_byte(model: ModelConfig, tokens_per_byte: float, sequence_length: int) -> float:
-    """What the rule leaves out: scores and mixing, 12 d per pair of positions, forward and backward."""
+    """FLOPs of attention, which the paper's rule leaves out: scores and mixing, 12 d per pair of positions, both passes."""
     d, window = model.embedding_dim, min(model.window, sequence_length)
     byte_pairs = (model.down_layers + model.up_layers) * window
     token_pairs = model.mid_layers * tokens_per_byte * (tokens_per_byte * sequence_length / 2)

@@ -28,7 +28,7 @@ class StepMetrics:
         self._classes: Tensor | int = 0
 
     def add(self, ids: Tensor, out: UNetOutput, losses: Losses, advantages: Tensor) -> None:
-        """Take in one micro-batch. All sums are taken at once: on a card, many small operations cost more than what they do."""
+        """Add one micro-batch. All sums are taken at once: on a card, many small operations cost more than the work in them."""
         values = {
             "nll": out.nll, "early_nll": out.early_nll, "scored": out.scored, "drawn": out.drawn, "tokens": out.boundaries,
             "square": torch.where(out.drawn, advantages, 0.0).square(),

@@ -28,7 +28,7 @@ from rltok.vocab import BOS, PAD, PADDED_IDS, PREDICTED
 
 @dataclass(frozen=True)
 class UNetOutput:
-    """What one forward pass gives. Masks: True = counts."""
+    """Result of one forward pass. Masks: True = counts."""
 
     nll: Float[Tensor, "B N"]  # nats; entry i predicts ids[:, i + 1]; 0 where not scored
     early_nll: Float[Tensor, "B N"]  # the same from the byte states alone, eq. (14)
@@ -46,7 +46,7 @@ class AutoregressiveUNet(nn.Module):
     Args:
         config: sizes and rule, `Config.model`.
         rule: draws the boundaries in place of the rule that `config` names, and is initialised with the rest. Records and
-            checkpoints do not know it: they name `config.rule`.
+            checkpoints still name `config.rule`.
     """
 
     def __init__(self, config: ModelConfig, rule: Rule | None = None) -> None:
@@ -143,7 +143,7 @@ class AutoregressiveUNet(nn.Module):
     ) -> Boundaries:  # fmt: skip
         """Boundaries drawn with the uniforms, or those given, eq. (2); none where the next byte is not scored.
 
-        terms: `LearnedRule.terms` of these byte states, where they are known already.
+        terms: `LearnedRule.terms` of these byte states, where they have been computed already.
 
         Raises:
             RltokError: the rule's answer has a wrong type, dtype or shape, or (on the CPU) no boundary at position 0.

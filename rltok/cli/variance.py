@@ -18,8 +18,8 @@ from rltok.system.files import MISSING, check_record_path, read_file, write_reco
 from rltok.variance.gradients import GROUPS
 from rltok.variance.laboratory import Sizes, batches_of, default_names
 from rltok.variance.ladder import estimator
-from rltok.variance.noise import KNOWN
 from rltok.variance.stages import WHAT, measure_ladder, measure_stage, record_of
+from rltok.variance.statistics import KNOWN
 
 LEGEND = (
     "variance: trace of the covariance of one batch's gradient. limit of cosine: with the true gradient, after any number of",

@@ -182,7 +182,7 @@ def workers(count: int, setting: Setting) -> Iterator[Mapper]:
         yield lambda jobs: (run_job(job, setting) for job in jobs)
         return
     context = multiprocessing.get_context("spawn")
-    start = (setting, threads_each(count), backends.asked())
+    start = (setting, threads_each(count), backends.requested())
     with (
         ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=start) as pool,
         stopping(pool, count, "Go on with --resume --jobs 1."),

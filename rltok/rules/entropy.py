@@ -85,7 +85,7 @@ class EntropyRule(FittedRule):
 
     @classmethod
     def for_model(cls, model: ModelConfig) -> FittedRule:
-        """With a byte model of the settings' size, whose norms and rotary positions are those of the U-Net."""
+        """The rule with a byte model of the configured size, whose norms and rotary positions are those of the U-Net."""
         rule = model.rule
         byte_model = ByteModel(
             dim=rule.entropy_dim, layers=rule.entropy_layers, window=rule.entropy_window, norm_eps=model.norm_eps,

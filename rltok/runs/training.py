@@ -121,7 +121,7 @@ def _due(step: int, every: int, total: int) -> bool:
 
 
 def _lines_until(step: int, config: Config) -> dict[str, list[Entry]]:
-    """What `_loop` has logged when `step` updates are done: step and split of every line, in order."""
+    """Step and split of every line that `_loop` has logged after `step` updates, in order."""
     train, total = config.train, config.num_updates
     metrics: list[Entry] = []
     for done in range(step + 1):
@@ -189,8 +189,8 @@ def _made_by(run: Run, note: str) -> tuple[str, str | None, str]:
     if run.trains or not run.sessions:
         return *here, note
     last = run.sessions[-1]["device"], run.sessions[-1]["commit"]
-    told = f"backend, precision and versions are of the process that wrote this record later: {here[0]}, commit {here[1]}"
-    return *last, note if last == here else f"{note}; {told}" if note else told
+    later = f"backend, precision and versions are of the process that wrote this record later: {here[0]}, commit {here[1]}"
+    return *last, note if last == here else f"{note}; {later}" if note else later
 
 
 def _record(run: Run, note: str, full: bool) -> RunRecord:

@@ -2,7 +2,7 @@
 
     ids -> share -> byte_states, terms (once, with graph) -> draw -> boundaries, nll (many) -> policy_gradients [K, P]
 
-The gradient that one draw gives is that of training, eq. (18); only its cost is another. Rewards need the layers after the
+The gradient of one draw is that of training, eq. (18), at a lower cost. Rewards need the layers after the
 boundaries, but no gradient through them; and logits are linear in `terms`, so one draw's gradient is one product of its
 weights with the Jacobian of `terms`, which all draws share.
 """
@@ -45,7 +45,7 @@ def group_slices(model: AutoregressiveUNet) -> dict[str, slice]:
 
 @dataclass(frozen=True)
 class SharedPass:
-    """What all draws on the same rows have in common."""
+    """Everything that all draws on the same rows share."""
 
     ids: Int[Tensor, "B N_plus_1"]
     byte_states: Float[Tensor, "B N d"]
@@ -130,7 +130,7 @@ def advantages_of_draws(shared: SharedPass, draws: Draws, name: str) -> Float[Te
 def policy_weights(
     model: AutoregressiveUNet, shared: SharedPass, draws: Draws, names: list[str]
 ) -> dict[str, Float[Tensor, "K B N terms"]]:
-    """Gradient of each draw's policy loss (18) with respect to `terms`; everything behind them, all draws share."""
+    """Gradient of each draw's policy loss (18) with respect to `terms`; all draws share what lies behind them."""
     many, count = len(draws.boundaries), shared.scored.sum()
     leaf = stack(shared.terms.detach(), many).requires_grad_()
     boundaries, drawn = draws.boundaries.flatten(0, 1), stack(shared.drawn, many)

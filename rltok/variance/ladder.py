@@ -52,7 +52,7 @@ def discounted_reference(gamma: float) -> str:
 
 
 def estimator(name: str) -> ObjectiveConfig:
-    """What a rung means: the four settings of an objective.
+    """The four settings of an objective that a rung stands for.
 
     Raises:
         RltokError: a part that does not exist (it lists those that do), or parts that contradict each other.
@@ -64,17 +64,17 @@ def estimator(name: str) -> ObjectiveConfig:
     settings: dict[str, object] = {}
     for part in [] if name == "naive" else name.split("+"):
         gamma = re.fullmatch(r"gamma([0-9]+(?:\.[0-9]+)?)", part)
-        found = {"gamma": float(gamma[1])} if gamma else PARTS.get(part)
-        if found is None:
+        own = {"gamma": float(gamma[1])} if gamma else PARTS.get(part)
+        if own is None:
             close = difflib.get_close_matches(name, ladder(), n=1)
             raise RltokError(
                 f"there is no estimator {name!r}: {part!r} is no part of one. A name is naive, or parts joined by +:"
                 f" {', '.join(PARTS)}, gamma0.9 (any discount). The ladder has {', '.join(ladder())}."
                 + (f" Did you mean {close[0]!r}?" if close else "")
             )
-        if settings.keys() & found.keys():
-            raise RltokError(f"estimator {name!r} sets {next(iter(found))} twice. Leave one of the parts out.")
-        settings |= found
+        if settings.keys() & own.keys():
+            raise RltokError(f"estimator {name!r} sets {next(iter(own))} twice. Leave one of the parts out.")
+        settings |= own
     if settings.get("gamma", 1.0) != 1.0 and "credit" not in settings:
         raise RltokError(
             f"estimator {name!r} discounts, but pays every decision the whole row's reward, near and far alike."

@@ -24,13 +24,13 @@ from rltok.step import train_step
 from rltok.unet import AutoregressiveUNet
 from rltok.variance.gradients import GROUPS
 from rltok.variance.laboratory import Gradients, Sizes, batches_of, measure_gradients
-from rltok.variance.noise import measured_cosines, products_of, reference_error, shared_parameters, with_intervals
+from rltok.variance.statistics import measured_cosines, products_of, reference_error, shared_parameters, with_intervals
 
 STAGES = {"start": 0.0, "early": 0.1, "late": 1.0}  # share of the updates that are done
 LAMBDAS = [0.01, 0.1, 0.3, 1.0]  # weights of the policy term that `shared_parameters` compares; tiny trains with 0.3
 WHAT = "variance ladder"  # how the description of a record begins
 BINS = 32  # of positions in a record
-FULL = "causal+early+gamma0.9+batch"  # the estimator whose lambda question is asked: all reductions, as presets train
+FULL = "causal+early+gamma0.9+batch"  # the estimator whose weight `shared_parameters` varies: all reductions, as presets train
 
 
 def at_stages(
@@ -116,7 +116,7 @@ def measure_ladder(
 def record_of(
     config: Config, corpus: Corpus, measured: list[dict[str, Any]], sizes: Sizes, device: torch.device, start: float
 ) -> dict[str, Any]:
-    """What was measured, with everything that names it."""
+    """The record of a measurement, with everything that identifies it."""
     return {
         "schema": 1,
         "what": f"{WHAT}: policy-gradient estimators on real rows, by stage of training",
