@@ -54,11 +54,12 @@ import rltok
 from rltok.byte_classes import CLASSES
 from rltok.config import with_settings
 from rltok.data import FIXED_TEXTS, load_corpus
+from rltok.device import resolve_device
 from rltok.evaluation import evaluate
+from rltok.runs.models import new_model
 from rltok.runs.snapshots import boundary_view
 from rltok.show import plots
 from rltok.show.views import boundary_html
-from rltok.step import new_model, resolve_device
 
 plots.use_style()
 device = resolve_device("cpu")  # so that every reader sees the same digits

@@ -58,8 +58,8 @@ from rltok.config import with_settings
 from rltok.flops import flops_per_byte, parameter_counts
 from rltok.policy import boundary_logits
 from rltok.rng import row_uniforms
+from rltok.runs.models import new_model
 from rltok.show import plots
-from rltok.step import new_model
 
 plots.use_style()
 

@@ -58,11 +58,13 @@ import torch
 import rltok
 from rltok import vocab
 from rltok.config import ObjectiveConfig, with_settings
+from rltok.estimator import advantages
 from rltok.evidence.chapters import ch02_graph
 from rltok.losses import next_byte_nll
 from rltok.rng import row_uniforms
+from rltok.runs.models import new_model
 from rltok.show import plots
-from rltok.step import advantages_of, losses_of, new_model
+from rltok.step import losses_of
 from rltok.variance import exact
 from rltok.variance.gradients import policy_parameters
 
@@ -654,7 +656,8 @@ estimates = {name: [] for name in ways}
 for string in strings:
     out = model(ids, boundaries=string[None])
     for name, objective in ways.items():
-        losses = losses_of(out, advantages_of(out, objective), target_rate=0.3)
+        paid = advantages(out.nll, out.early_nll, out.scored, **objective.reductions)
+        losses = losses_of(out, paid, target_rate=0.3)
         estimates[name].append(gradient(losses.auto + losses.policy))
 estimates = {name: torch.stack(found) for name, found in estimates.items()}
 for name, found in estimates.items():

@@ -65,17 +65,17 @@ import rltok
 from rltok import vocab
 from rltok.config import ModelConfig, RuleConfig, with_settings
 from rltok.data import load_corpus
-from rltok.estimator import policy_loss
+from rltok.estimator import advantages, policy_loss
 from rltok.evidence import differences, figures, records, summary, tables, verdicts, words
 from rltok.evidence.chapters import ch03_ladder
+from rltok.runs.models import new_model
 from rltok.show import plots
-from rltok.step import new_model
 from rltok.variance import exact
 from rltok.variance.gradients import group_slices, policy_parameters
 from rltok.variance.laboratory import Sizes, batches_of
-from rltok.variance.ladder import ALONE, CUMULATIVE, advantages, estimator
-from rltok.variance.noise import rows_needed
+from rltok.variance.ladder import ALONE, CUMULATIVE, estimator
 from rltok.variance.stages import measure_stage
+from rltok.variance.statistics import rows_needed
 
 plots.use_style()
 
@@ -322,7 +322,8 @@ advantages_of_draws(alone, follow(small, alone, exact.enumerate_boundaries(5)[:1
 
 # %%
 out = small(pair, boundaries=torch.tensor([[1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], dtype=torch.bool))
-paid = advantages(out.nll, out.early_nll, out.scored, estimator("causal+early+gamma0.9+batch"))
+reductions = estimator("causal+early+gamma0.9+batch").reductions
+paid = advantages(out.nll, out.early_nll, out.scored, **reductions)
 loss = policy_loss(out.boundary_logits, out.boundaries, paid, out.drawn, out.scored.sum())
 (by_autograd,) = torch.autograd.grad(loss, small.rule.project.weight, retain_graph=True)
 surprise = (out.boundaries.double() - torch.sigmoid(out.boundary_logits)) * out.drawn  # a - p, 0 where forced
@@ -713,11 +714,11 @@ print("Its estimate would depend on a. Then E[estimate * grad log pi] is not 0, 
 print("a decision that helps both heads alike would be paid nothing.")
 
 # %% [markdown]
-# **4. The advantages of a batch** (easy, 5 minutes). Compute the advantages of the same draw with `rltok.variance.ladder.advantages` for
+# **4. The advantages of a batch** (easy, 5 minutes). Compute the advantages of the same draw with `rltok.estimator.advantages` for
 # `causal+early+loo`. Why do the two rows have opposite signs at every position?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-paid = advantages(out.nll, out.early_nll, out.scored, estimator("causal+early+loo"))
+paid = advantages(out.nll, out.early_nll, out.scored, **estimator("causal+early+loo").reductions)
 print([f"{value:+.3f}" for value in paid[0].tolist()])
 print([f"{value:+.3f}" for value in paid[1].tolist()])
 print("With two rows each is compared with the other: A of one is G - G' and of the other G' - G.")

@@ -61,7 +61,9 @@ import rltok
 from rltok import policy, vocab
 from rltok.config import with_settings
 from rltok.data import load_corpus
+from rltok.data.batches import micro_batches
 from rltok.errors import RltokError
+from rltok.estimator import advantages
 from rltok.evidence.chapters import ch04_handmade, ch04_policy
 from rltok.evidence.cost import CLAIM, extra, largest_rank
 from rltok.evidence.toy import Lexicon, independent, second_order, views
@@ -70,9 +72,10 @@ from rltok.evidence.toy.measures import ORACLE, RANDOM
 from rltok.evidence.toy.runs import FULL, QUIET
 from rltok.losses import probability_rate_loss, target_rate_loss
 from rltok.rng import row_uniforms
+from rltok.runs.models import new_model
 from rltok.show import plots
 from rltok.show.tables import markdown
-from rltok.step import advantages_of, losses_of, micro_batches, new_model
+from rltok.step import losses_of
 
 plots.use_style()
 results = Path("results") if Path("results").is_dir() else Path("notebooks/results")
@@ -328,7 +331,8 @@ tiny = rltok.preset("tiny")
 ((rows, numbers), *_) = micro_batches(load_corpus("sample", tiny.data), tiny, 1, torch.device("cpu"))
 with torch.no_grad():
     out = new_model(tiny, torch.device("cpu")).train()(rows, uniforms=numbers)
-    parts = losses_of(out, advantages_of(out, objective), tiny.model.rule.target_rate)
+    paid = advantages(out.nll, out.early_nll, out.scored, **objective.reductions)
+    parts = losses_of(out, paid, tiny.model.rule.target_rate)
 for name in ("auto", "policy", "target", "early"):
     print(f"{name:7s} {float(getattr(parts, name)):+.4f}, times {weights[f'lambda_{name}']}")
 print(f"sum     {float(parts.total(**weights)):+.4f}")

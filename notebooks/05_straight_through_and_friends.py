@@ -73,10 +73,10 @@ from rltok.losses import next_byte_nll
 from rltok.rng import row_uniforms
 from rltok.rules import Boundaries, make_rule
 from rltok.rules.dynamic_pooling import relaxed_bernoulli, straight_through
+from rltok.runs.models import new_model
 from rltok.show import plots
 from rltok.show.tables import markdown
 from rltok.statistics import difference_of_seeds
-from rltok.step import new_model
 from rltok.variance import exact
 
 plots.use_style()

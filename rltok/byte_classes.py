@@ -3,7 +3,7 @@
 import functools
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from rltok.vocab import BOS, EOS
@@ -43,3 +43,12 @@ def byte_classes(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
     follows_space = (_kinds(ids.device)[before] == CLASSES.index("space")) | (before == BOS)
     starts = (kinds == CLASSES.index("letter")) & follows_space
     return torch.where(starts, CLASSES.index("word start"), kinds)
+
+
+def boundary_counts(
+    ids: Int[Tensor, "B N_plus_1"], boundaries: Bool[Tensor, "B N"], drawn: Bool[Tensor, "B N"]
+) -> Int[Tensor, "classes 2"]:
+    """Drawn positions, and boundaries among them, of each byte class."""
+    each = torch.arange(len(CLASSES), device=ids.device)[:, None, None] == byte_classes(ids[:, :-1])  # [classes, B, N]
+    # sums over masks: selecting by a mask, and bincount, would wait for the device
+    return torch.stack([(each & chosen).sum(dim=(1, 2)) for chosen in (drawn, drawn & boundaries)], dim=1)

@@ -15,22 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rltok.errors import RltokError
+from rltok.registry import RULES
 from rltok.validation import Section, build, require
-
-RuleName = Literal["learned", "even", "random_k", "whitespace", "entropy", "bpe", "dynamic_pooling", "hnet"]
-
-# Of RuleConfig, what each rule reads: nothing else enters `Config.digest`, so a setting added for one rule moves no other's.
-RULE_SETTINGS: dict[str, tuple[str, ...]] = {
-    "learned": ("target_rate", "lags", "scale", "softcap"),
-    "even": ("target_rate",),
-    "random_k": ("target_rate",),
-    "whitespace": (),  # the text decides the rate
-    "entropy": ("target_rate", "fit_bytes", "entropy_dim", "entropy_layers", "entropy_window", "entropy_learning_rate"),
-    "bpe": ("vocabulary", "bpe_boundary", "fit_bytes"),  # vocabulary and text decide the rate
-    "dynamic_pooling": ("target_rate", "variant", "temperature", "prior_weight"),
-    "hnet": ("target_rate", "variant", "smooth", "ratio_weight"),
-}
-
 
 # Settings younger than stored runs, with the value that the code had before: at that value `Config.digest` leaves them out, so
 # that a run keeps its digest.
@@ -44,10 +30,10 @@ MOST_BYTES = 10**15  # of training; no run has more updates
 
 @dataclass(frozen=True)
 class RuleConfig(Section):
-    """How token boundaries are drawn. `RULE_SETTINGS` says which rule reads which setting."""
+    """How token boundaries are drawn. `registry.RULES` says which rule reads which setting."""
 
     section = "model.rule"
-    name: RuleName = "learned"
+    name: str = "learned"  # of `registry.RULES`
     target_rate: float = 1 / 5  # wanted boundaries per byte
     lags: int = 8  # w of eq. (21): how many earlier decisions the policy sees; 0 is memoryless
     scale: float = 16.0  # D of eq. (22)
@@ -65,6 +51,11 @@ class RuleConfig(Section):
     entropy_layers: int = 2
     entropy_window: int = 64  # positions that each of its layers sees, itself included
     entropy_learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.name, str) and self.name in RULES
+        require(named, self.section, "name", self.name, "one of " + ", ".join(map(repr, RULES)))
+        super().__post_init__()
 
     def _check(self) -> None:
         rate = self.target_rate
@@ -123,6 +114,11 @@ class ModelConfig(Section):
         """Width of a head of attention."""
         return self.embedding_dim // self.num_heads
 
+    @property
+    def head_norm_eps(self) -> float | None:
+        """Epsilon of the norm before heads and policy; None without that norm."""
+        return self.norm_eps if self.head_norm == "rms" else None
+
     def _check(self) -> None:
         self._between(1, 65_536, "embedding_dim", "num_heads")
         self._between(1, 1024, "down_layers", "mid_layers", "up_layers")
@@ -160,6 +156,16 @@ class ObjectiveConfig(Section):
                 f"objective.credit='total' pays every decision the whole row's reward, so a discount has no meaning;"
                 f" got gamma={self.gamma:g}. Set gamma=1, or credit='causal'."
             )
+
+    @property
+    def reductions(self) -> dict[str, Any]:
+        """Keywords of `estimator.advantages`."""
+        return {"gamma": self.gamma, "relative": self.relative_rewards, "credit": self.credit, "centring": self.centring}
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Keywords of `losses.Losses.total`."""
+        return {name: getattr(self, name) for name in ("lambda_auto", "lambda_policy", "lambda_target", "lambda_early")}
 
 
 @dataclass(frozen=True)
@@ -239,13 +245,13 @@ class Config(Section):
         require(
             re.fullmatch(r"[\w.+-]{1,80}", self.name) is not None, self.section, "name", self.name, "letters, digits and . _ + -"
         )
-        if self.objective.centring != "none" and self.train.micro_batch < 2 and self.model.rule.name == "learned":
+        multiplier, rule = self.train.policy_lr_multiplier, self.model.rule.name
+        if self.objective.centring != "none" and self.train.micro_batch < 2 and RULES[rule].policy:
             raise RltokError(
                 f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it needs"
                 f" at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise it, or set centring='none'."
             )
-        multiplier, rule = self.train.policy_lr_multiplier, self.model.rule.name
-        if multiplier != 1 and rule != "learned":
+        if multiplier != 1 and not RULES[rule].policy:
             raise RltokError(
                 f"train.policy_lr_multiplier={multiplier:g} speeds up a learned policy, and the rule {rule!r} has none."
                 " Set it to 1, or model.rule.name to learned."
@@ -282,7 +288,7 @@ class Config(Section):
         """
         plain = {key: value for key, value in self.to_dict().items() if key != "name"}
         rule = plain["model"]["rule"]
-        plain["model"]["rule"] = {key: rule[key] for key in ("name", *RULE_SETTINGS[rule["name"]])}
+        plain["model"]["rule"] = {key: rule[key] for key in ("name", *RULES[rule["name"]].settings)}
         for section, old in ADDED_SETTINGS.items():
             kept = plain[section].items()
             plain[section] = {key: value for key, value in kept if key not in old or value != old[key]}

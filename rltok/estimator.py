@@ -108,6 +108,27 @@ def batch_relative_advantages(
     return torch.where((counts > 0) & (number > 1), returns - mean, 0.0)
 
 
+def advantages(
+    nll: Float[Tensor, "B N"], early_nll: Float[Tensor, "B N"], mask: Bool[Tensor, "B N"], *,
+    gamma: float, relative: bool, credit: str, centring: str,
+) -> Float[Tensor, "B N"]:  # fmt: skip
+    """Advantage of every decision, eqs. (15) to (17) composed, each of which can be switched off; nats, without gradient.
+
+    Args:
+        nll, early_nll: of the network and of its early head.
+        mask: bytes that count (`scored`).
+        gamma: discount of eq. (16).
+        relative: subtract the early head, eq. (15); False rewards -nll.
+        credit: "causal" pays a decision for later bytes, "total" for the whole row.
+        centring: "batch" as in eq. (17), "leave_one_out", or "none".
+    """
+    rewards = relative_rewards(nll, early_nll) if relative else -nll.detach()  # eq. (15)
+    returns = total_returns(rewards) if credit == "total" else discounted_returns(rewards, gamma)  # eq. (16)
+    if centring == "none":
+        return returns
+    return batch_relative_advantages(returns, mask, centring == "leave_one_out")  # eq. (17)
+
+
 def policy_loss(
     boundary_logits: Float[Tensor, "B N"], boundaries: Bool[Tensor, "B N"], advantages: Float[Tensor, "B N"],
     mask: Bool[Tensor, "B N"] | None = None, count: Tensor | int | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rltok.byte_classes import CLASSES, byte_classes
+from rltok.byte_classes import CLASSES, boundary_counts
 from rltok.data.rows import Rows
 from rltok.errors import RltokError, TrainingFailed
 from rltok.policy import entropy
@@ -50,13 +50,6 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without the entries of single rows and documents."""
         return {key: value for key, value in asdict(self).items() if key not in SINGLE}
-
-
-def boundary_counts(ids: Tensor, out: UNetOutput) -> Tensor:
-    """[classes, 2]: drawn positions, and boundaries among them, of each byte class."""
-    each = torch.arange(len(CLASSES), device=ids.device)[:, None, None] == byte_classes(ids[:, :-1])  # [classes, B, N]
-    # sums over masks: selecting by a mask, and bincount, would wait for the device
-    return torch.stack([(each & chosen).sum(dim=(1, 2)) for chosen in (out.drawn, out.drawn & out.boundaries)], dim=1)
 
 
 def paired_difference(first: Evaluation, second: Evaluation, over: Literal["rows", "documents"] = "rows") -> Difference:
@@ -101,7 +94,7 @@ def checked_draws(model: AutoregressiveUNet, draws: str, num_draws: int) -> str:
 
 
 def require_finite(*bits: float) -> None:
-    """Raise `TrainingFailed` for bits per byte that are none: the model's weights are finite, what it computes is not."""
+    """Raise `TrainingFailed` for bits per byte that are not finite, though the model's weights are."""
     if not all(map(math.isfinite, bits)):
         raise TrainingFailed(
             f"bits per byte come out as {', '.join(f'{value:g}' for value in bits)}: the weights have grown too large. Take an"
@@ -109,8 +102,8 @@ def require_finite(*bits: float) -> None:
         )
 
 
-class _Tally:
-    """Sums of an evaluation, over batches; of draws, too, until `summary` divides by their number."""
+class _Sums:
+    """Sums over batches and draws of an evaluation, until `summary` divides by their number."""
 
     def __init__(self) -> None:
         self.sums: dict[str, list[Tensor]] = {"nll": [], "early": [], "scored": []}  # one entry a row
@@ -123,7 +116,7 @@ class _Tally:
         for out in outputs:
             for key, values in (("nll", out.nll), ("early", out.early_nll), ("scored", out.scored)):
                 rows[key] = rows[key] + values.double().sum(dim=1).cpu()
-            self.counts += boundary_counts(ids, out).cpu()
+            self.counts += boundary_counts(ids, out.boundaries, out.drawn).cpu()
             self.tokens += int(out.boundaries.sum())
             self.has_policy = out.boundary_logits is not None
             if self.has_policy:
@@ -185,21 +178,21 @@ def evaluate(
         draws: "sample" (one seeded draw), "threshold" (boundaries where p > 1/2) or "mean" (of seeded draws).
         num_draws: draws of "mean", the first of which is that of "sample".
     """
-    told = checked_draws(model, draws, num_draws)
+    name = checked_draws(model, draws, num_draws)
     if len(rows) == 0:
         raise RltokError("there are no rows to evaluate. Give text of at least one row.")
-    for name, value in (("batch", batch), ("max_rows", max_rows)):
+    for limit, value in (("batch", batch), ("max_rows", max_rows)):
         if value is not None and value < 1:
-            raise RltokError(f"{name} must be at least 1; got {value}. Score at least one row.")
+            raise RltokError(f"{limit} must be at least 1; got {value}. Score at least one row.")
     device = next(model.parameters()).device
     count = len(rows) if max_rows is None else min(len(rows), max_rows)
-    tally = _Tally()
+    sums = _Sums()
     with evaluation_mode(model):
         for start in range(0, count, batch):
             numbers = range(start, min(count, start + batch))
             ids = rows.ids(list(numbers)).to(device)
             uniforms = (evaluation_uniforms(draws, seed, draw, numbers, ids.shape[1] - 1) for draw in range(num_draws))
-            tally.add(ids, (model(ids, uniforms=each.to(device)) for each in uniforms))
-    found = tally.summary(rows.document[:count], num_draws)
-    require_finite(found["bits_per_byte"], found["early_bits_per_byte"])
-    return Evaluation(**found, seed=seed, draws=told)
+            sums.add(ids, (model(ids, uniforms=each.to(device)) for each in uniforms))
+    values = sums.summary(rows.document[:count], num_draws)
+    require_finite(values["bits_per_byte"], values["early_bits_per_byte"])
+    return Evaluation(**values, seed=seed, draws=name)

@@ -1,6 +1,7 @@
 """Parameter and FLOP counts by the paper's rule (section 4.2): 6 per matrix parameter, embeddings free, tokens as processed."""
 
 from rltok.config import ModelConfig
+from rltok.registry import RULES
 from rltok.vocab import PREDICTED
 
 
@@ -21,27 +22,13 @@ def parameter_counts(model: ModelConfig) -> dict[str, int]:
         "embedding": len(PREDICTED) * d,
         "output_head": len(PREDICTED) * d,
         "early_head": len(PREDICTED) * d,
-        "policy": _rule_parameters(model),
+        "policy": RULES[model.rule.name].matrices(model),
     }
 
 
-def _rule_parameters(model: ModelConfig) -> int:
-    """Of the matrices that a rule trains: projections of the policy, perceptron, or router and residual."""
-    rule, d = model.rule, model.embedding_dim
-    if rule.name == "learned":
-        return (rule.lags + 1) * d
-    if rule.name == "dynamic_pooling":
-        return d * d + d
-    if rule.name == "hnet":
-        return (3 if rule.variant == "faithful" else 2) * d * d
-    return 0
-
-
 def frozen_parameters(model: ModelConfig) -> int:
-    """Matrix parameters of the entropy rule's byte model, embedding left out; 0 for other rules. They only run forward."""
-    rule, d = model.rule, model.rule.entropy_dim
-    block = 4 * d * d + 3 * 2 * d * d  # q, k, v, out; gate, up, down of width 2 d
-    return rule.entropy_layers * block + len(PREDICTED) * d if rule.name == "entropy" else 0
+    """Matrix parameters that a rule was fitted with before the first update; they only run forward."""
+    return RULES[model.rule.name].fitted_matrices(model)
 
 
 def flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
@@ -52,7 +39,7 @@ def flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
 
 
 def fit_flops(model: ModelConfig) -> float:
-    """FLOPs of fitting the entropy rule's byte model before the first update; 0 for other rules."""
+    """FLOPs of fitting a rule's matrices before the first update; 0 for rules that have none to fit."""
     return 6 * frozen_parameters(model) * model.rule.fit_bytes
 
 
@@ -71,7 +58,7 @@ def training_flops(model: ModelConfig, scored_bytes: int, tokens: int, sequence_
 
 
 def attention_flops_per_byte(model: ModelConfig, tokens_per_byte: float, sequence_length: int) -> float:
-    """What the rule leaves out: scores and mixing, 12 d per pair of positions, forward and backward."""
+    """FLOPs of attention, which the paper's rule leaves out: scores and mixing, 12 d per pair of positions, both passes."""
     d, window = model.embedding_dim, min(model.window, sequence_length)
     byte_pairs = (model.down_layers + model.up_layers) * window
     token_pairs = model.mid_layers * tokens_per_byte * (tokens_per_byte * sequence_length / 2)

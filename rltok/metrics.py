@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rltok.byte_classes import CLASSES
+from rltok.byte_classes import CLASSES, boundary_counts
 from rltok.errors import not_finite
-from rltok.evaluation import boundary_counts
 from rltok.losses import Losses
 from rltok.policy import entropy
 from rltok.unet import UNetOutput
@@ -29,7 +28,7 @@ class StepMetrics:
         self._classes: Tensor | int = 0
 
     def add(self, ids: Tensor, out: UNetOutput, losses: Losses, advantages: Tensor) -> None:
-        """Take in one micro-batch. All sums are taken at once: on a card, many small operations cost more than what they do."""
+        """Add one micro-batch. All sums are taken at once: on a card, many small operations cost more than the work in them."""
         values = {
             "nll": out.nll, "early_nll": out.early_nll, "scored": out.scored, "drawn": out.drawn, "tokens": out.boundaries,
             "square": torch.where(out.drawn, advantages, 0.0).square(),
@@ -40,7 +39,7 @@ class StepMetrics:
         self._sums = {name: self._sums.get(name, 0.0) + value for name, value in zip(values, sums, strict=True)}
         parts = losses.auto + losses.early + losses.policy + losses.target + losses.aux
         self._loss = self._loss + parts.detach()  # watched for NaN only: every part enters with weight 1
-        self._classes = self._classes + boundary_counts(ids, out)
+        self._classes = self._classes + boundary_counts(ids, out.boundaries, out.drawn)
 
     def check_finite(self) -> None:
         """Raise `RltokError` that names the step when a loss or the gradient is not finite."""

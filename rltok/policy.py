@@ -123,7 +123,7 @@ def _problem_of_triton(terms: Tensor) -> str | None:
 def _chosen(terms: Tensor) -> str:
     """The sampler of "auto": the kernel for a policy with memory on a CUDA card, unless plain operations were asked for."""
     fits = terms.device.type == "cuda" and terms.shape[-1] > 1 and not backends.interpreted()
-    return "triton" if fits and backends.asked() != "plain" and _problem_of_triton(terms) is None else "sweeps"
+    return "triton" if fits and backends.requested() != "plain" and _problem_of_triton(terms) is None else "sweeps"
 
 
 @torch.no_grad()

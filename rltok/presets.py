@@ -14,10 +14,11 @@ from rltok.data.corpus import num_held_out
 from rltok.data.rows import MIN_TAIL
 from rltok.errors import RltokError
 from rltok.optim import policy_travel
+from rltok.registry import RULES
 
-LITTLE_TRAVEL = 0.25  # of the paper's, see `travel_advice`: at 32m a sixth still costs 0.01 to 0.02 bits per byte
+LITTLE_TRAVEL = 0.25  # share of the paper's, see `travel_advice`: at 32m a sixth still costs 0.01 to 0.02 bits per byte
 LARGEST_ADVISED = 100  # a larger multiplier makes up for no more than a handful of updates
-SHORTEST = 8  # bytes of a row, the least that data.sequence_length may be
+SHORTEST = 8  # bytes in a row, the smallest data.sequence_length
 _PRESETS: dict[str, Callable[[], Config]] = {}
 
 
@@ -107,7 +108,7 @@ def small() -> Config:
 def tiny() -> Config:
     """What `make demo` trains in minutes on two CPU cores: its policy finds white space within about 300 updates.
 
-    What makes the effect quick at this size, each found by measurement on the validation split: a byte window of 4, so
+    What makes the effect quick at this size, each measured on the validation split: a byte window of 4, so
     that only tokens carry what is further away; scale 1 instead of 16 and weights of 0.3 instead of 0.01, so that the
     policy moves in hundreds of updates instead of tens of thousands.
     """
@@ -125,30 +126,22 @@ def tiny() -> Config:
     )  # fmt: skip
 
 
-# For runs of hundreds of updates, in which the paper's policy hardly moves; found at 32m, on validation text.
+# For runs of hundreds of updates, in which the paper's policy hardly moves; chosen at 32m, on validation text.
 FAST_POLICY: dict[str, Any] = {"train.policy_lr_multiplier": 20.0, "objective.gamma": 0.95}
 
-_RULES: dict[str, dict[str, Any]] = {  # every other way of drawing boundaries: suffix -> settings
-    "even": {"model.rule.name": "even"},
-    "random_k": {"model.rule.name": "random_k"},
-    "whitespace": {"model.rule.name": "whitespace"},
-    "entropy": {"model.rule.name": "entropy"},
-    "bpe": {"model.rule.name": "bpe"},  # looks ahead, as in appendix D.1
-    "bpe_causal": {"model.rule.name": "bpe", "model.rule.bpe_boundary": "causal"},
-    "dynamic_pooling": {"model.rule.name": "dynamic_pooling"},
-    "dynamic_pooling_port": {
-        "model.rule.name": "dynamic_pooling",
-        "model.rule.variant": "port",
-        "model.rule.temperature": 1.0,
-        "model.rule.prior_weight": 2.0,
-    },
-    "hnet": {"model.rule.name": "hnet"},
-    "hnet_port": {"model.rule.name": "hnet", "model.rule.variant": "port"},
-}
+
+def rule_variants() -> dict[str, dict[str, Any]]:
+    """Suffix -> settings of every way of drawing boundaries but the learned one, which the sizes have."""
+    variants = {}
+    for name, rule in RULES.items():
+        for suffix, settings in ({"": {}} | {f"_{key}": value for key, value in rule.variants.items()}).items():
+            variants[name + suffix] = {"name": name} | settings
+    variants.pop("learned")
+    return {suffix: {f"model.rule.{key}": value for key, value in settings.items()} for suffix, settings in variants.items()}
 
 
 def _variants() -> None:
-    """Of every size: gamma 0.9 and 0.99, lags 0, 1, 7, 8, a fast policy, and the rules: `40m_gamma0.9`, `tiny_hnet`, ..."""
+    """Register variants of every size, such as `40m_gamma0.9` and `tiny_hnet`: gammas, lags, a fast policy, and the rules."""
     for name in list(_PRESETS):
         if name.endswith("_authors"):
             continue
@@ -157,12 +150,12 @@ def _variants() -> None:
         for lags in (0, 1, 7, 8):
             _vary(name, f"lags{lags}", {"model.rule.lags": lags})
         _vary(name, "fast_policy", FAST_POLICY)
-        for suffix, settings in _RULES.items():
+        for suffix, settings in rule_variants().items():
             _vary(name, suffix, settings | _room(_PRESETS[name](), settings) | _byte_model(_PRESETS[name](), settings))
 
 
 def _room(base: Config, settings: dict[str, Any]) -> dict[str, Any]:
-    """A quarter of the rows a forward pass, where rows are long and every second byte may carry a boundary at first.
+    """A quarter of the rows in a forward pass, where rows are long and every second byte may carry a boundary at first.
 
     Only the learned rule's estimator depends on the micro-batch (eq. 17); these rules have none.
     """

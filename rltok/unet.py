@@ -16,9 +16,6 @@ from torch import Tensor, nn
 from rltok.attention import row_causal_attention, window_attention
 from rltok.config import ModelConfig
 from rltok.errors import RltokError
-from rltok.fast import blocks as fused
-from rltok.fast.unet import fused_given, fused_pass
-from rltok.kernels import backends
 from rltok.layers import Block, RMSNorm, initialise, rotary_table
 from rltok.losses import next_byte_nll
 from rltok.resample import Packed
@@ -31,7 +28,7 @@ from rltok.vocab import BOS, PAD, PADDED_IDS, PREDICTED
 
 @dataclass(frozen=True)
 class UNetOutput:
-    """What one forward pass gives. Masks: True = counts."""
+    """Result of one forward pass. Masks: True = counts."""
 
     nll: Float[Tensor, "B N"]  # nats; entry i predicts ids[:, i + 1]; 0 where not scored
     early_nll: Float[Tensor, "B N"]  # the same from the byte states alone, eq. (14)
@@ -43,22 +40,13 @@ class UNetOutput:
     soft: Float[Tensor, "B N"] | None = None  # gates of straight-through rules
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """States on the way through the network, all [B, N, ...]."""
-
-    byte_states: Tensor  # X
-    decided: Boundaries
-    decoded: Tensor
-
-
 class AutoregressiveUNet(nn.Module):
     """Byte layers, a token level whose length the boundary rule decides, byte layers.
 
     Args:
         config: sizes and rule, `Config.model`.
         rule: draws the boundaries in place of the rule that `config` names, and is initialised with the rest. Records and
-            checkpoints do not know it: they name `config.rule`.
+            checkpoints still name `config.rule`.
     """
 
     def __init__(self, config: ModelConfig, rule: Rule | None = None) -> None:
@@ -89,20 +77,24 @@ class AutoregressiveUNet(nn.Module):
         with torch.no_grad():  # eq. (14): both heads start equal, then go their own ways
             self.early_head.weight.copy_(self.output_head.weight)
 
-    def _fast(self, x: Tensor) -> bool:
-        """Whether kernels work on this tensor; their weights are in fp32, as training has them."""
-        return self.embedding.weight.dtype == torch.float32 and backends.fused(x, self.config.head_dim)
-
     def _byte_layers(self, blocks: nn.ModuleList, states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
-        window, softcap = self.config.window, self.config.attention_softcap
-        if self._fast(states):
-            return fused.blocks(blocks, states, fused.window_attend(window, softcap, self.config.rope_theta))[0]
         rotary = self.rotary(torch.arange(states.shape[1], device=states.device), states.dtype)
+        window, softcap = self.config.window, self.config.attention_softcap
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             return window_attention(q, k, v, window=window, softcap=softcap)
 
         for block in blocks:
+            states = block(states, rotary, attend)
+        return states
+
+    def _token_layers(self, packed: Packed, rotary: tuple[Tensor, Tensor]) -> Float[Tensor, "M d"]:
+        states = packed.states
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return row_causal_attention(q, k, v, packed.offsets, softcap=self.config.attention_softcap)
+
+        for block in self.mid_blocks:
             states = block(states, rotary, attend)
         return states
 
@@ -123,16 +115,7 @@ class AutoregressiveUNet(nn.Module):
             rotary = self.rotary(index - packed.offsets[rows], packed.states.dtype)
         else:
             rotary = self.rotary(packed.positions, packed.states.dtype)
-        states, softcap = packed.states, self.config.attention_softcap
-
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return row_causal_attention(q, k, v, packed.offsets, softcap=softcap)
-
-        if self._fast(states):
-            states = fused.blocks(self.mid_blocks, states, fused.row_causal_attend(packed.offsets, rotary, softcap))[0]
-        else:
-            for block in self.mid_blocks:
-                states = block(states, rotary, attend)
+        states = self._token_layers(packed, rotary)
         return states - packed.states if self.config.upsample == "deviation" else states
 
     def decode(self, upsampled: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
@@ -160,7 +143,7 @@ class AutoregressiveUNet(nn.Module):
     ) -> Boundaries:  # fmt: skip
         """Boundaries drawn with the uniforms, or those given, eq. (2); none where the next byte is not scored.
 
-        terms: `LearnedRule.terms` of these byte states, where they are known already.
+        terms: `LearnedRule.terms` of these byte states, where they have been computed already.
 
         Raises:
             RltokError: the rule's answer has a wrong type, dtype or shape, or (on the CPU) no boundary at position 0.
@@ -180,10 +163,18 @@ class AutoregressiveUNet(nn.Module):
         token_states = self.mid(self.rule.downsample(byte_states, decided))
         return self.decode(self.rule.upsample(token_states, byte_states, decided))
 
-    def _run(self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None) -> _Pass:
-        byte_states = self.encode(ids[:, :-1])
+    def _output_nll(self, byte_states: Tensor, decided: Boundaries, targets: Tensor) -> Tensor:
+        """-log p of each target, eqs. (3) to (6); [B, N], nats."""
+        return next_byte_nll(self.output_logits(self.after_boundaries(byte_states, decided)), targets)
+
+    def _both_nll(
+        self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None
+    ) -> tuple[Tensor, Tensor, Boundaries]:  # fmt: skip
+        """(nll, early_nll, what the rule decided), eqs. (1) to (6) and (14)."""
+        byte_states, targets = self.encode(ids[:, :-1]), ids[:, 1:]
         decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries)
-        return _Pass(byte_states, decided, self.after_boundaries(byte_states, decided))
+        nll = self._output_nll(byte_states, decided, targets)
+        return nll, next_byte_nll(self.early_logits(byte_states), targets), decided
 
     def forward(
         self, ids: Int[Tensor, "B N_plus_1"], *, uniforms: Float[Tensor, "B N"] | None = None,
@@ -201,14 +192,9 @@ class AutoregressiveUNet(nn.Module):
         Raises:
             RltokError: (a ValueError) ids of a wrong shape or value, boundaries without one at position 0.
         """
-        uniforms, targets = _checked(ids, uniforms, boundaries, generator), ids[:, 1:]
-        if self._fast(self.embedding.weight):
-            nll, early_nll, decided = fused_pass(self, ids, uniforms, boundaries)
-        else:
-            run = self._run(ids, uniforms, boundaries)
-            nll, decided = next_byte_nll(self.output_logits(run.decoded), targets), run.decided
-            early_nll = next_byte_nll(self.early_logits(run.byte_states), targets)
-        scored = targets != PAD
+        uniforms = _checked(ids, uniforms, boundaries, generator)
+        nll, early_nll, decided = self._both_nll(ids, uniforms, boundaries)
+        scored = ids[:, 1:] != PAD
         return UNetOutput(
             nll=nll,
             early_nll=early_nll,
@@ -221,20 +207,18 @@ class AutoregressiveUNet(nn.Module):
         )
 
     def given_nll(self, ids: Int[Tensor, "B N_plus_1"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-        """`forward(ids, boundaries=...).nll` and nothing else: neither early head nor policy run. Of rules without soft gates."""
+        """`forward(ids, boundaries=...).nll` alone: neither early head nor policy run. For rules without soft gates."""
         _checked(ids, None, boundaries, None)
-        if self._fast(self.embedding.weight):
-            return fused_given(self, ids, boundaries)
-        decoded = self.after_boundaries(self.encode(ids[:, :-1]), Boundaries(boundaries))
-        return next_byte_nll(self.output_logits(decoded), ids[:, 1:])
+        return self._output_nll(self.encode(ids[:, :-1]), Boundaries(boundaries), ids[:, 1:])
 
     def log_probs(
         self, ids: Int[Tensor, "B N_plus_1"], *, uniforms: Float[Tensor, "B N"] | None = None,
         boundaries: Bool[Tensor, "B N"] | None = None, generator: torch.Generator | None = None,
     ) -> Float[Tensor, "B N ids"]:  # fmt: skip
         """Predictive log-probabilities log p(. | ids[:, : i + 1], a_{<= i}) at each position; arguments as in `forward`."""
-        run = self._run(ids, _checked(ids, uniforms, boundaries, generator), boundaries)
-        return self.output_logits(run.decoded).log_softmax(dim=-1)
+        uniforms, byte_states = _checked(ids, uniforms, boundaries, generator), self.encode(ids[:, :-1])
+        decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries)
+        return self.output_logits(self.after_boundaries(byte_states, decided)).log_softmax(dim=-1)
 
 
 def _checked(

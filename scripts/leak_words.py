@@ -7,7 +7,8 @@ from typing import Any
 
 from rltok.config import Config
 from rltok.data import Corpus, Rows
-from rltok.rules import BpeRule, make_rule
+from rltok.rules import make_rule
+from rltok.rules.bpe import BpeRule
 
 MOST_KNOWN = 8  # beginnings of so many bytes and more are counted together
 

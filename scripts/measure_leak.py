@@ -40,7 +40,7 @@ from rltok.evaluation import evaluate, evaluation_mode, paired_difference
 from rltok.evidence.measuring import at_least, run, stored_record
 from rltok.evidence.rates import text_rates
 from rltok.presets import preset
-from rltok.rules import BpeRule
+from rltok.rules.bpe import BpeRule
 from rltok.rules.entropy import ByteModel
 from rltok.runs.loading import load
 from rltok.runs.results import device_name, repository_commit, versions

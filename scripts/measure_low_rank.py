@@ -21,8 +21,8 @@ from rltok.evidence.cost import CLAIM, extra, largest_rank
 from rltok.evidence.low_rank import shorten_early_head
 from rltok.evidence.measuring import at_least, run
 from rltok.presets import preset
+from rltok.runs.models import new_model
 from rltok.statistics import error_of_mean
-from rltok.step import new_model
 from rltok.unet import AutoregressiveUNet
 
 WHAT = "held-out scores with early heads of low rank, the preset tiny on the bundled sample"

@@ -12,12 +12,15 @@ from typing import Any
 
 import torch
 
+from rltok.device import autocast
 from rltok.errors import RltokError
+from rltok.estimator import advantages
 from rltok.evidence.measuring import run, stored_record
 from rltok.optim import make_optimizer
 from rltok.presets import preset
+from rltok.runs.models import new_model
 from rltok.runs.results import device_name, repository_commit, versions
-from rltok.step import advantages_of, autocast, losses_of, new_model
+from rltok.step import losses_of
 from rltok.system.files import write_json
 from rltok.vocab import BOS
 
@@ -38,7 +41,8 @@ def measure(name: str, device: torch.device) -> dict[str, Any]:
         optimizer = make_optimizer(model, config.train)
         with autocast(config, device):
             out = model(ids, boundaries=half)
-        losses = losses_of(out, advantages_of(out, config.objective), config.model.rule.target_rate)
+        paid = advantages(out.nll, out.early_nll, out.scored, **config.objective.reductions)
+        losses = losses_of(out, paid, config.model.rule.target_rate)
         (losses.auto + losses.early + losses.policy + losses.target + losses.aux).backward()
         optimizer.step()
         tokens, fits = float(out.boundaries.float().mean()), True

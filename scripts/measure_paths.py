@@ -18,14 +18,17 @@ import torch
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
+from rltok.data.batches import Prefetcher
 from rltok.errors import RltokError
+from rltok.estimator import advantages
 from rltok.evidence.measuring import at_least, run, stored_record
 from rltok.kernels import backends
 from rltok.optim import make_optimizer
 from rltok.presets import preset
+from rltok.runs.models import new_model
 from rltok.runs.results import device_name, repository_commit, versions
 from rltok.speed.kernel_times import compilations
-from rltok.step import Ahead, advantages_of, losses_of, new_model, train_step
+from rltok.step import losses_of, train_step
 from rltok.system.files import write_json
 from rltok.unet import AutoregressiveUNet
 
@@ -43,11 +46,9 @@ def one_pass(
     narrow = nullcontext() if path is None else torch.autocast("cuda", torch.bfloat16)
     with backends.use(path or "plain"), narrow:
         out = model(ids, boundaries=boundaries)
-    losses = losses_of(out, advantages_of(out, config.objective), config.model.rule.target_rate)
-    weights = {
-        name: getattr(config.objective, name) for name in ("lambda_auto", "lambda_policy", "lambda_target", "lambda_early")
-    }
-    losses.total(**weights).backward()
+    paid = advantages(out.nll, out.early_nll, out.scored, **config.objective.reductions)
+    losses = losses_of(out, paid, config.model.rule.target_rate)
+    losses.total(**config.objective.weights).backward()
     found = {f"gradient {name}": p.grad for name, p in model.named_parameters()}
     return {"nll": out.nll.detach(), "early_nll": out.early_nll.detach()} | found
 
@@ -83,7 +84,7 @@ def losses_of_training(config: Config, corpus: Corpus, path: str, updates: int) 
     device = torch.device("cuda")
     with backends.use(path):
         model = new_model(config, device).train()
-        optimizer, batches = make_optimizer(model, config.train), Ahead(corpus, config, device, updates)
+        optimizer, batches = make_optimizer(model, config.train), Prefetcher(corpus, config, device, updates)
         nll, tokens, built = [], [], 0
         for step in range(1, updates + 1):
             found = train_step(model, optimizer, batches(step), config, step, batches.prepare).to_dict()

@@ -19,12 +19,12 @@ from typing import Any
 
 from rltok.config import Config, with_settings
 from rltok.data import load_corpus
+from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evidence.measuring import at_least, run, stored_record
 from rltok.evidence.runner import Job, Result, Setting, default_workers, workers
 from rltok.presets import preset
 from rltok.runs.results import device_name, repository_commit, versions
-from rltok.step import resolve_device
 from rltok.system.files import write_json
 
 RULES = ("learned", "dynamic_pooling", "dynamic_pooling_port", "hnet", "hnet_port")

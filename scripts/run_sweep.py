@@ -21,6 +21,7 @@ from typing import Any
 from rltok.benchmarks.task_items import TASKS, TaskItems, hub_items, read_items
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
+from rltok.device import resolve_device
 from rltok.errors import RltokError, TrainingFailed
 from rltok.evidence import measuring
 from rltok.evidence.export import evidence_of, failure_of
@@ -30,7 +31,6 @@ from rltok.presets import preset
 from rltok.rules.byte_pairs import require_tokenizers
 from rltok.runs.results import device_name, repository_commit, versions
 from rltok.runs.training import train
-from rltok.step import resolve_device
 
 PLAN_KEYS = {"preset", "full", "seeds", "settings", "run", "schedule", "max_items"}
 RUN_KEYS = {"name", "variant", "settings", "seeds", "rate_of", "same_pull_as"}

@@ -12,13 +12,15 @@ import torch
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
+from rltok.data.batches import micro_batches
 from rltok.evaluation import Evaluation, evaluate
 from rltok.evidence.measuring import Run, at_least, stored_runs
 from rltok.losses import target_rate_loss
 from rltok.optim import make_optimizer
 from rltok.presets import preset
+from rltok.runs.models import new_model
 from rltok.runs.results import device_name, repository_commit, thin, versions
-from rltok.step import RateLoss, micro_batches, new_model, train_step
+from rltok.step import RateLoss, train_step
 from rltok.system.files import write_json
 from rltok.unet import AutoregressiveUNet
 

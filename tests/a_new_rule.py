@@ -1,7 +1,9 @@
 """A complete new rule in one file: a token begins wherever the kind of byte changes (letter, digit, punctuation, white space).
 
-Give it to a model with `AutoregressiveUNet(config.model, rule=KindRule())`. To train it by name, add the name to `RuleName`
-and `RULE_SETTINGS` in `rltok/config.py`, and two lines to `make_rule` in `rltok/rules/__init__.py`.
+Give it to a model with `AutoregressiveUNet(config.model, rule=KindRule())`. To train it by name, copy this file to
+`rltok/rules/kind.py` and add a line to `RULES` in `rltok/registry.py`:
+
+    "kind": NamedRule("rltok.rules.kind:KindRule", "where the kind of byte changes"),
 """
 
 import torch

@@ -27,11 +27,11 @@ def tiny_config(rule="learned", **settings) -> ModelConfig:
     return ModelConfig(**{**sizes, **model}, rule=RuleConfig(name=rule, **of_rule))
 
 
-def tiny_model(rule="learned", *, seed=0, dtype=torch.float32, **settings) -> AutoregressiveUNet:
+def tiny_model(rule="learned", *, seed=0, dtype=torch.float32, network=AutoregressiveUNet, **settings) -> AutoregressiveUNet:
     """A model in training mode whose norm weights and early head have left their initial values, as after some training."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoregressiveUNet(tiny_config(rule, **settings))
+        model = network(tiny_config(rule, **settings))
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.ndim == 1:

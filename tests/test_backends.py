@@ -89,9 +89,9 @@ def test_kernels_that_cannot_run_are_refused_with_the_reason_and_the_way_out(pro
 def test_the_innermost_use_counts_and_ends_with_its_block_whatever_happens(monkeypatch):
     monkeypatch.setenv("RLTOK_BACKEND", "plain")
     with pytest.raises(KeyError), backends.use("auto"), backends.use("triton"):
-        assert backends.asked() == "triton"
+        assert backends.requested() == "triton"
         raise KeyError
-    assert backends.asked() == "plain"
+    assert backends.requested() == "plain"
 
 
 def test_an_unknown_name_is_named_with_its_source(monkeypatch):
@@ -99,7 +99,7 @@ def test_an_unknown_name_is_named_with_its_source(monkeypatch):
         pass
     monkeypatch.setenv("RLTOK_BACKEND", "fast")
     with pytest.raises(RltokError, match="RLTOK_BACKEND must be one of auto, plain, triton; got 'fast'"):
-        backends.asked()
+        backends.requested()
 
 
 def commands(tmp_path, finished):
@@ -167,7 +167,7 @@ def test_an_option_that_is_no_backend_is_refused(capsys):
 def test_the_option_wins_over_the_environment_and_ends_with_the_command(tmp_path, finished, capsys, monkeypatch):
     monkeypatch.setenv("RLTOK_BACKEND", "triton")
     assert main([*commands(tmp_path, finished)["show"], "--device", "cpu", "--backend", "plain"]) == 0
-    assert backends.asked() == "triton"
+    assert backends.requested() == "triton"
 
 
 def test_training_says_once_which_backend_runs_and_why_and_records_it(tmp_path, capsys, monkeypatch):
@@ -191,7 +191,7 @@ def test_worker_processes_inherit_the_choice(tmp_path):
         "from rltok.evidence import runner\nfrom rltok.kernels import backends\n"
         "class Pool(ProcessPoolExecutor):\n"
         "    def submit(self, work, job):\n"
-        "        return super().submit(backends.asked)\n"
+        "        return super().submit(backends.requested)\n"
         "runner.ProcessPoolExecutor = Pool\n"
         "if __name__ == '__main__':\n"
         "    with backends.use('plain'), runner.workers(2, None) as run:\n"

@@ -13,15 +13,17 @@ from rltok.cli.bench import _split_lines
 from rltok.cli.main import main
 from rltok.config import with_settings
 from rltok.data import load_corpus
+from rltok.data.batches import micro_batches
 from rltok.errors import RltokError
 from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.optim import make_optimizer
+from rltok.runs.models import new_model
 from rltok.speed import bench as bench_module
 from rltok.speed import kernel_times
 from rltok.speed.bench import Plan, bench, measure_arm, speeds
 from rltok.speed.kernel_times import compilations, group_of
 from rltok.speed.policy_cost import given_step, median_interval, policy_cost
-from rltok.step import micro_batches, new_model, train_step
+from rltok.step import train_step
 from rltok.system.files import write_json
 from rltok.unet import AutoregressiveUNet
 

@@ -15,7 +15,8 @@ from rltok.errors import RltokError
 from rltok.optim import make_optimizer
 from rltok.runs.checkpoint import checkpoints, differences, find_checkpoint, load_weights, read_state, restore, save_checkpoint
 from rltok.runs.loading import load, load_config
-from rltok.step import new_model, train_step
+from rltok.runs.models import new_model
+from rltok.step import train_step
 from rltok.unet import AutoregressiveUNet
 
 CONFIG = small_config()

@@ -8,7 +8,7 @@ from runs import SETTINGS
 
 from rltok.errors import RltokError
 from rltok.evidence.methods import RULES, SMOKE_UPDATES, TWIN, TWINS, base_config, contender, contenders, twin
-from rltok.step import new_model
+from rltok.runs.models import new_model
 
 
 def test_all_are_the_eleven_rules_and_the_twins_of_those_that_do_not_control_their_rate():

@@ -11,8 +11,9 @@ from rltok.policy import sample_boundaries
 from rltok.presets import preset
 from rltok.rng import row_uniforms
 from rltok.runs import training
+from rltok.runs.models import new_model
 from rltok.speed.kernel_times import compilations
-from rltok.step import new_model, train_step
+from rltok.step import train_step
 from rltok.vocab import BOS, PAD
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")

@@ -20,8 +20,8 @@ from rltok.errors import RltokError
 from rltok.optim import make_optimizer
 from rltok.runs.checkpoint import checkpoints, find_checkpoint, read_state, restore, save_checkpoint
 from rltok.runs.folder import RunFolder
+from rltok.runs.models import new_model
 from rltok.runs.results import RunRecord
-from rltok.step import new_model
 from rltok.system.digest import sealed
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -284,7 +284,7 @@ def test_stray_files_and_links_among_the_checkpoints_are_in_nobodys_way(tmp_path
 def test_a_file_in_the_place_of_the_checkpoints_is_named(run, tmp_path):
     shutil.rmtree(run / "checkpoints")
     (run / "checkpoints").write_text("a file")
-    assert "checkpoints is a file; checkpoints belong into a folder of that name" in resume_refused(run, tmp_path)
+    assert "checkpoints is a file; checkpoints belong in a folder of that name" in resume_refused(run, tmp_path)
 
 
 def test_the_lock_of_a_new_run_waits_for_no_pipe(tmp_path):

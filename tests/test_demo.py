@@ -11,12 +11,12 @@ from rltok.cli import demo
 from rltok.cli.demo import demo_config, passage, random_twin, verdict
 from rltok.cli.main import main
 from rltok.data import load_corpus
+from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.runs.checkpoint import checkpoints
 from rltok.runs.loading import load_config
 from rltok.show.terminal import BAR
-from rltok.step import resolve_device
 
 RATES = {"space": 0.9, "word start": 0.05, "letter": 0.1, "punctuation": 0.4, "digit": 1.0, "other": 0.0}
 

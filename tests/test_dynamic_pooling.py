@@ -7,8 +7,14 @@ import pytest
 import torch
 from helpers import ragged_ids, random_boundaries, random_uniforms, sigmoid, tiny_model
 
-from rltok.rules import DynamicPoolingRule
-from rltok.rules.dynamic_pooling import binomial_prior_loss, group_means, membership, relaxed_bernoulli, straight_through
+from rltok.rules.dynamic_pooling import (
+    DynamicPoolingRule,
+    binomial_prior_loss,
+    group_means,
+    membership,
+    relaxed_bernoulli,
+    straight_through,
+)
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 

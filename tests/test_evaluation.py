@@ -8,15 +8,14 @@ import pytest
 import torch
 from helpers import STRAIGHT_THROUGH, tiny_model
 
-from rltok.byte_classes import CLASSES
+from rltok.byte_classes import CLASSES, boundary_counts
 from rltok.data import cut_documents
 from rltok.data.documents import Document
 from rltok.errors import RltokError
-from rltok.evaluation import Evaluation, boundary_counts, evaluate, paired_difference
+from rltok.evaluation import Evaluation, evaluate, paired_difference
 from rltok.rng import row_uniforms
 from rltok.runs.snapshots import boundary_view
 from rltok.statistics import Difference
-from rltok.unet import UNetOutput
 from rltok.vocab import BOS, EOS, PAD
 
 TEXTS = (b"A small boat, 3 gulls.\nNo wind at all today", b"x" * 17 + b" y " * 9, b"Twenty bytes of text")
@@ -135,8 +134,7 @@ def test_boundaries_are_counted_by_the_class_of_the_byte_before_them():
     scored = ids[:, 1:] != PAD
     drawn = scored.clone()
     drawn[:, 0] = False
-    zeros = torch.zeros(2, 5)
-    counts = boundary_counts(ids, UNetOutput(zeros, zeros, marks, zeros, scored, drawn, torch.zeros(())))
+    counts = boundary_counts(ids, marks, drawn)
     by_name = dict(zip(CLASSES, counts.tolist(), strict=True))
     assert by_name == {
         "space": [2, 2], "word start": [2, 0], "letter": [1, 1], "punctuation": [1, 1], "digit": [0, 0], "other": [0, 0],

@@ -2,24 +2,31 @@
 
 import contextlib
 import copy
+from functools import partial
 
 import pytest
 import torch
 from helpers import ragged_ids, random_boundaries, random_uniforms, tiny_model
 from kernel_help import DEVICE, NARROW, ROUNDING, poisoned
+from runs import small_config
 
+import rltok
 from rltok.config import ObjectiveConfig
 from rltok.errors import RltokError
+from rltok.estimator import advantages
 from rltok.evaluation import evaluation_mode
+from rltok.fast.unet import FastUNet
 from rltok.kernels import backends
-from rltok.rules import LearnedRule
-from rltok.step import advantages_of, losses_of
+from rltok.rules.learned import LearnedRule
+from rltok.runs.models import new_model
+from rltok.step import losses_of
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 
 LENGTHS = [(33, 1, 20), (5, 41), (1,), (2, 1, 1)]  # bytes of each row: one token or many, odd lengths, one row alone
 # a model's own rounding in 16 bits is the yardstick; below this it is too small to be one
 LEAST = {torch.float16: 4e-3, torch.bfloat16: 3e-2}[NARROW]
+fast_model = partial(tiny_model, network=FastUNet)
 
 
 def scrambled(model):
@@ -37,7 +44,7 @@ def loss_and_gradients(model, ids, boundaries, backend, dtype):
     narrow = torch.autocast(DEVICE.type, NARROW) if dtype == torch.float32 else contextlib.nullcontext()
     with backends.use(backend), poisoned(), narrow:
         out = model(ids, boundaries=boundaries)
-        losses = losses_of(out, advantages_of(out, ObjectiveConfig(gamma=0.9)), 0.2)
+        losses = losses_of(out, advantages(out.nll, out.early_nll, out.scored, **ObjectiveConfig(gamma=0.9).reductions), 0.2)
         losses.total(lambda_auto=1.0, lambda_early=0.3, lambda_policy=0.1, lambda_target=0.1).backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {"nll": out.nll.detach(), "early_nll": out.early_nll.detach()} | gradients
@@ -70,7 +77,7 @@ def logits_of_both_paths(model, ids, boundaries):
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_loss_and_gradients_are_as_near_to_float64_as_those_of_the_plain_path(lengths):
     ids, boundaries = batch(lengths, seed=len(lengths))
-    assert_as_good_as_plain(scrambled(tiny_model(embedding_dim=32, window=16, attention_softcap=50.0)), ids, boundaries)
+    assert_as_good_as_plain(scrambled(fast_model(embedding_dim=32, window=16, attention_softcap=50.0)), ids, boundaries)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +91,14 @@ def test_loss_and_gradients_are_as_near_to_float64_as_those_of_the_plain_path(le
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_every_reading_of_the_model_has_its_fast_path(settings):
     ids, boundaries = batch((17, 2, 9))
-    assert_as_good_as_plain(scrambled(tiny_model(embedding_dim=32, **settings)), ids, boundaries)
+    assert_as_good_as_plain(scrambled(fast_model(embedding_dim=32, **settings)), ids, boundaries)
 
 
 @pytest.mark.parametrize("rule", ["even", "hnet", "dynamic_pooling"])
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_other_rules_pool_in_their_own_way_between_the_same_kernels(rule):
     ids, boundaries = batch((17, 2, 9))
-    assert_as_good_as_plain(scrambled(tiny_model(rule, embedding_dim=32)), ids, boundaries)
+    assert_as_good_as_plain(scrambled(fast_model(rule, embedding_dim=32)), ids, boundaries)
 
 
 @pytest.mark.parametrize("norm_eps", [None, 1.0])
@@ -99,7 +106,7 @@ def test_other_rules_pool_in_their_own_way_between_the_same_kernels(rule):
 def test_a_policy_of_the_user_that_norms_in_another_way_makes_its_own_terms(norm_eps):
     torch.manual_seed(0)
     rule = LearnedRule(32, target_rate=0.2, lags=2, scale=4.0, softcap=6.0, norm_eps=norm_eps)
-    model = scrambled(AutoregressiveUNet(tiny_model(embedding_dim=32).config, rule))
+    model = scrambled(FastUNet(fast_model(embedding_dim=32).config, rule))
     rule.project.weight.data *= 4
     ids, boundaries = batch((17, 2, 9))
     logits = logits_of_both_paths(model, ids, boundaries)
@@ -110,7 +117,7 @@ def test_a_policy_of_the_user_that_norms_in_another_way_makes_its_own_terms(norm
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_all_tokens_or_a_single_one():
     ids, boundaries = batch((12, 12))
-    model = scrambled(tiny_model(embedding_dim=32))
+    model = scrambled(fast_model(embedding_dim=32))
     assert_as_good_as_plain(model, ids, torch.ones_like(boundaries))
     boundaries[:, 1:] = False
     assert_as_good_as_plain(model, ids, boundaries)
@@ -118,7 +125,7 @@ def test_all_tokens_or_a_single_one():
 
 def test_drawn_boundaries_are_those_of_the_plain_path_but_for_rounding():
     ids, _ = batch((70, 60, 7))
-    model, uniforms = scrambled(tiny_model(embedding_dim=32, lags=3)), random_uniforms(3, 70).to(DEVICE)
+    model, uniforms = scrambled(fast_model(embedding_dim=32, lags=3)), random_uniforms(3, 70).to(DEVICE)
     with torch.autocast(DEVICE.type, NARROW), torch.no_grad():
         outs = []
         for backend in ("plain", "triton"):
@@ -131,7 +138,7 @@ def test_drawn_boundaries_are_those_of_the_plain_path_but_for_rounding():
 
 def test_given_boundaries_alone_cost_neither_head_nor_policy_and_give_the_same_loss():
     ids, boundaries = batch((17, 2, 9))
-    model = scrambled(tiny_model(embedding_dim=32))
+    model = scrambled(fast_model(embedding_dim=32))
     for backend in ("plain", "triton"):
         with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
             nll = model.given_nll(ids, boundaries)
@@ -143,7 +150,7 @@ def test_given_boundaries_alone_cost_neither_head_nor_policy_and_give_the_same_l
 
 def test_outside_16_bit_autocast_everything_is_plain():
     ids, boundaries = batch((9, 4))
-    model = scrambled(tiny_model(embedding_dim=32))
+    model = scrambled(fast_model(embedding_dim=32))
     with backends.use("plain"):
         expected = model(ids, boundaries=boundaries)
     with backends.use("triton"), evaluation_mode(model), torch.autocast(DEVICE.type, NARROW, enabled=False):
@@ -154,7 +161,7 @@ def test_outside_16_bit_autocast_everything_is_plain():
 @pytest.mark.parametrize("place", [0, 20])
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_a_byte_changes_no_bit_before_it_on_the_fast_path(place):
-    model, ids = scrambled(tiny_model(embedding_dim=32)), batch((30,))[0]
+    model, ids = scrambled(fast_model(embedding_dim=32)), batch((30,))[0]
     other, uniforms = ids.clone(), random_uniforms(1, 30).to(DEVICE)
     other[0, place + 1] = (ids[0, place + 1] + 1) % 256
     with backends.use("triton"), torch.autocast(DEVICE.type, NARROW), torch.no_grad():
@@ -189,7 +196,7 @@ SETTINGS = {"target_rate": 0.2, "lags": 2, "scale": 1.0, "softcap": 6.0, "norm_e
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_what_a_user_changed_in_the_learned_rule_holds_on_the_fast_path_too(make):
     torch.manual_seed(0)
-    model = scrambled(AutoregressiveUNet(tiny_model(embedding_dim=32).config, make(32, **SETTINGS)))
+    model = scrambled(FastUNet(fast_model(embedding_dim=32).config, make(32, **SETTINGS)))
     with torch.no_grad():
         for parameter in model.rule.parameters():
             parameter.add_(torch.ones_like(parameter))
@@ -201,7 +208,7 @@ def test_what_a_user_changed_in_the_learned_rule_holds_on_the_fast_path_too(make
 @pytest.mark.parametrize("settings", [{"embedding_dim": 48, "num_heads": 2}, {"embedding_dim": 16, "num_heads": 2}], ids=str)
 def test_heads_that_the_kernels_do_not_take_are_plain(settings):
     ids, boundaries = batch((9, 4))
-    model = scrambled(tiny_model(**settings))
+    model = scrambled(fast_model(**settings))
     with torch.autocast(DEVICE.type, NARROW), torch.no_grad():
         with backends.use("plain"):
             expected = model(ids, boundaries=boundaries).nll
@@ -212,7 +219,7 @@ def test_heads_that_the_kernels_do_not_take_are_plain(settings):
 
 def test_a_gradient_of_a_gradient_is_refused_not_wrong():
     ids, boundaries = batch((9, 4))
-    model = scrambled(tiny_model(embedding_dim=32))
+    model = scrambled(fast_model(embedding_dim=32))
     with backends.use("triton"), torch.autocast(DEVICE.type, NARROW):
         loss = model(ids, boundaries=boundaries).nll.sum()
     weights = list(model.up_blocks.parameters())
@@ -223,7 +230,7 @@ def test_a_gradient_of_a_gradient_is_refused_not_wrong():
 
 def test_weights_that_are_not_in_fp32_take_the_plain_path():
     ids, boundaries = batch((9, 4))
-    model = scrambled(tiny_model(embedding_dim=32)).double()
+    model = scrambled(fast_model(embedding_dim=32)).double()
     with torch.autocast(DEVICE.type, NARROW), torch.no_grad():
         found = []
         for backend in ("plain", "triton"):
@@ -236,4 +243,21 @@ def test_weights_that_are_not_in_fp32_take_the_plain_path():
 def test_a_softcap_beyond_all_scores_costs_no_digits():
     ids, boundaries = batch((17, 2, 9))
     for softcap in (1e4, 1e6):  # within the kernels' reach, and beyond it
-        assert_as_good_as_plain(scrambled(tiny_model(embedding_dim=32, attention_softcap=softcap)), ids, boundaries)
+        assert_as_good_as_plain(scrambled(fast_model(embedding_dim=32, attention_softcap=softcap)), ids, boundaries)
+
+
+def test_models_to_train_and_loaded_ones_take_the_kernels_and_a_plain_network_never_does(finished):
+    ids, boundaries = batch((9, 4))
+    fresh = new_model(small_config(), DEVICE)
+    plain = AutoregressiveUNet(fresh.config).to(DEVICE)
+    plain.load_state_dict(fresh.state_dict())
+    for model in (fresh, rltok.load(finished).to(DEVICE)):
+        with torch.autocast(DEVICE.type, NARROW), torch.no_grad():
+            with backends.use("plain"):
+                expected = model(ids, boundaries=boundaries).nll
+            with backends.use("triton"):
+                assert not torch.equal(model(ids, boundaries=boundaries).nll, expected)
+    with backends.use("triton"), torch.autocast(DEVICE.type, NARROW), torch.no_grad():
+        found = plain(ids, boundaries=boundaries).nll
+        with backends.use("plain"):
+            assert torch.equal(found, fresh(ids, boundaries=boundaries).nll)

@@ -6,7 +6,8 @@ import torch
 from helpers import ragged_ids, random_boundaries, sigmoid, tiny_model
 
 from rltok.config import ObjectiveConfig
-from rltok.step import advantages_of, losses_of
+from rltok.estimator import advantages
+from rltok.step import losses_of
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -52,7 +53,7 @@ def test_the_gradient_of_each_part_and_of_their_sum_equals_finite_differences(we
     objective = ObjectiveConfig(gamma=0.9)
     out = model(ids, boundaries=boundaries)
     frozen = Frozen(out, ids)
-    losses = losses_of(out, advantages_of(out, objective), TARGET_RATE)
+    losses = losses_of(out, advantages(out.nll, out.early_nll, out.scored, **objective.reductions), TARGET_RATE)
     losses.total(**{f"lambda_{name}": weights.get(name, 0.0) for name in PARTS}).backward()
     generator = torch.Generator().manual_seed(3)
     slopes = {}
@@ -75,7 +76,7 @@ def test_the_gradient_of_each_part_and_of_their_sum_equals_finite_differences(we
 def test_the_early_loss_and_the_policy_train_the_encoder_but_not_what_comes_after_it():
     model, ids, boundaries = setting()
     out = model(ids, boundaries=boundaries)
-    losses = losses_of(out, advantages_of(out, ObjectiveConfig()), TARGET_RATE)
+    losses = losses_of(out, advantages(out.nll, out.early_nll, out.scored, **ObjectiveConfig().reductions), TARGET_RATE)
     (losses.early + losses.policy + losses.target).backward()
     reached = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
     assert reached == {"embedding", "down_blocks", "rule", "early_norm", "early_head"}

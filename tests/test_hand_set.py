@@ -28,7 +28,7 @@ from rltok.policy import sample_boundaries
 from rltok.presets import preset
 from rltok.rng import row_uniforms
 from rltok.rules.fixed import EvenRule
-from rltok.step import new_model
+from rltok.runs.models import new_model
 from rltok.vocab import BOS, EOS, encode
 
 SPACES = [byte for byte in range(128) if chr(byte).isspace()]

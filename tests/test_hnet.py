@@ -7,8 +7,7 @@ import pytest
 import torch
 from helpers import ragged_ids, random_boundaries, random_uniforms, tiny_config, tiny_model
 
-from rltok.rules import HNetRule
-from rltok.rules.hnet import confidence, dissimilarity, ratio_loss, smooth_tokens
+from rltok.rules.hnet import HNetRule, confidence, dissimilarity, ratio_loss, smooth_tokens
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 

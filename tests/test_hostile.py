@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rltok import step
 from rltok.cli import commands
 from rltok.cli.demo import demo_config, random_twin
 from rltok.cli.main import main
@@ -22,7 +21,8 @@ from rltok.data.hub import hub_reachable
 from rltok.errors import RltokError
 from rltok.presets import preset
 from rltok.rng import row_uniforms
-from rltok.step import new_model
+from rltok.runs import models
+from rltok.runs.models import new_model
 
 
 def test_large_seeds_differ_and_those_out_of_range_are_refused():
@@ -54,8 +54,8 @@ def test_a_dumb_terminal_gets_no_colour(monkeypatch):
 
 @pytest.mark.parametrize("settings", [{"embedding_dim": 65536}, {"mid_layers": 1024, "embedding_dim": 16384}], ids=str)
 def test_a_model_beyond_memory_is_refused_before_the_system_has_to_end_the_process(settings, monkeypatch):
-    monkeypatch.setattr(step, "AutoregressiveUNet", lambda *_: pytest.fail("allocated"))
-    monkeypatch.setattr(step, "memory_bytes", lambda device: 10**12)  # of a large machine
+    monkeypatch.setattr(models, "FastUNet", lambda *_: pytest.fail("allocated"))
+    monkeypatch.setattr(models, "memory_bytes", lambda device: 10**12)  # of a large machine
     config = with_settings(preset("147m"), {"model.num_heads": 64} | {f"model.{key}": value for key, value in settings.items()})
     with pytest.raises(RltokError, match="does not fit into memory. Choose a smaller model.embedding_dim, fewer layers or"):
         new_model(config, torch.device("cpu"))

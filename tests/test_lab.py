@@ -17,7 +17,7 @@ from rltok.data import load_corpus
 from rltok.errors import RltokError
 from rltok.runs.checkpoint import checkpoints
 from rltok.runs.loading import load
-from rltok.step import new_model
+from rltok.runs.models import new_model
 from rltok.variance import stages as lab
 from rltok.variance.gradients import policy_parameters
 from rltok.variance.laboratory import Sizes, batches_of, default_names

@@ -7,7 +7,8 @@ from brute import NAMES, advantages_by_hand, close, gamma_of
 
 from rltok.config import ObjectiveConfig
 from rltok.errors import RltokError
-from rltok.variance.ladder import CUMULATIVE, REFERENCE, advantages, estimator, gamma_sweep, ladder
+from rltok.estimator import advantages
+from rltok.variance.ladder import CUMULATIVE, REFERENCE, estimator, gamma_sweep, ladder
 
 FULL = "causal+early+gamma0.9+batch"
 
@@ -58,7 +59,7 @@ def test_the_advantages_equal_those_worked_out_position_by_position(name):
     scored = np.arange(6) < np.array(lengths)[:, None]
     nll, early = (np.where(scored, generator.normal(2, 1, (4, 6)), 0.0) for _ in range(2))
     leaf = torch.from_numpy(nll).requires_grad_()
-    paid = advantages(leaf, torch.from_numpy(early), torch.from_numpy(scored), estimator(name))
+    paid = advantages(leaf, torch.from_numpy(early), torch.from_numpy(scored), **estimator(name).reductions)
     assert not paid.requires_grad
     wanted = advantages_by_hand(nll, early, lengths, name)
     close(np.where(scored, paid.numpy(), 0), wanted, atol=1e-12)

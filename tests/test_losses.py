@@ -6,8 +6,9 @@ import torch
 from helpers import ragged_ids, random_uniforms, sigmoid, tiny_model
 
 from rltok.config import ObjectiveConfig
+from rltok.estimator import advantages
 from rltok.losses import Losses, mean_over, next_byte_nll, probability_rate_loss, target_rate_loss
-from rltok.step import advantages_of, losses_of
+from rltok.step import losses_of
 from rltok.vocab import PAD
 
 
@@ -109,13 +110,13 @@ def test_the_total_weighs_each_part_and_takes_a_rules_own_loss_as_it_is():
 def test_forced_positions_and_padding_stay_out_of_the_policy_and_target_losses_of_a_step():
     model, lengths = tiny_model(dtype=torch.float64), (9, 4, 1)
     out = model(ragged_ids(lengths), uniforms=random_uniforms(3, 9))
-    advantages = advantages_of(out, ObjectiveConfig(centring="none"))
-    losses = losses_of(out, advantages, 0.3)
+    paid = advantages(out.nll, out.early_nll, out.scored, **ObjectiveConfig(centring="none").reductions)
+    losses = losses_of(out, paid, 0.3)
     drawn = [(b, i) for b, n in enumerate(lengths) for i in range(1, n)]
     logits, a = out.boundary_logits.detach().numpy(), out.boundaries.numpy()
     chosen = np.array([logits[place] for place in drawn])
     log_pi = np.array([np.log(sigmoid(logits[place] if a[place] else -logits[place])) for place in drawn])
-    weights = np.array([advantages[place].item() for place in drawn])
+    weights = np.array([paid[place].item() for place in drawn])
     assert losses.policy.item() == pytest.approx(-(log_pi * weights).sum() / sum(lengths), abs=1e-13)
     assert losses.target.item() == pytest.approx(chosen.mean() * (sigmoid(chosen).mean() - 0.3), abs=1e-13)
     scored = [(b, i) for b, n in enumerate(lengths) for i in range(n)]
@@ -126,5 +127,5 @@ def test_forced_positions_and_padding_stay_out_of_the_policy_and_target_losses_o
 
 def test_a_rule_without_a_policy_has_no_policy_or_target_loss():
     out = tiny_model("even")(ragged_ids((9, 4)), uniforms=random_uniforms(2, 9))
-    losses = losses_of(out, advantages_of(out, ObjectiveConfig()), 0.3)
+    losses = losses_of(out, advantages(out.nll, out.early_nll, out.scored, **ObjectiveConfig().reductions), 0.3)
     assert losses.policy.item() == losses.target.item() == 0 < losses.auto.item()

@@ -8,11 +8,13 @@ from runs import SETTINGS, as_options, small_config, write_text
 
 from rltok.cli.main import main
 from rltok.data import load_corpus
+from rltok.data.batches import micro_batches
 from rltok.errors import RltokError
 from rltok.optim import make_optimizer
 from rltok.runs import memory
-from rltok.runs.memory import guarded, smaller_sizes
-from rltok.step import micro_batches, new_model, train_step
+from rltok.runs.memory import smaller_sizes, with_oom_advice
+from rltok.runs.models import new_model
+from rltok.step import train_step
 from rltok.unet import AutoregressiveUNet
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -42,7 +44,7 @@ def update(config, tmp_path, steps_before=0):
     for step in range(1, steps_before + 1):
         train_step(model, optimizer, micro_batches(corpus, config, step, CPU), config, step)
     batches = micro_batches(corpus, config, steps_before + 1, CPU)
-    return lambda: guarded(train_step, model, optimizer, batches, config, steps_before + 1), model, optimizer
+    return lambda: with_oom_advice(train_step, model, optimizer, batches, config, steps_before + 1), model, optimizer
 
 
 @pytest.mark.parametrize(("limit", "named"), [(11, 6), (6, 6), (5, 4), (3, 3), (2, 2)])
@@ -115,7 +117,7 @@ def test_what_the_failed_update_held_is_free_before_anything_is_tried(monkeypatc
     config = small_config(**WHOLE)
     batches = micro_batches(load_corpus(write_text(tmp_path), config.data), config, 1, CPU)
     with pytest.raises(RltokError):
-        guarded(failing, model, make_optimizer(model, config.train), batches, config, 1)
+        with_oom_advice(failing, model, make_optimizer(model, config.train), batches, config, 1)
     assert alive == []
 
 

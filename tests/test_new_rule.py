@@ -2,6 +2,8 @@
 
 import itertools
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,7 +23,8 @@ from rltok.runs.snapshots import boundary_view, text_ids
 from rltok.step import train_step
 
 TEXT = b"In 1999, two gulls!"
-PAGE = Path(__file__).resolve().parents[1] / "book" / "a_new_rule.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "book" / "a_new_rule.md"
 
 
 class MatrixRule(Rule):
@@ -87,6 +90,27 @@ def test_a_rule_that_is_handed_over_takes_the_place_of_the_named_one_and_is_init
     # normal of standard deviation 1 / sqrt(3 * 16), where a layer's own start is uniform within 1 / 4
     many = torch.cat([rltok.AutoregressiveUNet(config, rule=MatrixRule()).rule.project.weight.detach() for _ in range(20)])
     assert weight.shape == (1, 16) and many.std().item() == pytest.approx(48**-0.5, rel=0.15) and many.abs().max() > 0.3
+
+
+def test_one_file_and_one_line_train_it_by_name(tmp_path):
+    shutil.copytree(ROOT / "rltok", tmp_path / "rltok", ignore=shutil.ignore_patterns("__pycache__"))
+    source = Path(__file__).with_name("a_new_rule.py")
+    shutil.copy(source, tmp_path / "rltok" / "rules" / "kind.py")
+    (line,) = re.findall(r'^ +"kind": NamedRule.*\n', source.read_text(), re.M)
+    registry = tmp_path / "rltok" / "registry.py"
+    head, entries = registry.read_text().split("= {\n", 1)
+    registry.write_text(f"{head}= {{\n{line}{entries}")
+    (tmp_path / "text.txt").write_bytes(TEXT * 200)
+    code = """
+import rltok
+config = rltok.preset("tiny_kind", {"data.sequence_length": 64, "train.sequences_per_update": 4, "train.micro_batch": 4,
+                                    "train.training_bytes": 512, "train.policy_lr_multiplier": 1.0})
+print(rltok.train(config, "text.txt", "run").config["model"]["rule"]["name"])
+model = rltok.load("run")
+print(type(model.rule).__module__, *map(int, rltok.boundary_view(model, "ab 1", seed=0)["boundaries"]))
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["kind", "rltok.rules.kind", "1", "0", "1", "1"]
 
 
 def test_the_page_shows_the_file_that_these_tests_import():

@@ -1,4 +1,4 @@
-"""rltok.variance.noise on gradients whose mean and covariance are known, because they were made up (Gaussian)."""
+"""rltok.variance.statistics on gradients whose mean and covariance are known, because they were made up (Gaussian)."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ import torch
 
 from rltok.variance.laboratory import LOSS, Gradients, Sizes
 from rltok.variance.ladder import REFERENCE
-from rltok.variance.noise import (
+from rltok.variance.statistics import (
     Products,
     _percentiles,
     measure,

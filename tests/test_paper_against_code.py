@@ -27,7 +27,7 @@ from rltok.flops import attention_flops_per_byte, flops_per_byte, parameter_coun
 from rltok.layers import initialise  # noqa: E402
 from rltok.policy import boundary_logits  # noqa: E402
 from rltok.presets import preset  # noqa: E402
-from rltok.rules import EvenRule, RandomKRule  # noqa: E402
+from rltok.rules.fixed import EvenRule, RandomKRule  # noqa: E402
 
 CONTENT, ROWS = made.content(), made.rows()
 KEYS = {"choice", "paper", "code", "evidence", "ours", "where", "config", "presets", "chapter", "measured"}

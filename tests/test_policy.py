@@ -12,8 +12,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from rltok import policy
 from rltok.errors import RltokError
 from rltok.kernels import backends
-from rltok.policy import boundary_logits, capped_rate, earlier_boundaries, entropy, log_prob, sample_boundaries, uncapped_rate
-from rltok.rules import LearnedRule
+from rltok.policy import (
+    boundary_logits,
+    capped_rate,
+    earlier_boundaries,
+    entropy,
+    log_prob,
+    sample_boundaries,
+    uncapped_rate,
+)
+from rltok.rules.learned import LearnedRule
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on the CPU Triton's interpreter runs the kernel
 SETTINGS = {"bias": math.log(0.2 / 0.8), "scale": 16.0, "softcap": 6.0}

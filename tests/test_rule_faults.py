@@ -15,11 +15,12 @@ from rltok.cli.main import main
 from rltok.config import with_settings
 from rltok.errors import RltokError
 from rltok.presets import preset
-from rltok.rules import Boundaries, DynamicPoolingRule, Rule, make_rule
+from rltok.rules import Boundaries, Rule, make_rule
 from rltok.rules.base import first_position
+from rltok.rules.dynamic_pooling import DynamicPoolingRule
 from rltok.rules.hnet import ratio_loss
 from rltok.runs import training
-from rltok.step import new_model
+from rltok.runs.models import new_model
 from rltok.vocab import BOS, EOS
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")  # the package's own checks, not those of the tests
@@ -154,12 +155,12 @@ def test_a_fit_that_fails_in_a_run_that_was_there_or_that_was_interrupted_leaves
         return fit
 
     with monkeypatch.context() as patch:
-        patch.setattr("rltok.rules.BpeRule.fit", stop(KeyboardInterrupt))
+        patch.setattr("rltok.rules.bpe.BpeRule.fit", stop(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             rltok.train(config, text, out)
         before = digests(out)
         assert {"config.json", "data.json"} <= set(before)
-        patch.setattr("rltok.rules.BpeRule.fit", stop(RltokError("no")))
+        patch.setattr("rltok.rules.bpe.BpeRule.fit", stop(RltokError("no")))
         with pytest.raises(RltokError, match="^no$"):
             rltok.train(config, text, out, resume=True)
         assert digests(out) == before
@@ -269,7 +270,7 @@ def test_a_model_that_does_not_fit_names_the_byte_model_where_there_is_one(monke
     def no_room(*_):
         raise RuntimeError("not enough memory")
 
-    monkeypatch.setattr("rltok.step.AutoregressiveUNet", no_room)
+    monkeypatch.setattr("rltok.runs.models.FastUNet", no_room)
     settings = {"model.rule.name": "entropy", "model.rule.entropy_dim": 8192}
     with pytest.raises(
         RltokError, match=r"entropy_dim=8192 and 2 layers, does .* smaller ratios, or a smaller model\.rule\.entropy_dim\."

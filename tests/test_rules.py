@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltok.policy import log_prob
-from rltok.rules import EvenRule, LearnedRule, RandomKRule, Rule, make_rule
+from rltok.rules import Rule, make_rule
+from rltok.rules.fixed import EvenRule, RandomKRule
+from rltok.rules.learned import LearnedRule
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=5)
 RATES = st.sampled_from([0.05, 0.2, 1 / 3, 0.5, 0.9])

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from rltok.data import Document, cut_documents
 from rltok.errors import RltokError
 from rltok.evidence.rates import text_rates
-from rltok.rules import BpeRule, make_rule
+from rltok.rules import make_rule
+from rltok.rules.bpe import BpeRule
 from rltok.rules.byte_pairs import BytePairs, learn_merges, row_pattern
 from rltok.vocab import BOS, EOS, PAD
 

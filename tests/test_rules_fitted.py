@@ -16,7 +16,8 @@ import rltok
 from rltok.cli.main import main
 from rltok.data import Document, cut_documents
 from rltok.errors import RltokError
-from rltok.rules import BpeRule, EntropyRule
+from rltok.rules.bpe import BpeRule
+from rltok.rules.entropy import EntropyRule
 from rltok.runs.checkpoint import checkpoints, load_weights
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")

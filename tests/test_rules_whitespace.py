@@ -7,7 +7,8 @@ from helpers import random_uniforms, tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltok.rules import WhitespaceRule, make_rule
+from rltok.rules import make_rule
+from rltok.rules.whitespace import WhitespaceRule
 from rltok.vocab import BOS, EOS, PAD
 
 WORDS = st.lists(st.sampled_from(["a", "Z9", " ", "  ", "\n", ", ", "é", "欢", "🎈", "_", "\x00"]), max_size=8).map("".join)

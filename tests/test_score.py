@@ -8,7 +8,8 @@ from helpers import RULES, ragged_ids, random_boundaries, random_uniforms, tiny_
 
 from rltok.config import ObjectiveConfig
 from rltok.errors import RltokError
-from rltok.step import advantages_of, losses_of
+from rltok.estimator import advantages
+from rltok.step import losses_of
 from rltok.variance import gradients
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -48,7 +49,8 @@ def test_the_objective_of_training_itself_gives_the_same_advantages():
         "causal+early+loo": ObjectiveConfig(gamma=1.0, centring="leave_one_out"),
     }
     for name, objective in objectives.items():
-        close(gradients.advantages_of_draws(shared, draws, name)[1], advantages_of(out, objective), atol=1e-12, what=name)
+        paid = advantages(out.nll, out.early_nll, out.scored, **objective.reductions)
+        close(gradients.advantages_of_draws(shared, draws, name)[1], paid, atol=1e-12, what=name)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -88,7 +90,7 @@ def test_a_gradient_is_laid_out_as_the_policys_parameters_then_the_encoders():
 def test_the_policy_gradient_reaches_these_parameters_and_no_others():
     model, ids, _, uniforms = setting(head_norm="rms")
     out = model(ids, uniforms=uniforms[0])
-    losses_of(out, advantages_of(out, ObjectiveConfig()), 0.3).policy.backward()
+    losses_of(out, advantages(out.nll, out.early_nll, out.scored, **ObjectiveConfig().reductions), 0.3).policy.backward()
     touched = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
     assert touched == set(gradients.policy_parameters(model))
 

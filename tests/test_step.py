@@ -11,14 +11,18 @@ from runs import small_config
 
 from rltok.config import Config, ObjectiveConfig, TrainConfig
 from rltok.data import cut_documents
+from rltok.data.batches import Prefetcher, micro_batches
 from rltok.data.corpus import Corpus
 from rltok.data.documents import Document
+from rltok.device import resolve_device, uses_bf16
 from rltok.errors import RltokError
+from rltok.estimator import advantages
 from rltok.losses import target_rate_loss
 from rltok.optim import learning_rate, make_optimizer
 from rltok.rng import row_uniforms
-from rltok.rules import WhitespaceRule
-from rltok.step import Ahead, advantages_of, micro_batches, new_model, resolve_device, train_step, uses_bf16
+from rltok.rules.whitespace import WhitespaceRule
+from rltok.runs.models import new_model
+from rltok.step import train_step
 from rltok.unet import UNetOutput
 
 WEIGHTS = {"lambda_auto": 0.9, "lambda_policy": 0.4, "lambda_target": 0.2, "lambda_early": 0.3}
@@ -196,7 +200,9 @@ def hand_made_output():
     ],
 )
 def test_every_variance_reduction_can_be_switched_off_by_itself(settings, wanted):
-    assert advantages_of(hand_made_output(), ObjectiveConfig(**settings)).tolist() == wanted
+    out = hand_made_output()
+    paid = advantages(out.nll, out.early_nll, out.scored, **ObjectiveConfig(**settings).reductions)
+    assert paid.tolist() == wanted
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
@@ -297,7 +303,7 @@ def test_forward_passes_are_fp32_on_the_cpu_unless_bf16_is_asked_for():
 @pytest.mark.parametrize("prepared", [0, 1, 2, 5])
 def test_micro_batches_made_ahead_are_those_of_their_update(prepared):
     config, corpus, cpu = small_rows(), corpus_of(), torch.device("cpu")
-    ahead = Ahead(corpus, config, cpu, last=3)
+    ahead = Prefetcher(corpus, config, cpu, last=3)
     ahead._last = 3  # as on a card
     for step in (1, 2, 3):
         found, expected = ahead(step), micro_batches(corpus, config, step, cpu)

@@ -11,10 +11,13 @@ from test_step import batches_of, config_for
 import rltok
 from rltok.config import ObjectiveConfig, with_settings
 from rltok.data import load_corpus
+from rltok.data.batches import micro_batches
+from rltok.estimator import advantages
 from rltok.evaluation import evaluate
 from rltok.optim import make_optimizer
 from rltok.runs.loading import load
-from rltok.step import advantages_of, losses_of, micro_batches, new_model, train_step
+from rltok.runs.models import new_model
+from rltok.step import losses_of, train_step
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 each_rule = pytest.mark.parametrize(("rule", "variant"), STRAIGHT_THROUGH)
@@ -28,7 +31,7 @@ def short_snapshots(monkeypatch):
 @each_rule
 def test_there_is_no_policy_loss_and_the_rules_own_loss_enters_the_total_once(rule, variant):
     out = tiny_model(rule, variant=variant)(ragged_ids((13, 7)), uniforms=random_uniforms(2, 13))
-    losses = losses_of(out, advantages_of(out, ObjectiveConfig()), 0.3)
+    losses = losses_of(out, advantages(out.nll, out.early_nll, out.scored, **ObjectiveConfig().reductions), 0.3)
     assert out.boundary_logits is None and (losses.policy, losses.target) == (0, 0) and losses.aux == out.aux_loss != 0
     total = losses.total(lambda_auto=1.0, lambda_early=0.1, lambda_policy=0.5, lambda_target=0.5)
     assert total.item() == pytest.approx((losses.auto + 0.1 * losses.early + losses.aux).item(), rel=1e-6)

@@ -12,7 +12,8 @@ import torch
 from helpers import ragged_ids, tiny_model
 
 from rltok.config import ObjectiveConfig
-from rltok.step import advantages_of, losses_of
+from rltok.estimator import advantages
+from rltok.step import losses_of
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -78,7 +79,8 @@ def estimator_gradients(model, ids, lengths, *objectives, auto=1.0):
     for p, a in zip(chances, decisions, strict=True):
         out = model(ids, boundaries=a)
         for number, objective in enumerate(objectives):
-            losses = losses_of(out, advantages_of(out, objective), model.config.rule.target_rate)
+            paid = advantages(out.nll, out.early_nll, out.scored, **objective.reductions)
+            losses = losses_of(out, paid, model.config.rule.target_rate)
             expected[number] = expected[number] + p * (auto * losses.auto + losses.policy)
     return [gradients(loss, model) for loss in expected]
 

@@ -10,11 +10,11 @@ from rltok.cli.options import parse_settings, say
 from rltok.config import Config, with_settings
 from rltok.data import load_corpus
 from rltok.data.sources import is_hub
+from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
 from rltok.presets import preset
 from rltok.speed.bench import FULL_UPDATES, WHAT, Plan
 from rltok.speed.bench import bench as measure
-from rltok.step import backend_of, resolve_device
 from rltok.system.files import check_record_path, write_record
 
 HUB_UPDATES = 4  # of a dataset on the hub so many updates are read, then rows repeat

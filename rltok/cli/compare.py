@@ -11,13 +11,13 @@ from typing import Any
 from rltok.cli.options import parse_settings, say
 from rltok.data import Corpus, Rows, load_corpus
 from rltok.data.sources import is_hub, text_bytes
+from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
 from rltok.evidence.compare import RECORD, Comparison, check_agrees, record_of, run_all, stored_record
 from rltok.evidence.methods import SMOKE_ROWS, base_config, contenders
 from rltok.evidence.ranking import figure, table
 from rltok.evidence.runner import Setting, begun_elsewhere, default_workers, estimated_seconds
 from rltok.presets import check_batch_fits
-from rltok.step import backend_of, resolve_device
 from rltok.system.files import check_name, new_folder, quoted, require_own, room, write_json
 from rltok.system.stopwatch import duration
 

@@ -10,13 +10,14 @@ from typing import Any
 from rltok.byte_classes import CLASSES
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
+from rltok.device import backend_of, resolve_device
 from rltok.evaluation import Evaluation, evaluate, paired_difference
 from rltok.presets import preset
 from rltok.runs.loading import load
+from rltok.runs.models import new_model
 from rltok.runs.snapshots import boundary_view
 from rltok.runs.training import train
 from rltok.show.terminal import legend, paint, paint_view
-from rltok.step import backend_of, new_model, resolve_device
 from rltok.system.files import check_name, new_folder, quoted
 
 SMOKE_BYTES = 12 * 8192

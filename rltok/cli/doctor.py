@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from rltok.data.sources import documents
+from rltok.device import memory_bytes, resolve_device
 from rltok.errors import RltokError
 from rltok.kernels import backends
 from rltok.runs.results import device_name, versions
 from rltok.speed.cards import CARDS, card_of
 from rltok.speed.speeds import LEGEND, RULE, SHOWN, Outlook, measured_speeds, outlooks, table
-from rltok.step import memory_bytes, resolve_device
 
 EXTRAS = {
     "data": "datasets", "bpe": "tokenizers", "board": "tensorboard", "lab": "jupyterlab", "notebook": "nbval", "test": "pytest",

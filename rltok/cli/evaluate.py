@@ -16,11 +16,11 @@ from rltok.data import load_corpus, load_test
 from rltok.data.prepared import is_prepared, open_prepared
 from rltok.data.rows import Rows, cut_documents, require_a_row
 from rltok.data.sources import documents, is_hub, spec_name, told
+from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.evaluation import evaluate as evaluate_rows
 from rltok.runs.loading import load, load_config
-from rltok.step import resolve_device
 from rltok.unet import AutoregressiveUNet
 
 EVALUATION_BATCH = 16

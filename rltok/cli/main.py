@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with backends.use(options.backend or backends.asked()):
+        with backends.use(options.backend or backends.requested()):
             getattr(commands, options.command)(options)
         return 0
     except (RltokError, OSError, MemoryError, RuntimeError) as error:

@@ -9,6 +9,7 @@ import sys
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from rltok import registry
 from rltok.benchmarks.task_items import TASKS
 from rltok.cli.prepare_options import add_prepare
 from rltok.errors import RltokError
@@ -81,8 +82,12 @@ def _add_settings(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def _add_train(commands: Any) -> None:
+    rules = "; ".join(f"{name}: {rule.description}" for name, rule in registry.RULES.items())
     train = commands.add_parser(
-        "train", help="train a model on your text", description="Train a model; everything about the run lands in --out."
+        "train",
+        help="train a model on your text",
+        description="Train a model; everything about the run lands in --out.",
+        epilog=f"Where tokens end, by model.rule.name: {rules}. A preset such as tiny_hnet names the rule, too.",
     )
     train.add_argument(
         "--preset",

@@ -9,17 +9,17 @@ from typing import Any
 from rltok.cli.options import parse_settings, refuse_kernels, say
 from rltok.config import Config, with_settings
 from rltok.data import Corpus, load_corpus
+from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
 from rltok.presets import preset
 from rltok.runs.checkpoint import find_checkpoint
 from rltok.runs.loading import load, load_config
-from rltok.step import backend_of, resolve_device
 from rltok.system.files import MISSING, check_record_path, read_file, write_record
 from rltok.variance.gradients import GROUPS
 from rltok.variance.laboratory import Sizes, batches_of, default_names
 from rltok.variance.ladder import estimator
-from rltok.variance.noise import KNOWN
 from rltok.variance.stages import WHAT, measure_ladder, measure_stage, record_of
+from rltok.variance.statistics import KNOWN
 
 LEGEND = (
     "variance: trace of the covariance of one batch's gradient. limit of cosine: with the true gradient, after any number of",

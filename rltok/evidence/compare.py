@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from rltok.config import Config, from_dict
+from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evidence.methods import RULES, TWIN, TWINS, contender, twin
 from rltok.evidence.ranking import standings
 from rltok.evidence.runner import Job, Result, Setting, stored_result, workers
 from rltok.runs.checkpoint import differences
 from rltok.runs.results import device_name, repository_commit, versions
-from rltok.step import resolve_device
 from rltok.system.files import MISSING, read_file
 from rltok.system.stopwatch import duration
 

@@ -15,6 +15,7 @@ from rltok.benchmarks.task_items import TaskItems
 from rltok.benchmarks.tasks import TaskScore, score_items
 from rltok.config import Config, from_dict
 from rltok.data.rows import Rows
+from rltok.device import autocast, resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, evaluate
 from rltok.evidence.partial_runs import check_start
@@ -27,7 +28,6 @@ from rltok.runs.loading import load, load_config
 from rltok.runs.results import thin
 from rltok.runs.sessions import sessions_of
 from rltok.runs.snapshots import boundary_view
-from rltok.step import autocast, resolve_device
 from rltok.system.digest import sealed
 from rltok.system.files import MISSING, read_file
 from rltok.unet import AutoregressiveUNet

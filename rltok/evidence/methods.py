@@ -7,12 +7,9 @@ from typing import Any
 
 from rltok.config import Config, with_settings
 from rltok.errors import RltokError
-from rltok.presets import fit_to_corpus, preset, presets
+from rltok.presets import fit_to_corpus, preset, presets, rule_variants
 
-RULES = (
-    "learned", "even", "random_k", "whitespace", "entropy", "bpe", "bpe_causal", "dynamic_pooling", "dynamic_pooling_port",
-    "hnet", "hnet_port",
-)  # fmt: skip
+RULES = ("learned", *rule_variants())
 TWIN = "random_k_as_"  # as many boundaries as the named rule came to draw, at random places
 TWINS = tuple(TWIN + rule for rule in ("whitespace", "bpe", "bpe_causal"))  # of rules that do not control their rate
 BUDGETS = ("smoke", "full")

@@ -20,7 +20,9 @@ import torch
 
 from rltok.config import Config
 from rltok.data import Corpus, Rows
+from rltok.data.batches import micro_batches
 from rltok.data.fixed_texts import FIXED_TEXTS
+from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation, evaluate
 from rltok.flops import fit_flops, flops_per_byte
@@ -29,12 +31,13 @@ from rltok.optim import make_optimizer
 from rltok.runs.checkpoint import checkpoints, read_state
 from rltok.runs.folder import metrics_of
 from rltok.runs.loading import load
-from rltok.runs.memory import guarded
+from rltok.runs.memory import with_oom_advice
+from rltok.runs.models import new_model
 from rltok.runs.results import device_name, thin
 from rltok.runs.sessions import sessions_of
 from rltok.runs.snapshots import drawn_texts
 from rltok.runs.training import train
-from rltok.step import micro_batches, new_model, resolve_device, train_step
+from rltok.step import train_step
 from rltok.system.files import MISSING, read_file, room, write_json
 from rltok.system.workers import end_with_parent, stopping
 
@@ -179,7 +182,7 @@ def workers(count: int, setting: Setting) -> Iterator[Mapper]:
         yield lambda jobs: (run_job(job, setting) for job in jobs)
         return
     context = multiprocessing.get_context("spawn")
-    start = (setting, threads_each(count), backends.asked())
+    start = (setting, threads_each(count), backends.requested())
     with (
         ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=start) as pool,
         stopping(pool, count, "Go on with --resume --jobs 1."),
@@ -221,7 +224,7 @@ def _update_seconds(config: Config, setting: Setting, threads: int) -> float:
         optimizer = make_optimizer(model, config.train)
         for step in (1, 2):
             start = time.perf_counter()
-            guarded(train_step, model, optimizer, micro_batches(setting.corpus, config, step, device)[:1], config, step)
+            with_oom_advice(train_step, model, optimizer, micro_batches(setting.corpus, config, step, device)[:1], config, step)
         return (time.perf_counter() - start) * config.train.sequences_per_update / config.train.micro_batch
     finally:
         torch.set_num_threads(before)

@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok.attention import row_numbers
+from rltok.kernels import LARGEST_CAP
 from rltok.layers import RMSNorm
 from rltok.resample import Packed, row_offsets
 
 Attend = Callable[[Tensor], Tensor]  # qkv [..., 3, H, D], not yet rotated, -> [..., H, D]
-LARGEST_CAP = 1e4  # of a softcap in kernels: beyond, scores that matter do not feel it, and e^(2x / cap) loses digits
 MOST_TERMS = 17  # of the policy, that `blocks_and_readers` takes along: 16 lags
 
 

@@ -1,74 +1,87 @@
-"""One forward pass of the U-Net on the fast path: what `AutoregressiveUNet.forward` computes, through `rltok.fast.blocks`."""
+"""The U-Net on the fast path: what `AutoregressiveUNet` computes, through `rltok.fast.blocks`."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from rltok.fast import blocks
+from rltok.kernels import backends
 from rltok.layers import RMSNorm
-from rltok.rules import Boundaries, LearnedRule, Rule
+from rltok.resample import Packed
+from rltok.rules import Boundaries, Rule
+from rltok.rules.learned import LearnedRule
+from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 
 
-def _read_terms(rule: Rule, eps: float) -> bool:
+class FastUNet(AutoregressiveUNet):
+    """`AutoregressiveUNet` that runs Triton kernels where `backends.fused` allows them, and its base's code elsewhere.
+
+    Each call decides anew, so `backends.use` and RLTOK_BACKEND hold for a model that is there already. Weights and their
+    names are those of the base: a checkpoint of either loads into the other.
+    """
+
+    def _fused(self) -> bool:
+        """Whether this call takes the kernels, whose weights are in fp32, as training has them."""
+        weight = self.embedding.weight
+        return weight.dtype == torch.float32 and backends.fused(weight, self.config.head_dim)
+
+    def _window_attend(self) -> blocks.Attend:
+        return blocks.window_attend(self.config.window, self.config.attention_softcap, self.config.rope_theta)
+
+    def _byte_layers(self, parts: nn.ModuleList, states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
+        return blocks.blocks(parts, states, self._window_attend())[0] if self._fused() else super()._byte_layers(parts, states)
+
+    def _token_layers(self, packed: Packed, rotary: tuple[Tensor, Tensor]) -> Float[Tensor, "M d"]:
+        if not self._fused():
+            return super()._token_layers(packed, rotary)
+        attend = blocks.row_causal_attend(packed.offsets, rotary, self.config.attention_softcap)
+        return blocks.blocks(self.mid_blocks, packed.states, attend)[0]
+
+    def _both_nll(
+        self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None
+    ) -> tuple[Tensor, Tensor, Boundaries]:  # fmt: skip
+        if not self._fused():
+            return super()._both_nll(ids, uniforms, boundaries)
+        byte_states, early_nll, terms = self._encode_and_read(ids)
+        decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries, terms=terms)
+        return self._output_nll(byte_states, decided, ids[:, 1:]), early_nll, decided
+
+    def _encode_and_read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Byte states (1), loss of the early head (14), terms of the policy (21) or None where the rule makes them itself."""
+        rule, head, never, inputs, targets = self.rule, self.early_head, self.never_predicted, ids[:, :-1], ids[:, 1:]
+        if not isinstance(self.early_norm, RMSNorm):
+            byte_states = self.encode(inputs)
+            return byte_states, blocks.head_nll(byte_states, head, never, targets, PAD), None
+        read = _reads_terms(rule, self.early_norm.eps)
+        vectors = rule.project.weight * (1 + rule.norm.weight) if read else head.weight[:0]
+        embedded, attend = self.embedding(inputs), self._window_attend()
+        byte_states, unit, terms = blocks.blocks_and_readers(self.down_blocks, embedded, attend, vectors)
+        folded = head.weight * (1 + self.early_norm.weight)
+        early_nll, terms = blocks.early_nll_and_terms(unit, terms, folded, vectors, never, targets, PAD)
+        return byte_states, early_nll, terms if read else None
+
+    def _output_nll(self, byte_states: Tensor, decided: Boundaries, targets: Tensor) -> Tensor:
+        if not self._fused():
+            return super()._output_nll(byte_states, decided, targets)
+        upsampled = self._through_tokens(byte_states, decided).to(torch.float32)
+        following = self.output_norm if isinstance(self.output_norm, RMSNorm) else None
+        decoded, normed = blocks.blocks(self.up_blocks, upsampled, self._window_attend(), following)
+        return blocks.head_nll(decoded if normed is None else normed, self.output_head, self.never_predicted, targets, PAD)
+
+    def _through_tokens(self, byte_states: Tensor, decided: Boundaries) -> Tensor:
+        """Eqs. (3) to (5); rules that pool in their own way do it as on the plain path."""
+        rule = self.rule
+        if type(rule).downsample is not Rule.downsample or type(rule).upsample is not Rule.upsample:
+            return rule.upsample(self.mid(rule.downsample(byte_states, decided)), byte_states, decided)
+        segments = blocks.Segments(decided.boundaries)
+        byte_states, packed = segments.select(byte_states)
+        return segments.add(byte_states, self.mid(packed))
+
+
+def _reads_terms(rule: Rule, eps: float) -> bool:
     """Whether the terms of eq. (21) can be summed where the byte states are normed: no rule of the user's, same norm, not too
     many."""
     if type(rule) is not LearnedRule or type(rule.project) is not nn.Linear or rule.project.bias is not None:
         return False
     return len(rule.project.weight) <= blocks.MOST_TERMS and isinstance(rule.norm, RMSNorm) and rule.norm.eps == eps
-
-
-def _encode_and_read(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Byte states (1), loss of the early head (14), terms of the policy (21) or None where the rule makes them itself."""
-    rule, head, never, inputs, targets = model.rule, model.early_head, model.never_predicted, ids[:, :-1], ids[:, 1:]
-    if not isinstance(model.early_norm, RMSNorm):
-        byte_states = model.encode(inputs)
-        return byte_states, blocks.head_nll(byte_states, head, never, targets, PAD), None
-    read = _read_terms(rule, model.early_norm.eps)
-    vectors = rule.project.weight * (1 + rule.norm.weight) if read else head.weight[:0]
-    embedded, attend = model.embedding(inputs), _window_attend(model)
-    byte_states, unit, terms = blocks.blocks_and_readers(model.down_blocks, embedded, attend, vectors)
-    folded = head.weight * (1 + model.early_norm.weight)
-    early_nll, terms = blocks.early_nll_and_terms(unit, terms, folded, vectors, never, targets, PAD)
-    return byte_states, early_nll, terms if read else None
-
-
-def _window_attend(model: nn.Module) -> blocks.Attend:
-    config = model.config
-    return blocks.window_attend(config.window, config.attention_softcap, config.rope_theta)
-
-
-def _through_tokens(model: nn.Module, byte_states: Tensor, decided: Boundaries) -> Tensor:
-    """Eqs. (3) to (5); rules that pool in their own way do it as on the plain path."""
-    rule = model.rule
-    if type(rule).downsample is not Rule.downsample or type(rule).upsample is not Rule.upsample:
-        return rule.upsample(model.mid(rule.downsample(byte_states, decided)), byte_states, decided)
-    segments = blocks.Segments(decided.boundaries)
-    byte_states, packed = segments.select(byte_states)
-    return segments.add(byte_states, model.mid(packed))
-
-
-def _nll(model: nn.Module, byte_states: Tensor, decided: Boundaries, targets: Tensor) -> Tensor:
-    """Eqs. (3) to (6) and the loss of each byte."""
-    upsampled = _through_tokens(model, byte_states, decided).to(torch.float32)
-    following = model.output_norm if isinstance(model.output_norm, RMSNorm) else None
-    decoded, normed = blocks.blocks(model.up_blocks, upsampled, _window_attend(model), following)
-    return blocks.head_nll(decoded if normed is None else normed, model.output_head, model.never_predicted, targets, PAD)
-
-
-def fused_pass(
-    model: nn.Module,
-    ids: Int[Tensor, "B N_plus_1"],
-    uniforms: Float[Tensor, "B N"] | None,
-    boundaries: Bool[Tensor, "B N"] | None,
-) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N"], Boundaries]:
-    """nll and early_nll of `UNetOutput`, and what the rule decided; arguments as in `AutoregressiveUNet.forward`."""
-    targets = ids[:, 1:]
-    byte_states, early_nll, terms = _encode_and_read(model, ids)
-    decided = model.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries, terms=terms)
-    return _nll(model, byte_states, decided, targets), early_nll, decided
-
-
-def fused_given(model: nn.Module, ids: Int[Tensor, "B N_plus_1"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-    """What `AutoregressiveUNet.given_nll` computes."""
-    return _nll(model, model.encode(ids[:, :-1]), Boundaries(boundaries), ids[:, 1:])

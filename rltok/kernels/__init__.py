@@ -9,3 +9,4 @@ import torch
 
 # of attention: up to this softcap e^score fits into the dtype and its sums into fp32, so that no maximum need be subtracted
 FIXED_CAP = {torch.bfloat16: 60.0, torch.float16: 10.0}
+LARGEST_CAP = 1e4  # of a softcap in kernels: beyond, scores that matter do not feel it, and e^(2x / cap) loses digits

@@ -29,8 +29,8 @@ def _checked(name: str, source: str) -> str:
     return name
 
 
-def asked() -> str:
-    """What was asked for: the innermost `use`, else RLTOK_BACKEND, else "auto"."""
+def requested() -> str:
+    """The backend of the innermost `use`, else of RLTOK_BACKEND, else "auto"."""
     return _stack[-1] if _stack else _checked(os.environ.get("RLTOK_BACKEND") or "auto", "RLTOK_BACKEND")
 
 
@@ -90,7 +90,7 @@ def chosen(device: torch.device, bf16: bool, head_dim: int | None = None) -> tup
     Raises:
         RltokError: "triton" was asked for and cannot be had.
     """
-    name, why, narrow = asked(), problem(device), None if bf16 else "forward passes are not in bf16"
+    name, why, narrow = requested(), problem(device), None if bf16 else "forward passes are not in bf16"
     if head_dim is not None and head_dim not in HEAD_DIMS:
         widths = f"{', '.join(map(str, HEAD_DIMS[:-1]))} or {HEAD_DIMS[-1]}"
         narrow = narrow or f"heads of attention are {head_dim} wide, and kernels take {widths} (see model.num_heads)"

@@ -1,8 +1,8 @@
-"""What every way of drawing boundaries provides to the U-Net."""
+"""The interface between a way of drawing boundaries and the U-Net."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -10,13 +10,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok import resample
+from rltok.config import ModelConfig
+from rltok.registry import RULES
 from rltok.resample import Packed
 from rltok.vocab import PAD
 
 
 @dataclass(frozen=True)
 class Boundaries:
-    """A decision for every byte, and what a rule knows about it."""
+    """A decision for every byte, with logits, gates and loss where the rule has them."""
 
     boundaries: Bool[Tensor, "B N"]
     logits: Float[Tensor, "B N"] | None = None  # of rules whose policy is trained by its score, eq. (18); else None
@@ -26,7 +28,7 @@ class Boundaries:
 
 @runtime_checkable
 class TrainingRows(Protocol):
-    """What a rule is fitted on: rows of ids by number, as `data.Rows` has them."""
+    """Rows of ids by number that a rule is fitted to, such as `data.Rows`."""
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -41,14 +43,19 @@ class Rule(nn.Module):
     # Whether uniforms of 1/2 give the boundaries with p > 1/2 (or the only ones there are): what draws="threshold" stands on.
     has_threshold = True
 
+    @classmethod
+    def for_model(cls, model: ModelConfig) -> "Rule":
+        """The rule that the settings describe; by default its constructor takes what `rltok.registry` says it reads."""
+        return cls(**settings_of(model))
+
     def fit(self, rows: TrainingRows, seed: int) -> None:
-        """Learn from the training text before the first update what then stays as it is; nothing by default.
+        """Fit to the training text, before the first update, what no update changes; nothing by default.
 
         The result is a function of rows and seed, and lives in buffers or frozen parameters, so that a checkpoint holds it.
         """
 
     def facts(self) -> dict[str, float]:
-        """Numbers that a record should name about what was fitted."""
+        """Numbers about the fit that a record should name."""
         return {}
 
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
@@ -65,7 +72,7 @@ class Rule(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} does not define decide().")
 
     def prescribed(self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]) -> Boundaries:
-        """The same record for boundaries given from outside; rules with a policy add their logits."""
+        """`Boundaries` for boundaries made elsewhere; rules with a policy add their logits."""
         return Boundaries(boundaries)
 
     def downsample(self, byte_states: Float[Tensor, "B N d"], decided: Boundaries) -> Packed:
@@ -77,6 +84,11 @@ class Rule(nn.Module):
     ) -> Float[Tensor, "B N d"]:
         """Packed token states back to bytes; distribute-then-add by default, eqs. (5) and (9)."""
         return resample.upsample(token_states, byte_states, decided.boundaries)
+
+
+def settings_of(model: ModelConfig) -> dict[str, Any]:
+    """The settings that the rule of a model reads, by name."""
+    return {name: getattr(model.rule, name) for name in RULES[model.rule.name].settings}
 
 
 def first_position(like: Tensor) -> Bool[Tensor, "B N"]:

@@ -5,6 +5,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from rltok.config import ModelConfig
 from rltok.rules.base import Boundaries, TrainingRows, first_position
 from rltok.rules.byte_pairs import BytePairs, learn_merges, row_pattern
 from rltok.rules.fitted import FittedRule, rows_in_random_order
@@ -16,7 +17,7 @@ class BpeRule(FittedRule):
 
     * shifted, the paper's construction: a_i = 1 iff byte i is the first of a token and follows another token, in the
       segmentation of the whole row. Later bytes decide where a token ends, so this rule **looks ahead**: no boundary
-      inside "walki" tells of "ng". The shift by one hides the byte after a token's end, not that the token went on.
+      inside "walki" announces "ng". The shift by one hides the byte after a token's end, not that the token went on.
     * causal: a_i = 1 iff the last token starts at i in the segmentation of the bytes up to i alone. Splits of GPT-2 that
       look ahead at white space see the prefix only, too. A byte inside a character not yet complete counts as a
       character that is neither letter, digit nor space.
@@ -36,9 +37,15 @@ class BpeRule(FittedRule):
         super().__init__()
         self.causal = causal
         self.fit_bytes = fit_bytes
-        # ids of both sides of every merge, -1 where the text supported no more: of a size that the settings tell
+        # ids of both sides of every merge, -1 where the text supported no more; the settings decide the size
         self.register_buffer("merges", torch.full((vocabulary - 256, 2), -1, dtype=torch.int32))
         self._pairs: tuple[Tensor, BytePairs] | None = None  # made from the merges it stands beside
+
+    @classmethod
+    def for_model(cls, model: ModelConfig) -> FittedRule:
+        """The rule that the settings describe; the sizes of the model do not matter."""
+        rule = model.rule
+        return cls(vocabulary=rule.vocabulary, causal=rule.bpe_boundary == "causal", fit_bytes=rule.fit_bytes)
 
     def fit(self, rows: TrainingRows, seed: int) -> None:
         """Train the tokenizer; the same rows and seed give the same merges."""

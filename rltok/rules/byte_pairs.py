@@ -61,7 +61,7 @@ def learn_merges(texts: Iterable[bytes], vocabulary: int) -> Int[np.ndarray, "M 
         int32 [M, 2], M <= vocabulary - 256: text that is too short for so many ids gives fewer.
 
     Raises:
-        RltokError: a vocabulary beyond the bytes is asked for, but no pair of bytes occurs twice inside a word.
+        RltokError: a vocabulary beyond the bytes is wanted, but no pair of bytes occurs twice inside a word.
     """
     package, letters = require_tokenizers(), _letters()
     tokenizer = package.Tokenizer(package.models.BPE())

@@ -1,4 +1,4 @@
-"""What a rule hands to the network is looked at once, so that a mistake in a new rule is named and never broadcast."""
+"""Checks of what a rule returns, so that a mistake in a new rule is named and never broadcast."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def check_decided(decided: Any, source: str, byte_states: Tensor) -> None:
     Args:
         decided: what the rule returned.
         source: the method that returned it, as an error names it.
-        byte_states: [B, N, d], for which it was asked.
+        byte_states: [B, N, d], the input of that method.
     """
     if not isinstance(decided, Boundaries):
         raise RltokError(

@@ -12,10 +12,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok import resample
+from rltok.config import ModelConfig
 from rltok.layers import RMSNorm
 from rltok.losses import target_rate_loss
 from rltok.resample import Packed
-from rltok.rules.base import Boundaries, Rule, drawn_positions, first_position
+from rltok.rules.base import Boundaries, Rule, drawn_positions, first_position, settings_of
 
 
 def relaxed_bernoulli(
@@ -113,6 +114,11 @@ class DynamicPoolingRule(Rule):
         if self.faithful:
             self.null_group = nn.Parameter(torch.randn(embedding_dim))
             self.pooled_norm = nn.LayerNorm(embedding_dim)
+
+    @classmethod
+    def for_model(cls, model: ModelConfig) -> Rule:
+        """Sized for the model; without a norm where its heads have none."""
+        return cls(model.embedding_dim, norm_eps=model.head_norm_eps, **settings_of(model))
 
     def logits(self, byte_states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N"]:
         """Logit of a boundary at each byte; its last product in fp32 or wider even under autocast."""

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from rltok.attention import window_attention
+from rltok.config import ModelConfig
 from rltok.errors import RltokError
 from rltok.layers import Block, RMSNorm, initialise, rotary_table
 from rltok.rules.base import Boundaries, TrainingRows, first_position
@@ -81,6 +82,17 @@ class EntropyRule(FittedRule):
         self.byte_model = byte_model.requires_grad_(False)
         self.target_rate, self.fit_bytes, self.learning_rate = target_rate, fit_bytes, learning_rate
         self.register_buffer("threshold", torch.zeros(()))
+
+    @classmethod
+    def for_model(cls, model: ModelConfig) -> FittedRule:
+        """The rule with a byte model of the configured size, whose norms and rotary positions are those of the U-Net."""
+        rule = model.rule
+        byte_model = ByteModel(
+            dim=rule.entropy_dim, layers=rule.entropy_layers, window=rule.entropy_window, norm_eps=model.norm_eps,
+            rope_theta=model.rope_theta,
+        )  # fmt: skip
+        learning_rate = rule.entropy_learning_rate
+        return cls(byte_model, target_rate=rule.target_rate, fit_bytes=rule.fit_bytes, learning_rate=learning_rate)
 
     def fit(self, rows: TrainingRows, seed: int) -> None:
         """Train the byte model, then calibrate the threshold; a function of rows and seed alone (on the CPU to the bit).

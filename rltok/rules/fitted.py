@@ -1,4 +1,4 @@
-"""What rules have in common that learn something from the training text before the first update, and then never change."""
+"""Common parts of rules that are fitted to the training text before the first update and then never change."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ ROWS_AT_A_TIME = 256
 
 
 class FittedRule(Rule):
-    """A rule with something to fit. What it has fitted lives in buffers and frozen parameters, so checkpoints hold it all."""
+    """A rule that must be fitted. The fit lives in buffers and frozen parameters, so that checkpoints hold all of it."""
 
     name = ""
 

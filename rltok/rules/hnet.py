@@ -14,8 +14,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok import resample
+from rltok.config import ModelConfig
 from rltok.losses import mean_over
-from rltok.rules.base import Boundaries, Rule, drawn_positions
+from rltok.rules.base import Boundaries, Rule, drawn_positions, settings_of
 
 LEAST_GATE = 1e-4  # gates of the smoothing stay this far from 0 and 1
 
@@ -132,6 +133,11 @@ class HNetRule(Rule):
         if self.faithful:
             self.residual = nn.Parameter(torch.zeros(embedding_dim, embedding_dim))
             self.residual_bias = nn.Parameter(nn.Linear(embedding_dim, 1).weight[0].detach().clone())  # as a linear layer's bias
+
+    @classmethod
+    def for_model(cls, model: ModelConfig) -> Rule:
+        """Sized for the model."""
+        return cls(model.embedding_dim, **settings_of(model))
 
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
         """A boundary wherever the gate is above 1/2; a tie is none. The uniforms are not used."""

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from rltok.fast.blocks import LARGEST_CAP
-from rltok.kernels import backends
+from rltok.config import ModelConfig
+from rltok.kernels import LARGEST_CAP, backends
 from rltok.layers import RMSNorm
 from rltok.policy import boundary_logits, sample_boundaries
-from rltok.rules.base import Boundaries, Rule
+from rltok.rules.base import Boundaries, Rule, settings_of
 
 
 class LearnedRule(Rule):
@@ -34,6 +34,11 @@ class LearnedRule(Rule):
         self.softcap = softcap
         self.norm = nn.Identity() if norm_eps is None else RMSNorm(embedding_dim, norm_eps)
         self.project = nn.Linear(embedding_dim, lags + 1, bias=False)
+
+    @classmethod
+    def for_model(cls, model: ModelConfig) -> Rule:
+        """Sized for the model; without a norm where its heads have none."""
+        return cls(model.embedding_dim, norm_eps=model.head_norm_eps, **settings_of(model))
 
     def _settings(self) -> dict[str, float | None]:
         return {"bias": self.bias, "scale": self.scale, "softcap": self.softcap if self.training else None}

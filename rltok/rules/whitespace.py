@@ -1,4 +1,4 @@
-"""Boundaries after words, told by the byte alone (SpaceByte, Slagle 2024)."""
+"""Boundaries after words, recognised by the bytes alone (SpaceByte, Slagle 2024)."""
 
 import torch
 from jaxtyping import Bool, Float, Int

@@ -57,7 +57,7 @@ def checkpoints(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:
-        raise RltokError(f"{place} is a file; checkpoints belong into a folder of that name. Move the file away.") from error
+        raise RltokError(f"{place} is a file; checkpoints belong in a folder of that name. Move the file away.") from error
     except OSError as error:
         raise cannot_read(place, error) from error
     return [place / name for name in sorted(found, key=lambda name: int(name[len("step-") :]))]

@@ -138,7 +138,7 @@ class RunFolder:
 
     @contextmanager
     def tentative(self) -> Iterator[None]:
-        """Around work before the logs are opened: when it fails in a folder without a run, what the claim made goes again."""
+        """Context for work before the logs are opened: a failure in a folder without a run removes what the claim made."""
         try:
             yield
         except Exception:  # not an interruption, after which --resume starts over
@@ -206,7 +206,7 @@ class RunFolder:
     def close(self) -> None:
         """Close the logs and free the lock."""
         for log in self._logs.values():
-            with suppress(OSError):  # on a full disk, which `log` has told of
+            with suppress(OSError):  # on a full disk, which `log` has reported
                 log.close()
         if self._lock is not None:
             self._lock.release()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rltok.config import Config, from_dict
+from rltok.fast.unet import FastUNet
 from rltok.runs.checkpoint import find_checkpoint, load_weights, read_state
 from rltok.unet import AutoregressiveUNet
 
@@ -19,6 +20,6 @@ def load(name_or_path: str | Path) -> AutoregressiveUNet:
         RltokError: no such folder, no finished checkpoint, or a damaged one.
     """
     checkpoint = find_checkpoint(name_or_path)
-    model = AutoregressiveUNet(load_config(checkpoint).model)
+    model = FastUNet(load_config(checkpoint).model)
     load_weights(checkpoint, model)
     return model.eval()

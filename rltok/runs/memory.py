@@ -1,4 +1,4 @@
-"""An update that does not fit into memory: which micro-batch would, found by trying, never by silently splitting.
+"""Advice for an update that does not fit into memory: the largest micro-batch that does, by trial; nothing is split silently.
 
 A smaller micro-batch changes the mean of eq. (17), hence the estimator; so the choice stays with the user.
 """
@@ -12,13 +12,14 @@ from torch import Tensor
 from rltok.config import Config
 from rltok.errors import TrainingFailed
 from rltok.metrics import StepMetrics
-from rltok.step import MicroBatch, advantages_of, autocast, losses_of
+from rltok.registry import RULES
+from rltok.step import MicroBatch, accumulate_gradient
 from rltok.unet import AutoregressiveUNet
 
 Step = Callable[[AutoregressiveUNet, torch.optim.Optimizer, list[MicroBatch], Config, int], StepMetrics]
 
 
-def guarded(
+def with_oom_advice(
     train_step: Step, model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config,
     step: int,
 ) -> StepMetrics:  # fmt: skip
@@ -34,24 +35,24 @@ def guarded(
         pass  # leaving the block lets go of the traceback, which would keep the activations alive
     device = batches[0][0].device
     used = _in_use(device)
-    found = largest_fitting(model, optimizer, batches[0], config, smaller_sizes(config))
-    raise _advice(config, found, used)
+    fitting = largest_fitting(model, optimizer, batches[0], config, smaller_sizes(config))
+    raise _advice(config, fitting, used)
 
 
 def smaller_sizes(config: Config) -> list[int]:
-    """Micro-batches below the one asked for that divide an update, largest first; at least 2 rows where eq. (17) centres."""
+    """Smaller micro-batches that divide an update, largest first; at least 2 rows where eq. (17) takes a mean."""
     least = 2 if _centres(config) else 1
-    asked, whole = config.train.micro_batch, config.train.sequences_per_update
-    return [rows for rows in range(asked - 1, least - 1, -1) if whole % rows == 0]
+    whole = config.train.sequences_per_update
+    return [rows for rows in range(config.train.micro_batch - 1, least - 1, -1) if whole % rows == 0]
 
 
 def largest_fitting(
     model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batch: MicroBatch, config: Config, sizes: list[int]
 ) -> int | None:
-    """The first of the sizes at which rows of the batch go forward and backward, or None; leaves no gradients.
+    """The first size at which so many rows of the batch go forward and backward, or None; leaves no gradients.
 
-    Twice, because from the second micro-batch on there are gradients to add to, and beside room for the state that AdamW
-    makes at its first step.
+    Each size is tried twice, because the second micro-batch has gradients to add to, and with memory set aside for the state
+    that AdamW makes at its first step.
     """
     for rows in sizes:
         _free(optimizer)
@@ -68,10 +69,7 @@ def _fits(model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batch: Mi
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             reserved = _room_for_state(optimizer)
             for _ in range(2):
-                with autocast(config, device):
-                    out = model(batch[0], uniforms=batch[1])
-                losses = losses_of(out, advantages_of(out, config.objective), config.model.rule.target_rate)
-                (losses.auto + losses.early + losses.policy + losses.target + losses.aux).backward()
+                accumulate_gradient(model, batch, config, 1.0)
             del reserved
     except torch.OutOfMemoryError:
         return False
@@ -79,7 +77,7 @@ def _fits(model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batch: Mi
 
 
 def _room_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Two tensors a parameter, as AdamW keeps; none where it has them already."""
+    """Two tensors for each parameter, like the state of AdamW; none where the state exists."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     return [] if optimizer.state else [torch.empty_like(p) for p in parameters for _ in range(2)]
 
@@ -92,7 +90,7 @@ def _free(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _centres(config: Config) -> bool:
-    return config.objective.centring != "none" and config.model.rule.name == "learned"
+    return config.objective.centring != "none" and RULES[config.model.rule.name].policy
 
 
 def _in_use(device: torch.device) -> str:
@@ -102,13 +100,13 @@ def _in_use(device: torch.device) -> str:
     return f" (card of {total / 1e9:.0f} GB, {(total - free) / 1e9:.0f} GB in use)"
 
 
-def _advice(config: Config, found: int | None, used: str) -> TrainingFailed:
-    told = f"out of memory at train.micro_batch={config.train.micro_batch}{used}"
-    if found is None:
+def _advice(config: Config, fitting: int | None, used: str) -> TrainingFailed:
+    problem = f"out of memory at train.micro_batch={config.train.micro_batch}{used}"
+    if fitting is None:
         tried = smaller_sizes(config)
         smaller = f"neither fits a smaller one ({', '.join(map(str, tried))} tried)" if tried else "there is no smaller one"
         return TrainingFailed(
-            f"{told}, and {smaller}. Lower data.sequence_length={config.data.sequence_length}, or the size of the model:"
+            f"{problem}, and {smaller}. Lower data.sequence_length={config.data.sequence_length}, or the size of the model:"
             f" model.embedding_dim={config.model.embedding_dim}, model.mid_layers={config.model.mid_layers}."
         )
     effect = (
@@ -116,5 +114,5 @@ def _advice(config: Config, found: int | None, used: str) -> TrainingFailed:
         if _centres(config)
         else "the update stays the same mean over all its bytes"
     )
-    rows = "1 row fits" if found == 1 else f"{found} rows fit"
-    return TrainingFailed(f"{told}; {rows}, as tried. Set train.micro_batch={found}; {effect}.")
+    rows = "1 row fits" if fitting == 1 else f"{fitting} rows fit"
+    return TrainingFailed(f"{problem}; {rows}, as tried. Set train.micro_batch={fitting}; {effect}.")

@@ -13,7 +13,7 @@ UNKNOWN_STEP = 10**9  # bytes from line to line of a run whose end nobody knows
 
 
 class _Bar(tqdm):
-    """With a lock of this process alone: one for several leaves a semaphore behind, and a warning, when a signal ends it."""
+    """A bar whose lock serves one process: one for several leaves a semaphore behind, and a warning, when a signal ends it."""
 
 
 _Bar.set_lock(threading.RLock())

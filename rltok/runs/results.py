@@ -22,7 +22,7 @@ SCHEMA = 2  # 2: tokens and FLOPs of the whole run in place of FLOPs per byte
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a reader needs to name, repeat and judge a run."""
+    """All that is needed to name, repeat and judge a run."""
 
     name: str
     config: dict[str, Any]
@@ -45,7 +45,7 @@ class RunRecord:
     attention_flops: float  # what attention adds
     curve: list[dict[str, Any]]  # at most 200 points of the training metrics
     evaluation: dict[str, Any]
-    fitted: dict[str, float] = field(default_factory=dict)  # what the rule says of what it was fitted to
+    fitted: dict[str, float] = field(default_factory=dict)  # `facts` of the rule that was fitted
     full: bool = True  # False marks a smoke run
     backend: str = "plain"  # "triton" where kernels took the place of plain operations
     note: str = ""
@@ -68,7 +68,7 @@ def read_run_record(path: Path, config: Config) -> RunRecord | None:
 
 
 def repository_commit() -> str | None:
-    """Commit of the repository that the package is run from when this is first asked, or None outside one.
+    """Commit of the repository that the package runs from, as of the first call in a process; None outside a repository.
 
     On a machine that got a copy of the files without their history, RLTOK_COMMIT names it.
     """
@@ -85,7 +85,7 @@ def git_environment() -> dict[str, str]:
 
 @functools.cache
 def _commit_of(root: Path) -> str | None:
-    """Asked once a process: what is committed or changed later is not the code that runs in it."""
+    """Read once in a process: what is committed or changed later is not the code that runs in it."""
     if not (root / ".git").exists():
         return None
 

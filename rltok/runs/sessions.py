@@ -25,7 +25,7 @@ Session = dict[str, Any]
 
 
 def problem(found: Any) -> str | None:
-    """What is wrong with a list of sessions, None for a good one. Entries beyond `KEYS` are free."""
+    """The first fault of a list of sessions, None for a good one. Entries beyond `KEYS` are free."""
     if not isinstance(found, list) or not all(isinstance(session, dict) for session in found):
         return "it is no list of tables"
     for number, session in enumerate(found, start=1):

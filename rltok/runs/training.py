@@ -13,19 +13,23 @@ import torch
 
 from rltok.config import Config
 from rltok.data import Corpus, load_corpus
+from rltok.data.batches import Prefetcher
+from rltok.device import autocast, backend_of, resolve_device, uses_bf16
 from rltok.errors import RltokError, TrainingFailed, not_finite
 from rltok.evaluation import evaluate
 from rltok.flops import parameter_counts, training_flops
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits, travel_advice
+from rltok.registry import RULES
 from rltok.runs.checkpoint import restore, save_checkpoint
 from rltok.runs.folder import RESTORE, Entry, RunFolder
-from rltok.runs.memory import guarded
+from rltok.runs.memory import with_oom_advice
+from rltok.runs.models import new_model
 from rltok.runs.progress import Progress
 from rltok.runs.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
 from rltok.runs.sessions import Session, announce, furthest, made_on, sessions_of, settle
 from rltok.runs.snapshots import snapshot, snapshot_steps
-from rltok.step import Ahead, autocast, backend_of, new_model, resolve_device, train_step, uses_bf16
+from rltok.step import train_step
 from rltok.system.files import room
 from rltok.system.signals import act_on, held_back
 from rltok.system.streams import lasting
@@ -44,7 +48,7 @@ class Run:
     model: AutoregressiveUNet
     optimizer: torch.optim.Optimizer
     device: torch.device
-    batches: Ahead
+    batches: Prefetcher
     step: int = 0  # finished updates
     bytes: int = 0  # scored in them
     tokens: int = 0  # drawn in them, forced ones too
@@ -52,28 +56,26 @@ class Run:
     sessions: list[Session] = field(default_factory=list)
     trains: bool = True  # False where all updates were done before this process
 
-    def resume(self) -> None:
-        """Go back to the newest checkpoint, or to the start, and drop what was logged after it.
+    def resume(self, checkpoint: Path) -> None:
+        """Go back to a checkpoint: weights, optimizer, and how far the run had come."""
+        state = restore(checkpoint, self.model, self.optimizer, self.config)
+        self.step, self.bytes, self.tokens, self.seconds = (state[key] for key in ("step", "bytes", "tokens", "seconds"))
 
-        Only a run without a checkpoint fits its rule: a checkpoint holds what was fitted. A fit that fails leaves no run.
+    def begin_session(self, kept: int | None) -> None:
+        """Drop what was logged after update `kept` (None: all), open the logs, and note that a session begins.
+
+        A run that is done keeps its list of sessions: nothing is trained in this one.
         """
-        checkpoint = self.folder.newest_checkpoint()
-        if checkpoint is None:
-            with self.folder.tentative():
-                self.model.rule.fit(self.corpus.train, self.config.train.seed)
-        else:
-            state = restore(checkpoint, self.model, self.optimizer, self.config)
-            self.step, self.bytes, self.tokens, self.seconds = (state[key] for key in ("step", "bytes", "tokens", "seconds"))
         reached = furthest(self.folder.path / "metrics.jsonl")
         self.sessions = sessions_of(self.folder.path)
         self.trains = self.step < self.config.num_updates
         begin = self._announce(reached) if self.trains else lambda: None
-        self.folder.rewind(None if checkpoint is None else self.step, _lines_until(self.step, self.config), first=begin)
+        self.folder.rewind(kept, _lines_until(self.step, self.config), first=begin)
         if self.trains:
             settle(self.folder.path)
 
     def _announce(self, reached: tuple[int, float]) -> Callable[[], None]:
-        """What puts the session that begins now on the disk; all that takes time is done before."""
+        """A function that writes this session to the disk; what takes time is done before it is called."""
         now = {"device": device_name(self.device), "commit": repository_commit()}
 
         def write() -> None:
@@ -85,8 +87,8 @@ class Run:
         """One update; its line for metrics.jsonl."""
         start = time.perf_counter()
         batches = self.batches(self.step + 1)
-        step = partial(train_step, meanwhile=self.batches.prepare)
-        metrics = guarded(step, self.model, self.optimizer, batches, self.config, self.step + 1)
+        step = partial(train_step, after_backward=self.batches.prepare)
+        metrics = with_oom_advice(step, self.model, self.optimizer, batches, self.config, self.step + 1)
         seconds = time.perf_counter() - start
         self.step, self.seconds, self.bytes = self.step + 1, self.seconds + seconds, self.bytes + metrics.scored_bytes
         self.tokens += metrics.tokens
@@ -119,7 +121,7 @@ def _due(step: int, every: int, total: int) -> bool:
 
 
 def _lines_until(step: int, config: Config) -> dict[str, list[Entry]]:
-    """What `_loop` has logged when `step` updates are done: step and split of every line, in order."""
+    """Step and split of every line that `_loop` has logged after `step` updates, in order."""
     train, total = config.train, config.num_updates
     metrics: list[Entry] = []
     for done in range(step + 1):
@@ -187,8 +189,8 @@ def _made_by(run: Run, note: str) -> tuple[str, str | None, str]:
     if run.trains or not run.sessions:
         return *here, note
     last = run.sessions[-1]["device"], run.sessions[-1]["commit"]
-    told = f"backend, precision and versions are of the process that wrote this record later: {here[0]}, commit {here[1]}"
-    return *last, note if last == here else f"{note}; {told}" if note else told
+    later = f"backend, precision and versions are of the process that wrote this record later: {here[0]}, commit {here[1]}"
+    return *last, note if last == here else f"{note}; {later}" if note else later
 
 
 def _record(run: Run, note: str, full: bool) -> RunRecord:
@@ -233,6 +235,21 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
     )
 
 
+def _open(config: Config, corpus: Corpus, folder: RunFolder, device: torch.device) -> Run:
+    """The run at its newest checkpoint, which holds a fitted rule, or at its start, where the rule is fitted."""
+    checkpoint = folder.newest_checkpoint()
+    with folder.tentative():  # a model that does not fit into memory, or a rule that cannot be fitted, leaves no run
+        model = new_model(config, device)
+        if checkpoint is None and RULES[config.model.rule.name].fitted:
+            model.rule.fit(corpus.train, config.train.seed)
+    batches = Prefetcher(corpus, config, device, config.num_updates)
+    run = Run(config, corpus, folder, model, make_optimizer(model, config.train), device, batches)
+    if checkpoint is not None:
+        run.resume(checkpoint)
+    run.begin_session(None if checkpoint is None else run.step)
+    return run
+
+
 def train(
     config: Config, data: Corpus | str | Path, out: str | Path, resume: bool = False, *, device: str = "auto",
     progress: bool = False, tensorboard: bool = False, note: str = "", full: bool = True,
@@ -271,16 +288,12 @@ def train(
         say(line)
     folder = RunFolder(out, config, corpus.description, resume)
     try:
-        with folder.tentative():
-            model = new_model(config, chosen)
-        ahead = Ahead(corpus, config, chosen, config.num_updates)
-        run = Run(config, corpus, folder, model, make_optimizer(model, config.train), chosen, ahead)
-        run.resume()
+        run = _open(config, corpus, folder, chosen)
         if resume:
             say(f"going on after update {run.step}" if run.step else "no checkpoint yet: starting over")
         if run.trains and (before := made_on(run.sessions, run.step)) not in (None, device_name(chosen)):
             say(f"digits may differ from update {run.step + 1} on: computed on {device_name(chosen)}, until now on {before}")
-        for name, value in model.rule.facts().items():
+        for name, value in run.model.rule.facts().items():
             say(f"the rule {config.model.rule.name} was fitted: {name} {value:.6g}")
         say(f"backend {backend}: {why}")
         first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import torch
 
+from rltok.device import memory_bytes
+
 CLONE = Path("rltok_clone")  # made by the first cell of a chapter that was opened alone
 
 
@@ -14,8 +16,7 @@ def machine() -> str:
         card = torch.cuda.get_device_properties(0)
         precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
         return f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}"
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return f"CPU with {os.cpu_count()} cores, {memory / 1e9:.0f} GB; trains in float32"
+    return f"CPU with {os.cpu_count()} cores, {memory_bytes(torch.device('cpu')) / 1e9:.0f} GB; trains in float32"
 
 
 def begin() -> None:

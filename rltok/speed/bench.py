@@ -13,19 +13,22 @@ import torch
 
 from rltok.config import Config, with_settings
 from rltok.data import Corpus
+from rltok.data.batches import Prefetcher
+from rltok.device import backend_of, uses_bf16
 from rltok.errors import RltokError
 from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.kernels import backends
 from rltok.metrics import StepMetrics
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
-from rltok.runs.memory import Step, guarded, smaller_sizes
+from rltok.runs.memory import Step, smaller_sizes, with_oom_advice
+from rltok.runs.models import new_model
 from rltok.runs.results import device_name, repository_commit, versions
 from rltok.speed.cards import card_of
 from rltok.speed.kernel_times import compilations, time_split
 from rltok.speed.policy_cost import check as check_cost
 from rltok.speed.policy_cost import policy_cost
-from rltok.step import Ahead, backend_of, new_model, train_step, uses_bf16
+from rltok.step import train_step
 from rltok.system.stopwatch import stopwatch
 
 SCHEMA = 1
@@ -40,7 +43,7 @@ PRODUCTS = 20  # timed
 Guard = Callable[..., StepMetrics]
 
 
-def _unguarded(step: Step, *arguments: Any) -> StepMetrics:
+def _without_advice(step: Step, *arguments: Any) -> StepMetrics:
     return step(*arguments)
 
 
@@ -94,7 +97,7 @@ def bench(
         plain_updates = 0 if backend == "plain" else PLAIN_UPDATES
     product = product_rate(device, uses_bf16(config, device))
     say(f"backend {backend}: {why}; {plan.updates} updates of {config.bytes_per_update / 1e6:.2f} MB at learning rate 0")
-    main = measure_arm(still, corpus, device, backend, plan.updates, guarded, product)
+    main = measure_arm(still, corpus, device, backend, plan.updates, with_oom_advice, product)
     plain = None
     if plain_updates:
         say(f"plain PyTorch: {plain_updates} updates")
@@ -135,10 +138,10 @@ def measure_arm(
             torch.cuda.reset_peak_memory_stats(device)
         model = new_model(config, device).train()
         model.rule.fit(corpus.train, config.train.seed)
-        optimizer, batches = make_optimizer(model, config.train), Ahead(corpus, config, device, WARM_UP + updates + 1)
+        optimizer, batches = make_optimizer(model, config.train), Prefetcher(corpus, config, device, WARM_UP + updates + 1)
 
         def update(number: int) -> StepMetrics:
-            return guard(partial(train_step, meanwhile=batches.prepare), model, optimizer, batches(number), config, 1)
+            return guard(partial(train_step, after_backward=batches.prepare), model, optimizer, batches(number), config, 1)
 
         warm_up = [stopwatch(partial(update, number), device)[0] for number in range(1, WARM_UP + 1)]
         built = compilations()
@@ -196,7 +199,7 @@ def plain_arm(
     for rows in sizes:
         arm = with_settings(config, {"train.micro_batch": rows})
         try:
-            return measure_arm(arm, corpus, device, "plain", updates, _unguarded, product)
+            return measure_arm(arm, corpus, device, "plain", updates, _without_advice, product)
         except torch.OutOfMemoryError:
             pass  # leaving the block lets go of what the traceback holds
         if device.type == "cuda":

@@ -13,12 +13,15 @@ from torch import Tensor
 
 from rltok.config import Config
 from rltok.data import Corpus
+from rltok.data.batches import micro_batches
+from rltok.device import autocast
 from rltok.errors import RltokError
 from rltok.losses import Losses, mean_over
 from rltok.metrics import StepMetrics
 from rltok.optim import make_optimizer
 from rltok.rules.base import first_position
-from rltok.step import MicroBatch, autocast, micro_batches, new_model, train_step
+from rltok.runs.models import new_model
+from rltok.step import MicroBatch, train_step
 from rltok.system.stopwatch import stopwatch
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD

@@ -161,7 +161,7 @@ def exact_gradient(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"]) ->
 
 
 def influence(model: AutoregressiveUNet, ids: Int[Tensor, "1 N_plus_1"]) -> Float[Tensor, "N N P"]:
-    """What the reward at j contributes to the gradient of the decision at i, exactly.
+    """The exact contribution of the reward at j to the gradient of the decision at i.
 
         I_ij = - E[ R_j grad log pi(a_i) ] / N,   R_j = log p(x_{j+1} | ...)
 
@@ -169,7 +169,7 @@ def influence(model: AutoregressiveUNet, ids: Int[Tensor, "1 N_plus_1"]) -> Floa
     an estimator is a weighted sum: all ones for naive and causal, gamma^(j - i) with a discount.
 
     Returns:
-        Flat gradients in the order of `score.policy_parameters`; rows for decisions, columns for rewards.
+        Flat gradients in the order of `gradients.policy_parameters`; rows for decisions, columns for rewards.
     """
     row = enumerate_row(model, ids)
     parameters = list(policy_parameters(model).values())

@@ -2,7 +2,7 @@
 
     ids -> share -> byte_states, terms (once, with graph) -> draw -> boundaries, nll (many) -> policy_gradients [K, P]
 
-The gradient that one draw gives is that of training, eq. (18); only its cost is another. Rewards need the layers after the
+The gradient of one draw is that of training, eq. (18), at a lower cost. Rewards need the layers after the
 boundaries, but no gradient through them; and logits are linear in `terms`, so one draw's gradient is one product of its
 weights with the Jacobian of `terms`, which all draws share.
 """
@@ -14,12 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rltok.errors import RltokError
-from rltok.estimator import policy_loss
+from rltok.estimator import advantages, policy_loss
 from rltok.losses import mean_over, next_byte_nll
-from rltok.rules import Boundaries, LearnedRule
+from rltok.rules import Boundaries
 from rltok.rules.base import first_position
+from rltok.rules.learned import LearnedRule
 from rltok.unet import AutoregressiveUNet, check_ids
-from rltok.variance.ladder import advantages, estimator
+from rltok.variance.ladder import estimator
 from rltok.vocab import PAD
 
 GROUPS = {"policy": ("rule.",), "encoder": ("embedding.", "down_blocks.")}  # by the start of a parameter's name
@@ -44,7 +45,7 @@ def group_slices(model: AutoregressiveUNet) -> dict[str, slice]:
 
 @dataclass(frozen=True)
 class SharedPass:
-    """What all draws on the same rows have in common."""
+    """Everything that all draws on the same rows share."""
 
     ids: Int[Tensor, "B N_plus_1"]
     byte_states: Float[Tensor, "B N d"]
@@ -122,13 +123,14 @@ def advantages_of_draws(shared: SharedPass, draws: Draws, name: str) -> Float[Te
             f"estimator {name!r} subtracts a mean over the rows of a batch (eq. 17). With B = {rows} row there is no other row to"
             " compare with: the row is its own mean, every advantage is 0, and no signal is left. Take at least 2 rows."
         )
-    return torch.vmap(lambda nll: advantages(nll, shared.early_nll, shared.scored, objective))(draws.nll)
+    reductions = objective.reductions
+    return torch.vmap(lambda nll: advantages(nll, shared.early_nll, shared.scored, **reductions))(draws.nll)
 
 
 def policy_weights(
     model: AutoregressiveUNet, shared: SharedPass, draws: Draws, names: list[str]
 ) -> dict[str, Float[Tensor, "K B N terms"]]:
-    """Gradient of each draw's policy loss (18) with respect to `terms`; everything behind them, all draws share."""
+    """Gradient of each draw's policy loss (18) with respect to `terms`; all draws share what lies behind them."""
     many, count = len(draws.boundaries), shared.scored.sum()
     leaf = stack(shared.terms.detach(), many).requires_grad_()
     boundaries, drawn = draws.boundaries.flatten(0, 1), stack(shared.drawn, many)

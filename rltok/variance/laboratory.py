@@ -1,6 +1,6 @@
 """The variance laboratory: how noisy, how biased and how useful each policy-gradient estimator is on real rows.
 
-    rows -> batches -> share + draw -> policy gradients -> Gradients (means by batch) -> noise: measures with intervals
+    rows -> batches -> share + draw -> policy gradients -> Gradients (means by batch) -> statistics: measures with intervals
 
 A *sample* is what one training step sees: a fresh batch of B rows, one draw of boundaries each. Its gradient g scatters
 because of the draw and because of the rows; both are measured. Several draws on the same batch share one encoder pass. Of each
@@ -81,7 +81,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Gradients:
-    """What n batches gave for each estimator."""
+    """Gradients of n batches for each estimator."""
 
     mean: dict[str, Float[Tensor, "n P"]]  # over K draws on each batch
     first: dict[str, Float[Tensor, "n P"]]  # of the first draw
@@ -151,7 +151,7 @@ def measure_gradients(
 
 
 def _check_batches(batches: list[Tensor], sizes: Sizes) -> None:
-    """`factor` holds for as many rows as the sizes say; anything else would be measured wrongly."""
+    """Raise `RltokError` for batches of another number of rows than the sizes say, for which `factor` would be wrong."""
     found = [len(ids) for ids in batches]
     if found != [sizes.rows] * sizes.batches:
         raise RltokError(
@@ -191,7 +191,7 @@ class _Positions:
         self.returns = {spelled(estimator(name).gamma): [0.0, 0.0] for name in names}
 
     def add(self, shared: SharedPass, made: Draws) -> None:
-        """Take in the draws on one batch."""
+        """Add the draws on one batch."""
         self.rewards = self.rewards + (shared.early_nll - made.nll).double().sum(dim=(0, 1))
         self.count += made.nll.shape[0] * made.nll.shape[1]
         self.drawn += int(shared.drawn.sum()) * len(made.nll)
@@ -239,5 +239,5 @@ def batches_of(rows: Rows, sizes: Sizes, seed: int, device: torch.device) -> lis
 
 
 def default_names() -> list[str]:
-    """What `rltok variance` measures: the ladder and the sweep over the discount."""
+    """The estimators that `rltok variance` measures: the ladder and the sweep over the discount."""
     return list(dict.fromkeys([*ladder(), *gamma_sweep()]))

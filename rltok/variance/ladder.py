@@ -1,4 +1,4 @@
-"""The rungs of the variance ladder: estimators of the policy gradient by name, and the advantages that each pays.
+"""The rungs of the variance ladder: estimators of the policy gradient by name.
 
     naive  ->  causal  ->  + early  ->  + gamma0.9  ->  + batch
 
@@ -11,12 +11,9 @@ import re
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from rltok.config import ObjectiveConfig
 from rltok.errors import RltokError
-from rltok.estimator import batch_relative_advantages, discounted_returns, relative_rewards, total_returns
 
 NAIVE = ObjectiveConfig(gamma=1.0, relative_rewards=False, credit="total", centring="none")
 PARTS = {
@@ -55,7 +52,7 @@ def discounted_reference(gamma: float) -> str:
 
 
 def estimator(name: str) -> ObjectiveConfig:
-    """What a rung means: the four settings of an objective.
+    """The four settings of an objective that a rung stands for.
 
     Raises:
         RltokError: a part that does not exist (it lists those that do), or parts that contradict each other.
@@ -67,17 +64,17 @@ def estimator(name: str) -> ObjectiveConfig:
     settings: dict[str, object] = {}
     for part in [] if name == "naive" else name.split("+"):
         gamma = re.fullmatch(r"gamma([0-9]+(?:\.[0-9]+)?)", part)
-        found = {"gamma": float(gamma[1])} if gamma else PARTS.get(part)
-        if found is None:
+        own = {"gamma": float(gamma[1])} if gamma else PARTS.get(part)
+        if own is None:
             close = difflib.get_close_matches(name, ladder(), n=1)
             raise RltokError(
                 f"there is no estimator {name!r}: {part!r} is no part of one. A name is naive, or parts joined by +:"
                 f" {', '.join(PARTS)}, gamma0.9 (any discount). The ladder has {', '.join(ladder())}."
                 + (f" Did you mean {close[0]!r}?" if close else "")
             )
-        if settings.keys() & found.keys():
-            raise RltokError(f"estimator {name!r} sets {next(iter(found))} twice. Leave one of the parts out.")
-        settings |= found
+        if settings.keys() & own.keys():
+            raise RltokError(f"estimator {name!r} sets {next(iter(own))} twice. Leave one of the parts out.")
+        settings |= own
     if settings.get("gamma", 1.0) != 1.0 and "credit" not in settings:
         raise RltokError(
             f"estimator {name!r} discounts, but pays every decision the whole row's reward, near and far alike."
@@ -87,14 +84,3 @@ def estimator(name: str) -> ObjectiveConfig:
         return replace(NAIVE, **settings)
     except RltokError as error:  # a discount above 1
         raise RltokError(f"estimator {name!r}: {error}") from error
-
-
-def advantages(
-    nll: Float[Tensor, "B N"], early_nll: Float[Tensor, "B N"], scored: Bool[Tensor, "B N"], objective: ObjectiveConfig
-) -> Float[Tensor, "B N"]:
-    """Advantage of every decision: rewards (15), returns (16), centring (17), as the objective asks; without gradient."""
-    rewards = relative_rewards(nll, early_nll) if objective.relative_rewards else -nll.detach()  # eq. (15)
-    returns = total_returns(rewards) if objective.credit == "total" else discounted_returns(rewards, objective.gamma)  # eq. (16)
-    if objective.centring == "none":
-        return returns
-    return batch_relative_advantages(returns, scored, objective.centring == "leave_one_out")  # eq. (17)

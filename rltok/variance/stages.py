@@ -14,21 +14,23 @@ from torch import Tensor
 
 from rltok.config import Config
 from rltok.data import Corpus
+from rltok.data.batches import micro_batches
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
-from rltok.runs.memory import guarded
+from rltok.runs.memory import with_oom_advice
+from rltok.runs.models import new_model
 from rltok.runs.results import device_name, repository_commit, versions
-from rltok.step import micro_batches, new_model, train_step
+from rltok.step import train_step
 from rltok.unet import AutoregressiveUNet
 from rltok.variance.gradients import GROUPS
 from rltok.variance.laboratory import Gradients, Sizes, batches_of, measure_gradients
-from rltok.variance.noise import measured_cosines, products_of, reference_error, shared_parameters, with_intervals
+from rltok.variance.statistics import measured_cosines, products_of, reference_error, shared_parameters, with_intervals
 
 STAGES = {"start": 0.0, "early": 0.1, "late": 1.0}  # share of the updates that are done
 LAMBDAS = [0.01, 0.1, 0.3, 1.0]  # weights of the policy term that `shared_parameters` compares; tiny trains with 0.3
 WHAT = "variance ladder"  # how the description of a record begins
 BINS = 32  # of positions in a record
-FULL = "causal+early+gamma0.9+batch"  # the estimator whose lambda question is asked: all reductions, as presets train
+FULL = "causal+early+gamma0.9+batch"  # the estimator whose weight `shared_parameters` varies: all reductions, as presets train
 
 
 def at_stages(
@@ -41,7 +43,7 @@ def at_stages(
     for stage, share in sorted(stages.items(), key=lambda item: item[1]):
         while done < round(share * config.num_updates):
             done += 1
-            guarded(train_step, model, optimizer, micro_batches(corpus, config, done, device), config, done)
+            with_oom_advice(train_step, model, optimizer, micro_batches(corpus, config, done, device), config, done)
         model.zero_grad(set_to_none=True)
         yield stage, done, model
 
@@ -114,7 +116,7 @@ def measure_ladder(
 def record_of(
     config: Config, corpus: Corpus, measured: list[dict[str, Any]], sizes: Sizes, device: torch.device, start: float
 ) -> dict[str, Any]:
-    """What was measured, with everything that names it."""
+    """The record of a measurement, with everything that identifies it."""
     return {
         "schema": 1,
         "what": f"{WHAT}: policy-gradient estimators on real rows, by stage of training",

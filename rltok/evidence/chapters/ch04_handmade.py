@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rltok.errors import RltokError
 from rltok.layers import RMSNorm
-from rltok.rules import LearnedRule
+from rltok.rules.learned import LearnedRule
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS
 

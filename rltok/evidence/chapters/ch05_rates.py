@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rltok.config import RULE_SETTINGS
 from rltok.evidence.ranking import MARKERS
+from rltok.registry import RULES
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 
@@ -17,7 +17,7 @@ NEAREST = 1e-4  # distances are drawn as at least this, on a logarithmic axis
 
 def controls_rate(rule: str) -> bool:
     """Whether a rule of `rltok.config` reads a target rate."""
-    return "target_rate" in RULE_SETTINGS[rule]
+    return "target_rate" in RULES[rule].settings
 
 
 def farthest(record: dict[str, Any], name: str) -> float | None:

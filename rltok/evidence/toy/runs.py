@@ -11,13 +11,15 @@ import torch
 
 from rltok.config import Config
 from rltok.data import Corpus
+from rltok.data.batches import micro_batches
 from rltok.evidence.toy import Language, Lexicon, OracleRule, independent, second_order
 from rltok.evidence.toy.lexicon import WORDS
 from rltok.evidence.toy.measures import CONTROLS, LETTERS, MORE_RANDOM, ORACLE, RANDOM, Cells, decisions, look, rates_in_words
 from rltok.optim import make_optimizer
 from rltok.presets import preset
+from rltok.runs.models import new_model
 from rltok.runs.results import thin
-from rltok.step import micro_batches, new_model, train_step
+from rltok.step import train_step
 from rltok.variance.ladder import estimator
 
 FULL = "causal+early+gamma0.9+batch"

@@ -1,4 +1,4 @@
-"""What inner products of gradients say about an estimator: bias, variance, signal, and rows for a useful direction.
+"""Statistics of an estimator from inner products of its gradients: bias, variance, signal, and rows for a useful direction.
 
 Every squared length of an expectation is estimated from *pairs of different batches*: for independent g and g' with mean m,
 E[g . g'] = |m|^2, while E[g . g] would add the variance. Intervals come from a bootstrap over batches.

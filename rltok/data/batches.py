@@ -1,0 +1,58 @@
+"""Micro-batches of an update: rows of text and the uniforms that draw their boundaries, on the device."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from rltok.config import Config
+from rltok.data.corpus import Corpus
+from rltok.data.order import row_indices
+from rltok.rng import row_uniforms
+
+
+def micro_batches(corpus: Corpus, config: Config, step: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
+    """(ids [B, N + 1], uniforms [B, N]) of each micro-batch of update `step` (from 1).
+
+    They are pure functions of seed, step and global row number.
+    """
+    return [_micro_batch(corpus, config, step, number, device) for number in range(config.micro_batches_per_update)]
+
+
+def _micro_batch(corpus: Corpus, config: Config, step: int, number: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    train = config.train
+    part = slice(number * train.micro_batch, (number + 1) * train.micro_batch)
+    rows = range((step - 1) * train.sequences_per_update, step * train.sequences_per_update)[part]
+    ids = corpus.train.ids(row_indices(train.seed, step - 1, train.sequences_per_update, len(corpus.train))[part])
+    return _moved(ids, device), _moved(row_uniforms(train.seed, step, rows, ids.shape[1] - 1), device)
+
+
+def _moved(x: Tensor, device: torch.device) -> Tensor:
+    """Copy to the device; to a card without waiting for it, which takes pinned memory."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+
+
+class Prefetcher:
+    """Micro-batches of update after update; on a card, those of the next update are made while it computes this one.
+
+    Args:
+        corpus, config, device: as in `micro_batches`.
+        last: number of the last update; nothing is made beyond it.
+    """
+
+    def __init__(self, corpus: Corpus, config: Config, device: torch.device, last: int) -> None:
+        self._make = partial(_micro_batch, corpus, config, device=device)
+        self._count = config.micro_batches_per_update
+        self._last = last if device.type == "cuda" else 0  # a CPU gains nothing
+        self._step, self._ready = 0, list[tuple[Tensor, Tensor]]()
+
+    def __call__(self, step: int) -> list[tuple[Tensor, Tensor]]:
+        """`micro_batches` of update `step`."""
+        ready = self._ready if self._step + 1 == step else []
+        self._step, self._ready = step, []
+        return ready + [self._make(step=step, number=number) for number in range(len(ready), self._count)]
+
+    def prepare(self) -> None:
+        """Make one more micro-batch of the next update; `train_step` calls it while the card is busy."""
+        if self._step < self._last and len(self._ready) < self._count:
+            self._ready.append(self._make(step=self._step + 1, number=len(self._ready)))
