@@ -9,4 +9,4 @@ WORKDIR /rltok
 COPY . .
 RUN make .venv/installed/lab
 EXPOSE 8888
-CMD [".venv/bin/jupyter", "lab", "--config=scripts/jupyter_server_config.py", "--ip=0.0.0.0", "--no-browser", "--allow-root"]
+CMD [".venv/bin/jupyter", "lab", "--config=scripts/notebooks/jupyter_server_config.py", "--ip=0.0.0.0", "--no-browser", "--allow-root"]

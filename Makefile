@@ -22,6 +22,8 @@ demo: $(VENV)/installed/core  ## Train a tiny model on two CPU cores and watch i
 bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a CUDA card, tiny elsewhere.
 	$(BIN)/python -m rltok bench
 
+# Scripts of the book use those of the notebooks.
+book address: export PYTHONPATH = scripts/book:scripts/notebooks
 # Two busy processes on two cores: idle OpenMP threads must not spin, and each pytest worker keeps to one thread.
 test test-fast mutate: export OMP_WAIT_POLICY = PASSIVE
 
@@ -51,13 +53,13 @@ mutate: $(VENV)/installed/test  ## Plant known mistakes one by one and check tha
 	$(BIN)/python scripts/mutate.py
 
 notebooks: $(VENV)/installed/test  ## Execute the notebooks and store their outputs; NB=03 for some, MEASURE=1 for the strip.
-	$(BIN)/python scripts/run_notebooks.py $(if $(MEASURE),--measure) $(NB)
+	$(BIN)/python scripts/notebooks/run_notebooks.py $(if $(MEASURE),--measure) $(NB)
 
 chapter: $(VENV)/installed/test  ## Start a chapter: make chapter NAME=04_the_boundary_policy TITLE="The boundary policy".
-	$(BIN)/python scripts/new_chapter.py "$$NAME" "$$TITLE"
+	$(BIN)/python scripts/notebooks/new_chapter.py "$$NAME" "$$TITLE"
 
 book: $(BOOK)/installed/book  ## Build the book into build/_build/html. It reads without a network.
-	for part in book_config make_register make_paper_against_code make_log make_speed make_texts make_intro; do $(BOOK)/bin/python scripts/$$part.py || exit 1; done
+	for part in book_config make_register make_paper_against_code make_log make_speed make_texts make_intro; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
 	rm -rf build/_build
 	$(BOOK)/bin/jupyter-book build . --config book/_config.yml --toc book/_toc.yml --path-output build -n -W --keep-going
 
@@ -65,10 +67,10 @@ address: $(VENV)/installed/test  ## Write the repository's address everywhere: m
 	$(BIN)/python scripts/write_address.py '$(REPOSITORY)'
 
 book-check: $(BOOK)/installed/book  ## Look at the built book in headless Chromium: wide and narrow, light and dark, no network.
-	$(BOOK)/bin/python scripts/check_book.py
+	$(BOOK)/bin/python scripts/book/check_book.py
 
 lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
-	$(BIN)/jupyter lab --config=scripts/jupyter_server_config.py
+	$(BIN)/jupyter lab --config=scripts/notebooks/jupyter_server_config.py
 
 clean:  ## Remove the environment, builds and caches. Runs stay.
 	rm -rf $(VENV) $(BOOK) .venv-lowest .venv-pins build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -278,7 +278,7 @@ for name, loss in (("on logits (24)", target_rate_loss), ("on probabilities", pr
 
 # %% [markdown]
 # On probabilities the pressure is gone just where a policy is certain, however wrong the rate is. To see what this does,
-# `scripts/measure_rate_loss.py` trained the preset `tiny` on the bundled English sample with no rate loss, with eq. (24), and with the
+# `scripts/measure/measure_rate_loss.py` trained the preset `tiny` on the bundled English sample with no rate loss, with eq. (24), and with the
 # pressure on probabilities, three seeds each, from three starts: at the target of 1/5, and with the bias of the policy moved so that
 # it begins at 1/100 or at 4/5. The runs were made once; this page reads their record.
 #
@@ -375,7 +375,7 @@ Lexicon((b"bal", b"balu", b"dor"))
 # what they need. With as many boundaries at random places they have part of it: some words are told, some are not. The gain of the
 # oracle over random places is what a policy can win beyond chance, and the share of it that an estimator recovers is its mark.
 #
-# `scripts/measure_toy.py` trained the same small model with the oracle, with random places, and with learned boundaries by rungs of the
+# `scripts/measure/measure_toy.py` trained the same small model with the oracle, with random places, and with learned boundaries by rungs of the
 # ladder of chapter 03, up to the *full estimator*, which has all four reductions (`causal+early+gamma0.9+batch`); the rate loss asks all
 # of them for one boundary a word. Naive REINFORCE runs twice. At the same weight $\lambda_\pi$ its advantages are many times as large
 # as those of the full estimator, so it pulls much harder at everything, against the rate loss, too. The second time it gets a fiftieth
@@ -518,7 +518,7 @@ Markdown(markdown(head, lines))
 # %% [markdown]
 # The policy alone is far below the claim; the early head is above it at each of these sizes. It would fit if its matrix were a
 # product of two thin ones, of the *rank* in the last column: started from the singular vectors of the output head, as the full one
-# starts equal to it. What does that cost in bits? `scripts/measure_low_rank.py` trained the preset `tiny` with a full early head and
+# starts equal to it. What does that cost in bits? `scripts/measure/measure_low_rank.py` trained the preset `tiny` with a full early head and
 # with one of rank 4, which is as small a part of its width as the first rank in the table is of that of `147m`:
 
 # %%

@@ -1033,7 +1033,7 @@ print(f"depends on bytes to come: {found} - the guess was", "right" if guess == 
 #
 # ## The leak, measured
 #
-# How much is it worth? `scripts/measure_leak.py` asks in three ways. Its record:
+# How much is it worth? `scripts/measure/measure_leak.py` asks in three ways. Its record:
 
 # %%
 leak = ch05_rules.check(json.loads(Path("results/bpe_leak.json").read_text()), "bpe_leak")
@@ -1097,7 +1097,7 @@ for part, name in (("probe", "causal bits - shifted bits"), ("unet", "causal - s
 #
 # ## Do the learned rules hold their rate?
 #
-# Boundaries cost computation, so a learned rule must come to the rate that it was asked for. `scripts/measure_rates.py` asks
+# Boundaries cost computation, so a learned rule must come to the rate that it was asked for. `scripts/measure/measure_rates.py` asks
 # for rates from 1/2 to 1/8. A rate counts as held if over the last fifth of training it is within 0.01 of the target. Predict:
 # in how many of the runs of `learned`?
 

@@ -73,7 +73,7 @@ from rltok.show.tables import markdown
 from rltok.speed.speeds import measured_speeds, outlooks
 
 plots.use_style()
-PLAN = Path("scripts/sweeps/147m.toml")
+PLAN = Path("scripts/measure/sweeps/147m.toml")
 root = next((place for place in (Path(".."), Path(".")) if (place / PLAN).exists()), None)
 if root is None:
     raise SystemExit(
@@ -92,7 +92,7 @@ print("runs of the plan:", ", ".join(runs))
 # parameters and reads six gigabytes of text. Its code is what you have used already: another preset of the same package, and the
 # same function, `rltok.train`, on a card. What is new is planning, because a mistake now costs hours and money.
 #
-# So first: what exactly is to be run? A *plan* is a file; this one is `scripts/sweeps/147m.toml`. Its first run, beside the paper's:
+# So first: what exactly is to be run? A *plan* is a file; this one is `scripts/measure/sweeps/147m.toml`. Its first run, beside the paper's:
 
 
 # %%
@@ -197,7 +197,7 @@ Markdown(ch06_plan.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds
 # %% [markdown]
 # These are times of updates. The start comes on top, and the fitting of BPE's tokenizer, evaluation during training and at its end,
 # checkpoints, benchmarks and the scoring of test text. For a card that fits fewer rows than `train.micro_batch` in the plan, write its
-# number of rows into `scripts/sweeps/147m.toml` and commit that. Eq. (17) then compares fewer rows, so the sweep is another one than ours,
+# number of rows into `scripts/measure/sweeps/147m.toml` and commit that. Eq. (17) then compares fewer rows, so the sweep is another one than ours,
 # and their records do not mix. With `rltok train` it is `--set train.micro_batch=...`. A card that *does not fit* can run a smaller
 # preset: `32m` is in the table of `rltok doctor`, too.
 #
@@ -209,7 +209,7 @@ Markdown(ch06_plan.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds
 #
 # ```
 # mkdir -p runs
-# nohup python scripts/run_sweep.py scripts/sweeps/147m.toml --runs runs/147m --records runs/records/147m \
+# nohup python scripts/measure/run_sweep.py scripts/measure/sweeps/147m.toml --runs runs/147m --records runs/records/147m \
 #   --data 'corpora/english-train-*.parquet' --validation corpora/english-validation.parquet --tasks corpora/eval \
 #   --progress >> runs/147m.log 2>&1 &
 # echo $! > runs/147m.pid
@@ -235,7 +235,7 @@ Markdown(ch06_plan.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds
 # corpora/fineweb_windows`, whose test split is meant then):
 #
 # ```
-# python scripts/score_test.py scripts/sweeps/147m.toml --runs runs/147m --records runs/records/147m \
+# python scripts/measure/score_test.py scripts/measure/sweeps/147m.toml --runs runs/147m --records runs/records/147m \
 #   --data corpora/english-test.parquet
 # ```
 #
@@ -674,7 +674,7 @@ Markdown(ch07_whitespace_onset.differences_table(sweeps, policies[0]) if policie
 # first two are cheap to test.
 #
 # **Is it the schedule?** The small model once more, with the learning rate, the warm-up (as many bytes) and the rows of the large one, and with
-# some of these: `scripts/sweeps/schedule.toml`. Predict for the run with all of them, `ours_as_147m`: after which share of white space is
+# some of these: `scripts/measure/sweeps/schedule.toml`. Predict for the run with all of them, `ours_as_147m`: after which share of white space is
 # there a boundary when training ends?
 
 # %% tags=["prediction"]
@@ -739,7 +739,7 @@ Markdown(ch07_where.onsets_table([tested], ["ours_as_147m", "ours_slow", "ours_l
 #   (chapter 07). But the policy is undecided there, and guidance draws more boundaries, so this does not compare two places.
 #
 # Is such a policy just too slow? The preset `tiny` pulls its policy far harder than the paper does (`lambda_policy` and `scale`,
-# eqs. (18) and (22)), and it runs on a CPU. With the usual warm-up and with a late peak, three seeds each (`scripts/sweeps/tiny_late.toml`):
+# eqs. (18) and (22)), and it runs on a CPU. With the usual warm-up and with a late peak, three seeds each (`scripts/measure/sweeps/tiny_late.toml`):
 
 # %%
 pulled = read_sweeps(results / "causes", SCHEDULE, "tiny_late").get("tiny_late")

@@ -543,7 +543,7 @@ Markdown("\n\n".join(blocks))
 # policy with a later peak and the usual rows had far fewer bits per byte, and did not go to white space. So who is ahead with a later and
 # lower peak?
 #
-# `scripts/sweeps/32m_slow.toml` runs the methods that were run at 147M once more at 32M, with the learning rate of 147M: half the peak, after
+# `scripts/measure/sweeps/32m_slow.toml` runs the methods that were run at 147M once more at 32M, with the learning rate of 147M: half the peak, after
 # as much text. Nothing was chosen by a score; but we had seen the policy with it before, and of the others nothing. (The plan has three seeds
 # of each; how many were run, the table says. `32m_slow` in a column of sizes is 32M.) Predict which method has the fewest bits per byte on
 # test text:

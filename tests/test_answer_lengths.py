@@ -167,7 +167,7 @@ def test_sizes_of_other_records_are_left_out_and_named():
     assert list(kept["sweeps"]) == ["32m"]
     assert told == (
         "without 90m, made of other records than those on this page and without 147m, made before there were such records;"
-        " run scripts/measure_answers.py"
+        " run scripts/measure/measure_answers.py"
     )
 
 
@@ -189,7 +189,7 @@ def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
         ('{"a": NaN}', "no JSON"),
     ):
         path.write_text(text)
-        with pytest.raises(RltokError, match=f"{why}.*scripts/measure_answers.py"):
+        with pytest.raises(RltokError, match=f"{why}.*scripts/measure/measure_answers.py"):
             read(path)
     with pytest.raises(RltokError, match="missing"):
         read(tmp_path / "nothing.json")

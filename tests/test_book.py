@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
 import book_config  # noqa: E402
 import make_intro  # noqa: E402
 import make_log  # noqa: E402

@@ -26,7 +26,6 @@ from rltok.presets import preset
 from rltok.system.digest import sealed
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
 import run_sweep  # noqa: E402
 import score_test  # noqa: E402
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from rltok.speed.cards import CARDS, card_of
 from rltok.speed.speeds import STATE_BYTES, fitting_rows, measured_speeds, outlook, outlooks, ratio, table
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
 import make_speeds  # noqa: E402
 
 CARD = {card.name: card for card in CARDS}
@@ -132,7 +130,7 @@ def test_cards_are_found_by_the_names_that_cuda_gives_them_and_each_names_its_so
 
 
 def test_the_stored_speeds_are_those_of_the_stored_records_and_come_with_the_package():
-    assert make_speeds.made(make_speeds.RESULTS) == speeds.STORED.read_text(), "run: python scripts/make_speeds.py"
+    assert make_speeds.made(make_speeds.RESULTS) == speeds.STORED.read_text(), "run: python scripts/book/make_speeds.py"
     assert measured_speeds() == json.loads(speeds.STORED.read_text())["speeds"]
 
 

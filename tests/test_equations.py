@@ -4,14 +4,12 @@ import ast
 import importlib
 import inspect
 import json
-import sys
 from functools import reduce
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
 import make_register  # noqa: E402
 from make_register import equations_named  # noqa: E402
 

@@ -27,7 +27,7 @@ from rltok.evidence.tables import WHO, judged_claims, who_is_who
 from rltok.evidence.words import in_sigmas
 from rltok.statistics import Difference
 
-PLANS = Path(__file__).resolve().parents[1] / "scripts" / "sweeps"
+PLANS = Path(__file__).resolve().parents[1] / "scripts" / "measure" / "sweeps"
 TEXTS = {claim.id: claim.text for claim in claims()}
 
 

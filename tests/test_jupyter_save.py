@@ -21,7 +21,7 @@ def open_and_save(root, path, edit=None):
 
     The page notes the kernel's name and language, and that a cell with hidden outputs is collapsed.
     """
-    config = PyFileConfigLoader(str(ROOT / "scripts" / "jupyter_server_config.py")).load_config()
+    config = PyFileConfigLoader(str(ROOT / "scripts" / "notebooks" / "jupyter_server_config.py")).load_config()
     server = TextFileContentsManager(config=config, root_dir=str(root))
     name = path.with_suffix(".ipynb").relative_to(root).as_posix()
     notebook = server.get(name, type="notebook", content=True)["content"]

@@ -1,4 +1,4 @@
-"""scripts/measure_answers.py: that it refuses other items, and that its stored record is of the records that are stored."""
+"""measure_answers.py: that it refuses other items, and that its stored record is of the records that are stored."""
 
 import json
 import math
@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SWEEPS = ROOT / "notebooks" / "results" / "sweeps"
 RECORD = ROOT / "notebooks" / "results" / "answers.json"
 MOST_BYTES = 60_000
-sys.path.insert(0, str(ROOT / "scripts"))
 import measure_answers  # noqa: E402
 
 
@@ -68,7 +67,7 @@ def test_six_digits_are_kept():
 def test_the_stored_record_is_of_all_stored_records(sweeps, stored):
     made_of = {name: sweep["records"] for name, sweep in stored["sweeps"].items()}
     there = {name: sorted(run["digest"] for run in sweep.everything) for name, sweep in sweeps.items()}
-    assert made_of == there, "run scripts/measure_answers.py"
+    assert made_of == there, "run scripts/measure/measure_answers.py"
 
 
 def test_the_stored_items_are_those_that_the_runs_were_scored_on(sweeps, stored):

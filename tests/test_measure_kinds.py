@@ -1,4 +1,4 @@
-"""scripts/measure_kinds.py: what it writes and refuses, and that its stored record is of the stored records and texts."""
+"""scripts/measure/measure_kinds.py: what it writes and refuses, and that its stored record is of the stored records and texts."""
 
 import json
 import sys
@@ -21,7 +21,6 @@ RECORD = RESULTS / "kinds.json"
 MOST_BYTES = 80_000
 WINDOW = 64
 SOURCES = ["wikipedia-en", "classic-books", "eltec-eng-novels", "rust-blog", "changelog-transcripts"]
-sys.path.insert(0, str(ROOT / "scripts"))
 import measure_kinds  # noqa: E402
 
 
@@ -151,7 +150,7 @@ def stored():
 def test_the_stored_record_is_of_all_stored_records(sweeps, stored):
     made_of = {name: sweep["records"] for name, sweep in stored["sweeps"].items()}
     there = {name: sorted(run["digest"] for run in sweep.everything) for name, sweep in sweeps.items()}
-    assert made_of == there, "run scripts/measure_kinds.py"
+    assert made_of == there, "run scripts/measure/measure_kinds.py"
 
 
 def test_the_stored_kinds_hold_what_was_counted_of_their_sources(sweeps, stored):

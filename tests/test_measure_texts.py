@@ -1,4 +1,4 @@
-"""scripts/measure_texts.py: what it counts, by hand on a few rows, and that its stored record is of the text that runs read."""
+"""measure_texts.py: what it counts, by hand on a few rows, and that its stored record is of the text that runs read."""
 
 import hashlib
 import json
@@ -15,7 +15,6 @@ from rltok.evidence.records import read_sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(__file__).with_name("data")
-sys.path.insert(0, str(ROOT / "scripts"))
 import measure_texts  # noqa: E402
 
 

@@ -1,4 +1,4 @@
-"""scripts/measure_toy.py: which runs it makes, and that a record is kept, resumed and never mixed."""
+"""scripts/measure/measure_toy.py: which runs it makes, and that a record is kept, resumed and never mixed."""
 
 import json
 import sys

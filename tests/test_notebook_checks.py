@@ -1,4 +1,4 @@
-"""The rules of scripts/nbtools: each is known to notice what it is for, and to name file, cell and mend."""
+"""The rules of scripts/notebooks/nbtools: each is known to notice what it is for, and to name file, cell and mend."""
 
 import copy
 
@@ -131,7 +131,7 @@ def plant(kind):
         ("declarations", "no download", "must declare rltok: download_mb"),
         ("generated", "typed strip", "cell 0: the strip is not what was measured"),
         ("generated", "no strip", "cell 0 must be tagged header-strip"),
-        ("generated", "other first cell", "cell 1 differs from scripts/templates/first_cell.py"),
+        ("generated", "other first cell", "cell 1 differs from scripts/notebooks/templates/first_cell.py"),
         ("generated", "no first cell", "first code cell must be tagged first-cell"),
         ("structure", "no title", "cell 0 must start with the title"),
         ("structure", "no prediction", "07_small measures before the reader predicts"),

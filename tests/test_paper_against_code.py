@@ -4,7 +4,6 @@ import importlib
 import json
 import math
 import re
-import sys
 from dataclasses import fields
 from functools import reduce
 from pathlib import Path
@@ -15,7 +14,6 @@ import yaml
 from sweeps import record, seeds_of, sweep_of
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
 import make_paper_against_code as made  # noqa: E402
 from make_register import module_file  # noqa: E402
 from run_sweep import read_plan  # noqa: E402
@@ -125,7 +123,7 @@ def test_what_it_says_was_measured_stands_in_a_record(row):
         pytest.skip("nothing measured")
     entry = row["measured"]
     if "sweep" in entry:
-        planned = {run.name for run in read_plan(ROOT / "scripts" / "sweeps" / f"{entry['sweep']}.toml").runs}
+        planned = {run.name for run in read_plan(ROOT / "scripts" / "measure" / "sweeps" / f"{entry['sweep']}.toml").runs}
         assert planned >= set(entry["contenders"]) and entry["say"].count("{}") == 1
         return
     record = json.loads((ROOT / "notebooks" / "results" / f"{entry['record']}.json").read_text())

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from rltok.cli.demo import demo_config
 from rltok.presets import presets
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
 import readme_numbers  # noqa: E402
 
 RECORD = json.loads(readme_numbers.RECORD.read_text())
@@ -20,11 +18,11 @@ CLASSES = ("space", "word start", "letter", "punctuation")
 
 
 def test_the_table_is_the_one_made_from_the_record():
-    assert readme_numbers.render(README, RECORD) == README, "run: python scripts/readme_numbers.py"
+    assert readme_numbers.render(README, RECORD) == README, "run: python scripts/book/readme_numbers.py"
 
 
 def test_the_record_was_measured_with_todays_demo_settings():
-    assert RECORD["config_hash"] == demo_config(seed=0, smoke=False).digest(), "run scripts/measure_tiny.py again"
+    assert RECORD["config_hash"] == demo_config(seed=0, smoke=False).digest(), "run scripts/measure/measure_tiny.py again"
 
 
 def test_the_record_has_three_seeds_from_a_clean_tree():

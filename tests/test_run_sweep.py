@@ -1,4 +1,4 @@
-"""scripts/run_sweep.py and score_test.py: a plan is run, goes on, takes numbers from other runs, and is scored on test once."""
+"""run_sweep.py and score_test.py: a plan is run, goes on, takes numbers from other runs, and is scored on test once."""
 
 import json
 import sys
@@ -18,7 +18,6 @@ from rltok.presets import preset
 from rltok.speed.speeds import measured_speeds
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
 import run_sweep  # noqa: E402
 import score_test  # noqa: E402
 
@@ -208,7 +207,7 @@ def test_a_plan_that_is_none_is_refused(tmp_path, text, told):
         run_sweep.read_plan(tmp_path / "plan.toml")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts" / "sweeps").glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts" / "measure" / "sweeps").glob("*.toml")), ids=lambda path: path.stem)
 def test_stored_plans_can_be_read_and_their_runs_differ(path):
     plan = run_sweep.read_plan(path)
     free = [run for run in plan.runs if not (run.rate_of or run.same_pull_as)]
@@ -242,7 +241,7 @@ def test_a_plan_with_schedules_makes_every_run_under_each_of_them(tmp_path):
 
 
 def test_the_search_tries_three_peaks_and_two_warm_ups_for_every_method():
-    plan = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "32m_search.toml")
+    plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m_search.toml")
     tried = {}
     for run in plan.runs:
         train, (name, schedule) = plan.config(run, {}).train, run.name.split("_warmup")
@@ -256,7 +255,7 @@ def test_the_search_tries_three_peaks_and_two_warm_ups_for_every_method():
 
 
 def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
-    plan = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "32m.toml")
+    plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
     seeds = {}
     for run in plan.runs:
         seeds.setdefault(run.name, []).append(run.seed)
@@ -271,7 +270,7 @@ def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
 
 
 def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_minutes():
-    plan = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "147m.toml")
+    plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "147m.toml")
     assert [run.stem for run in plan.runs] == ["ours_gamma0.9-seed0", "even-seed0", "bpe-seed0", "hnet_port-seed0"]
     assert plan.preset == "147m" and plan.full
     configs = {run.name: plan.config(run, {}) for run in plan.runs}
@@ -279,7 +278,7 @@ def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_min
     assert config.num_updates == 151_854 // 128 == 1186 and train.training_bytes == 151_854 * 4096
     assert config.objective.gamma == 0.9 and config.data.cut == "full_windows" and train.micro_batch == 32
     assert config.model.rule.target_rate == preset("147m").model.rule.target_rate == 0.2  # as in the 32m sweep
-    small = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "32m.toml")
+    small = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
     (bpe,) = (small.config(run, {}) for run in small.runs if (run.name, run.seed) == ("bpe", 0))
     assert configs["bpe"].model.rule.fit_bytes == bpe.model.rule.fit_bytes  # one tokenizer for both sizes
     assert (configs["hnet_port"].model.rule.name, configs["hnet_port"].model.rule.variant) == ("hnet", "port")
@@ -292,7 +291,7 @@ def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_min
 
 
 def test_the_same_pull_is_a_weight_that_makes_up_for_smaller_advantages():
-    plan = run_sweep.read_plan(ROOT / "scripts" / "sweeps" / "32m.toml")
+    plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
     run = next(run for run in plan.runs if run.same_pull_as)
     records = {f"{name}-seed0": record(name) for name in ("ours", "ours_gamma0.9")}
     for point in records["ours_gamma0.9-seed0"]["curve"]:
@@ -373,7 +372,7 @@ def test_scoring_says_when_it_cannot_score(plan, monkeypatch, clean_tree, troubl
 
 def test_the_plan_of_the_schedule_takes_its_parts_from_that_of_the_large_run():
     """Learning rate, bytes of warm-up and rows: both parts, then each alone, all else as at 32M."""
-    sweeps = ROOT / "scripts" / "sweeps"
+    sweeps = ROOT / "scripts" / "measure" / "sweeps"
     plan, large, small = (run_sweep.read_plan(sweeps / f"{name}.toml") for name in ("schedule", "147m", "32m"))
 
     def parts(config):
@@ -395,7 +394,7 @@ def test_the_plan_of_the_schedule_takes_its_parts_from_that_of_the_large_run():
 
 
 def test_the_slow_plan_is_that_of_32m_with_the_learning_rate_of_the_large_run():
-    sweeps = ROOT / "scripts" / "sweeps"
+    sweeps = ROOT / "scripts" / "measure" / "sweeps"
     plan, large, small = (run_sweep.read_plan(sweeps / f"{name}.toml") for name in ("32m_slow", "147m", "32m"))
     assert {(run.name, run.seed) for run in plan.runs} == {(run.name, seed) for run in large.runs for seed in (0, 1, 2)}
     big = large.config(large.runs[0], {})

@@ -13,7 +13,7 @@ from rltok.data.sample import SAMPLE_FILE, SPLITS
 from rltok.errors import RltokError
 
 PACKAGE = Path(rltok.data.__file__).parent
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "make_sample.py"
+SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "measure" / "make_sample.py"
 
 
 def ids_of(split):

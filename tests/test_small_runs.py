@@ -1,4 +1,4 @@
-"""scripts/measure_rate_loss.py and scripts/measure_low_rank.py: runs equal those of `rltok train`, records resume and stay."""
+"""measure_rate_loss.py and measure_low_rank.py: runs equal those of `rltok train`, records resume and stay."""
 
 import json
 import math

@@ -1,9 +1,5 @@
-"""scripts/make_speed.py: tables from records, and plain words where there is none."""
+"""scripts/book/make_speed.py: tables from records, and plain words where there is none."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 import make_speed  # noqa: E402
 
 ARM = {

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ STORED = {folder / name: record for place in PLACES for folder in sorted(place.i
 AGAIN = [path for path in STORED if path.parent.name == "repeats"]  # a seed that was run before
 MOST_BYTES = 20_000  # of the facts of a run
 MOST_A_RUN = 100_000  # bytes of a packed sweep for each of its runs
-sys.path.insert(0, str(ROOT / "scripts"))
 import make_figure_csv  # noqa: E402
 
 
@@ -69,7 +67,7 @@ def test_every_other_record_has_a_known_schema_a_clean_commit_and_the_hash_of_it
 
 def test_every_stored_sweep_is_packed_and_small():
     for folder in {path.parent for path in STORED if path not in AGAIN}:
-        assert pack(folder) == [], f"run scripts/pack_records.py {folder.relative_to(ROOT)}"
+        assert pack(folder) == [], f"run scripts/measure/pack_records.py {folder.relative_to(ROOT)}"
         runs = sum(path.is_relative_to(folder) for path in STORED)
         assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < MOST_A_RUN * runs
 
@@ -93,7 +91,7 @@ def test_a_seed_that_was_run_again_is_another_run_and_stands_in_its_sweep():
 def test_figure_data_are_those_of_the_records():
     made = make_figure_csv.files()
     stored = {str(path.relative_to(make_figure_csv.FOLDER)): path.read_text() for path in make_figure_csv.FOLDER.glob("*/*.csv")}
-    assert stored == made, "run scripts/make_figure_csv.py"
+    assert stored == made, "run scripts/book/make_figure_csv.py"
 
 
 def test_records_hold_no_path_of_a_machine():

@@ -12,7 +12,7 @@ from nbtools.rules import NotebookError
 from notebooks_in_a_folder import LIGHT, SMALL, contents, read
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ["pyproject.toml", "notebooks/conftest.py", "scripts/nbtools", "scripts/run_notebooks.py"]
+COPIED = ["pyproject.toml", "notebooks/conftest.py", "scripts/notebooks/nbtools", "scripts/notebooks/run_notebooks.py"]
 PAIR = """
 from nbtools.pairs import pair_problems, stems
 from nbtools.rules import NOTEBOOKS
@@ -45,13 +45,13 @@ def executed(tmp_path_factory):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, root / name)
-    for folder in ("rltok", "tests", "scripts/templates"):
+    for folder in ("rltok", "tests", "scripts/notebooks/templates"):
         (root / folder).mkdir()
     (root / "rltok" / "__init__.py").write_text("def value():\n    return 0.375\n")
     (root / "tests" / "test_pairs.py").write_text(PAIR)
-    (root / "scripts" / "templates" / "first_cell.py").write_text(LIGHT)
+    (root / "scripts" / "notebooks" / "templates" / "first_cell.py").write_text(LIGHT)
     (root / "notebooks" / "07_small.py").write_text(BODY)
-    run = command(root, "scripts/run_notebooks.py")
+    run = command(root, "scripts/notebooks/run_notebooks.py")
     # The rules complain of what the cell writes to stderr, and of nothing else.
     assert run.returncode == 1 and run.stderr.count("\n") == 1 and "cell 7 wrote to stderr" in run.stderr, run.stderr
     return root

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPT = "scripts/score_test.py"
+SCRIPT = "scripts/measure/score_test.py"
 # The bundled sample, two old books and two web pages, is what demonstrations are made of; its test split decides nothing.
 SAMPLE = {
     "rltok/cli/demo.py": "the demo's table",
-    "scripts/measure_leak.py": "--test, of the sample",
+    "scripts/measure/measure_leak.py": "--test, of the sample",
     "rltok/cli/compare.py": "--split test, when the user asks for it",
 }
 PLUMBING = {
@@ -27,7 +27,7 @@ PLUMBING = {
     "rltok/cli/evaluate.py": "--split test, when the user asks for it",
 }
 OTHER_TEXTS = {
-    "scripts/measure_toy.py",
+    "scripts/measure/measure_toy.py",
     "rltok/evidence/toy/runs.py",
     "rltok/evidence/toy/language.py",
 }  # languages that are made up on the spot
@@ -36,7 +36,7 @@ NAMES_ONLY = {"rltok/data/units.py", "rltok/data/found.py"}
 # These load no model: the modules of rltok that they import are listed, and none of them runs one for them.
 COUNTS = {
     # documents and bytes of every split for the page on the texts
-    "scripts/measure_texts.py": {
+    "scripts/measure/measure_texts.py": {
         "benchmarks.task_items",
         "data.tables",
         "errors",
@@ -45,7 +45,7 @@ COUNTS = {
         "system.files",
     },  # fmt: skip
     # the source of every document, to divide scores that are in records already
-    "scripts/measure_kinds.py": {
+    "scripts/measure/measure_kinds.py": {
         "config",
         "data",
         "errors",

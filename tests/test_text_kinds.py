@@ -284,7 +284,7 @@ def test_sizes_of_other_records_are_left_out_and_named():
     own, other = {"records": sorted([first["digest"], second["digest"]])}, {"records": ["f" * 64]}
     kept, told = fitting({"sweeps": {"32m": own, "147m": other}}, [sweep_of(first, second)])
     assert kept == {"sweeps": {"32m": own}}
-    assert told.startswith("without 147m, made of other records") and told.endswith("run scripts/measure_kinds.py")
+    assert told.startswith("without 147m, made of other records") and told.endswith("run scripts/measure/measure_kinds.py")
     assert fitting({"sweeps": {"32m": own}}, [with_repeats(sweep_of(first, second), record("even", bits=3.0))])[0] == {
         "sweeps": {}
     }
@@ -305,7 +305,7 @@ def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
     edited, other = json.dumps(whole | {"splits": {"a": 1}}), json.dumps(sealed(whole | {"what": "else"}))
     for content, why in ((edited, "digest differs"), (other, "no record of differences"), ("{", "no JSON")):
         path.write_text(content)
-        with pytest.raises(RltokError, match=f"{why}.*scripts/measure_kinds.py"):
+        with pytest.raises(RltokError, match=f"{why}.*scripts/measure/measure_kinds.py"):
             read(path)
     with pytest.raises(RltokError, match="missing"):
         read(tmp_path / "nothing.json")

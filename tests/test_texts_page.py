@@ -1,14 +1,12 @@
-"""scripts/make_texts.py: both files tell of the same sources, sums are sums, and the page's numbers follow from the record."""
+"""make_texts.py: both files tell of the same sources, sums are sums, and the page's numbers follow from the record."""
 
 import copy
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
 import make_texts  # noqa: E402
 from nbtools.prose import stated_at  # noqa: E402
 

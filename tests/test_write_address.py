@@ -1,5 +1,6 @@
 """`make address`: the repository's address everywhere, without executing a notebook, and away again to the byte."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,8 @@ def project(tmp_path_factory):
 
 
 def python(root, *arguments):
-    return subprocess.run([sys.executable, *arguments], cwd=root / "scripts", capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(root / "scripts" / folder) for folder in ("book", "notebooks"))}
+    return subprocess.run([sys.executable, *arguments], cwd=root / "scripts", env=environment, capture_output=True, text=True)
 
 
 def contents(root):

@@ -254,7 +254,7 @@ def snapshots_figure(sweep: Sweep, name: str, text: str = "prose", characters: i
     if run is None:  # the records of the other seeds leave texts out
         raise RltokError(
             f"no record of {name} in the sweep {sweep.name} keeps texts in its snapshots: that of seed 0"
-            f" is missing. Make it: scripts/run_sweep.py ... --only {name} --seeds 0."
+            f" is missing. Make it: scripts/measure/run_sweep.py ... --only {name} --seeds 0."
         )
     shots = run["snapshots"]
     shown = shots[0][text]["text"].encode("latin-1")[:characters]

@@ -41,12 +41,12 @@ def need(sweep: Sweep, names: Sequence[str]) -> None:
         seeds = "; ".join(f"{name} {', '.join(map(str, sorted(sweep.runs[name])))}" for name in names)
         raise RltokError(
             f"in the sweep {sweep.name} no seed is common to {', '.join(names)}, which this page compares (seeds: {seeds})."
-            " Run one of them with a seed of the others: scripts/run_sweep.py ... --seeds K."
+            " Run one of them with a seed of the others: scripts/measure/run_sweep.py ... --seeds K."
         )
     if missing:
         raise RltokError(
             f"the sweep {sweep.name} has no finished run of {', '.join(missing)}, which this page compares with. Make it:"
-            f" scripts/run_sweep.py ... --only {' '.join(missing)}."
+            f" scripts/measure/run_sweep.py ... --only {' '.join(missing)}."
         )
 
 

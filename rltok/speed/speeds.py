@@ -1,6 +1,6 @@
 """How fast common cards train which preset: what `rltok bench` measured somewhere, and what follows from that by rule.
 
-The measured rows are in measured_speeds.json, which scripts/make_speeds.py writes from the stored records.
+The measured rows are in measured_speeds.json, which scripts/book/make_speeds.py writes from the stored records.
 """
 
 import json

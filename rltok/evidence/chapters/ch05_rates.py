@@ -1,4 +1,4 @@
-"""Rates that rules reached against those they were asked for: from a record of `scripts/measure_rates.py`, or of a comparison."""
+"""Rates that rules reached against those they were asked for: from a record of `measure_rates.py`, or of a comparison."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

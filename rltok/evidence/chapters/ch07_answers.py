@@ -26,7 +26,7 @@ from rltok.vocab import to_utf8
 QUARTERS = 4
 NO_DIFFERENCES = "None of these contenders has a run of a size that it was made of."
 ANSWERS_RECORD = "differences to even in bits per item, by length of the answer"
-SCRIPT = "scripts/measure_answers.py"
+SCRIPT = "scripts/measure/measure_answers.py"
 REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
 
 

@@ -28,7 +28,7 @@ APART = ("encyclopaedia", "books", "speech")  # kinds of book/texts.yml; each ot
 OTHER, ALL = "other", "all text"
 BASELINES = (BASELINE, "bpe")  # differences to these are kept
 DOMAINS_RECORD = "differences in bits per byte, by kind of text"
-SCRIPT = "scripts/measure_kinds.py"
+SCRIPT = "scripts/measure/measure_kinds.py"
 REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
 
 

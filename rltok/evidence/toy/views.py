@@ -1,4 +1,4 @@
-"""What a record of `scripts/measure_toy.py` shows: shares of the oracle's gain, curves, and where in a word boundaries fall."""
+"""What a record of `measure_toy.py` shows: shares of the oracle's gain, curves, and where in a word boundaries fall."""
 
 import statistics
 from collections.abc import Iterable

@@ -1,0 +1,64 @@
+"""Write the picture and the table of the book's first page from the demo's stored record.
+
+python scripts/book/make_intro.py
+
+rewrites book/_generated/picture.md and measured.md; a test fails while they are out of date.
+"""
+
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+from readme_numbers import RECORD, table
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURE = ROOT / "book" / "_generated" / "picture.md"
+MEASURED = ROOT / "book" / "_generated" / "measured.md"
+BAR = "\u2502"  # what the demo prints after a byte that got a boundary
+SHOWN = 300  # characters of the passage
+
+
+def load_record() -> dict[str, Any]:
+    """The stored record of `make demo`."""
+    if not RECORD.exists():
+        raise SystemExit(
+            f"{RECORD.relative_to(ROOT)} is missing, and the first page shows what it measured. Make it:"
+            f" python scripts/measure/measure_tiny.py --seeds 0 1 2 --out {RECORD.relative_to(ROOT)}"
+        )
+    return json.loads(RECORD.read_text(encoding="utf-8"))
+
+
+def tokens(painted: str, shown: int) -> list[str]:
+    """The passage cut at its boundaries, about `shown` characters of it, ending with a whole token."""
+    found, length = [], 0
+    for token in painted.split(BAR):
+        found.append(token)
+        length += len(token)
+        if length >= shown:
+            break
+    return [token for token in found if token]
+
+
+def block(caption: str, painted: str) -> str:
+    """One passage as HTML: every token a box of its own."""
+    spans = "".join(f"<span>{html.escape(token)}</span>" for token in tokens(painted, SHOWN))
+    return f'<figure class="rltok-tokens"><figcaption>{html.escape(caption)}</figcaption><p lang="en">{spans}</p></figure>'
+
+
+def picture(record: dict[str, Any]) -> str:
+    """The same held-out passage cut by an untrained and by a trained model, as the first seed's demo drew it."""
+    passage = record["runs"][0]["passage"]
+    blocks = [block("Before training", passage["before"]), block("After training", passage["after"])]
+    return "```{raw} html\n" + "\n".join(blocks) + "\n```\n"
+
+
+def main() -> None:
+    """Rewrite both parts."""
+    record = load_record()
+    PICTURE.write_text(picture(record), encoding="utf-8")
+    MEASURED.write_text(table(record) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""How near the learned rules come to the rate they are asked for: the preset tiny at target rates from 1/2 to 1/8.
+
+    python scripts/measure/measure_rates.py --seeds 0 1 2 --out notebooks/results/rates.json
+
+For every rule, target and seed one run on the bundled sample; the rate reached is the mean over the updates of its last
+fifth, each of which is logged. Runs that the file holds already, of the same settings and text, stay in it and are not made
+again; each says with which code and where it was made. `--jobs` runs at a time (default: as many as torch has threads),
+`--training-bytes` for shorter runs.
+"""
+
+import argparse
+import itertools
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rltok.config import Config, with_settings
+from rltok.data import load_corpus
+from rltok.device import resolve_device
+from rltok.errors import RltokError
+from rltok.evidence.measuring import at_least, run, stored_record
+from rltok.evidence.runner import Job, Result, Setting, default_workers, workers
+from rltok.presets import preset
+from rltok.runs.results import device_name, repository_commit, versions
+from rltok.system.files import write_json
+
+RULES = ("learned", "dynamic_pooling", "dynamic_pooling_port", "hnet", "hnet_port")
+TARGETS = (2, 3, 4, 5, 6, 8)  # bytes a token
+WITHIN = 0.01
+WHAT = "rates reached over the last fifth of a run, preset tiny on the bundled sample"
+
+
+def jobs_of(rules: Sequence[str], targets: Sequence[int], seeds: Sequence[int], settings: dict[str, Any], out: Path) -> list[Job]:
+    """One run a rule, target and seed."""
+    made = []
+    for rule, n, seed in itertools.product(rules, targets, seeds):
+        changes = {"model.rule.target_rate": 1 / n, "train.seed": seed} | settings
+        made.append((rule, preset("tiny" if rule == "learned" else f"tiny_{rule}", changes), out / f"{rule}-1_{n}-seed{seed}"))
+    return made
+
+
+def rate_of(result: Result, device: str) -> dict[str, Any]:
+    """What the record says of one run."""
+    target = result["rule"]["target_rate"]
+    rates = [point["rate"] for point in result["curve"]]
+    return {
+        "rule": result["name"],
+        "target": target,
+        "rate": result["last_fifth_rate"],
+        "off": result["last_fifth_rate"] - target,
+        "highest": max(rates),
+        "held_out_rate": result["evaluation"]["rate"],
+        "bits_per_byte": result["evaluation"]["bits_per_byte"],
+        "standard_error": result["evaluation"]["standard_error"],
+        "config_hash": result["config_hash"],
+        "commit": repository_commit(),
+        "device": device,
+        "seed": result["seed"],
+        "updates": result["updates"],
+        "seconds": round(result["seconds"], 1),
+        "curve": [{"step": point["step"], "rate": round(point["rate"], 4)} for point in result["curve"]],
+    }
+
+
+def stored_runs(path: Path, data: dict[str, Any], settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs of a record of the same text and settings; none if there is no such file."""
+    record = stored_record(path, WHAT)
+    if record is None:
+        return []
+    if record["data"] != data:
+        raise RltokError(f"--out {path} holds rates on other text, so it stays. Name another file.")
+    for found in record["runs"]:
+        ((_, config, _),) = jobs_of([found["rule"]], [round(1 / found["target"])], [found["seed"]], settings, path)
+        if config.digest() != found["config_hash"]:
+            raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
+    return record["runs"]
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """All runs; the record is written after each of them, so that an interruption loses only what is under way."""
+    base, device = preset("tiny"), resolve_device(options.device)
+    settings = {"train.log_every": 1, "train.evaluate_every": 10_000}
+    if options.training_bytes is not None:
+        settings["train.training_bytes"] = options.training_bytes
+    corpus = load_corpus("sample", base.data)
+    setting = Setting(corpus, corpus.validation, str(device), options.training_bytes is None)
+    runs = stored_runs(options.out, corpus.description, settings)
+    have = {(found["rule"], found["config_hash"]) for found in runs}
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = jobs_of(options.rules, options.targets, options.seeds, settings, Path(folder))
+        jobs = [job for job in jobs if (job[0], job[1].digest()) not in have]
+        with workers(options.jobs or default_workers(device, len(jobs)), setting) as work:
+            for number, result in enumerate(work(jobs), start=1):
+                found = rate_of(result, device_name(device))
+                runs.append(found)
+                write_json(options.out, record_of(runs, with_settings(base, settings), setting))
+                told = f"{found['rule']} at 1/{round(1 / found['target'])}, seed {found['seed']}: {found['rate']:.4f}"
+                print(f"{number}/{len(jobs)}  {told}, off by {found['off']:+.4f}", file=sys.stderr, flush=True)
+    return record_of(runs, with_settings(base, settings), setting)
+
+
+def record_of(runs: list[dict[str, Any]], shared: Config, setting: Setting) -> dict[str, Any]:
+    """The runs in order, with everything that names the measurement."""
+    runs = sorted(runs, key=lambda found: (RULES.index(found["rule"]), -found["target"], found["seed"]))
+    off = {rule: [abs(found["off"]) for found in runs if found["rule"] == rule] for rule in RULES}
+    off = {rule: distances for rule, distances in off.items() if distances}
+    return {
+        "schema": 1,
+        "what": WHAT,
+        "full": setting.full,
+        "within": WITHIN,
+        "largest_distance": {rule: max(distances) for rule, distances in off.items()},
+        "mean_distance": {rule: statistics.fmean(distances) for rule, distances in off.items()},
+        "runs_within": {rule: [sum(d <= WITHIN for d in distances), len(distances)] for rule, distances in off.items()},
+        "config": shared.to_dict(),  # of all runs, but for rule, target rate and seed
+        "config_hash": shared.digest(),
+        "data": setting.corpus.description,
+        "versions": versions(),
+        "runs": runs,
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", required=True)
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
+    parser.add_argument("--targets", nargs="+", type=int, default=TARGETS, metavar="N", help="bytes a token: 5 for the rate 1/5")
+    parser.add_argument("--training-bytes", type=int, help="shorter runs, marked as not full")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    at_least(1, jobs=options.jobs, training_bytes=options.training_bytes)
+    at_least(2, targets=min(options.targets))
+    options.seeds, options.targets = list(dict.fromkeys(options.seeds)), list(dict.fromkeys(options.targets))
+    stored_record(options.out, WHAT)  # before anything is run
+    record = measure(options)
+    write_json(options.out, record)
+    for rule, distance in record["largest_distance"].items():
+        within, of = record["runs_within"][rule]
+        print(f"{rule:24s} within {WITHIN} in {within} of {of} runs, at most {distance:.4f} off")
+
+
+if __name__ == "__main__":
+    run(main)
