@@ -348,5 +348,5 @@ def test_resume_takes_the_settings_of_the_folder(ok, tmp_path):
     text, out = write_text(tmp_path, TEXT[:5000]), tmp_path / "run"
     ok("train", "--data", text, "--out", out, *SMALL, "--set", "train.training_bytes=20000", "--device", "cpu")
     before = (out / "metrics.jsonl").read_text()
-    assert "going on after update" in ok("train", "--data", text, "--out", out, "--resume", "--device", "cpu").err
+    assert "updates were done before" in ok("train", "--data", text, "--out", out, "--resume", "--device", "cpu").err
     assert (out / "metrics.jsonl").read_text() == before

@@ -43,7 +43,7 @@ def test_a_multiplier_of_the_policys_learning_rate_reaches_the_policy_alone():
     multipliers = {name: contender(base, "tiny", name, {}).train.policy_lr_multiplier for name in RULES}
     assert multipliers == {name: 5.0 if name == "learned" else 1.0 for name in RULES}
     assert twin(base, "tiny", "random_k_as_bpe", 0.3).train.policy_lr_multiplier == 1.0
-    with pytest.raises(RltokError, match="has none"):
+    with pytest.raises(RltokError, match="which does not compete. Name it in --rules"):
         base_config("tiny", {"train.policy_lr_multiplier": 5.0}, budget="full", seed=0, names=["even"])
 
 

@@ -88,15 +88,21 @@ def test_training_from_python_saves_and_then_ends_as_the_system_has_it(ended, tm
 
 
 def test_one_control_c_says_how_to_go_on(ended, tmp_path):
-    assert ended(train(tmp_path), ("SIGINT", "train_step", 5)) == (130, f"\nrltok: interrupted. {GO_ON}\n")
+    said = f"\nrltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}\n"
+    assert ended(train(tmp_path), ("SIGINT", "train_step", 5)) == (130, said)
     assert newest(tmp_path) == [3]
+
+
+def test_a_control_c_before_the_first_checkpoint_says_that_there_is_none(ended, tmp_path):
+    said = f"\nrltok: interrupted; there is no checkpoint yet. {GO_ON}\n"
+    assert ended(train(tmp_path), ("SIGINT", "train_step", 2)) == (130, said)
 
 
 @pytest.mark.parametrize("point", ["close", "exit"])
 def test_a_second_control_c_ends_at_once_while_the_first_is_seen_to_and_later(point, ended, tmp_path):
     code, told = ended(train(tmp_path), ("SIGINT", "train_step", 5), ("SIGINT", point, 1))
     assert code == -signal.SIGINT
-    assert told == ("" if point == "close" else f"\nrltok: interrupted. {GO_ON}\n")
+    assert told == ("" if point == "close" else f"\nrltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}\n")
 
 
 @pytest.mark.parametrize(

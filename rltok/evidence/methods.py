@@ -64,6 +64,8 @@ def base_config(
     for name in TAKEN:
         if name in settings:
             raise RltokError(f"--set {name} is what the comparison sets itself. Use --rules and --seeds.")
+    if "learned" not in names and "train.policy_lr_multiplier" in settings:
+        raise RltokError("--set train.policy_lr_multiplier is of the rule learned, which does not compete. Name it in --rules.")
     base = preset(size)
     if text_bytes is not None:
         base = fit_to_corpus(base, text_bytes)

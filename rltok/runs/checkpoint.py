@@ -124,7 +124,8 @@ def _check_state(state: Any, name: str) -> None:
 
     demand(isinstance(state, dict), "it is no table")
     demand(is_sealed(state), "it was changed: its digest differs")
-    config, step, number = from_dict(state.get("config")), state.get("step"), NAME.fullmatch(name)
+    demand(isinstance(state.get("config"), dict), "config is no table")
+    config, step, number = from_dict(state["config"]), state.get("step"), NAME.fullmatch(name)
     demand(state.get("config_hash") == config.digest(), "config_hash is not that of its config")
     demand(type(step) is int and 0 <= step <= config.num_updates, f"step must lie between 0 and {config.num_updates}")
     demand(number is None or step == int(number[1]), f"step is {step!r}")
@@ -143,6 +144,10 @@ def _read_checked_state(checkpoint: Path) -> dict[str, Any]:
         written = state.get("format") if isinstance(state, dict) else None
         if written == FORMAT or type(written) is not int:
             _check_state(state, checkpoint.name)
+    except RltokError as error:  # a whole state, of settings that today's limits leave out
+        raise RltokError(
+            f"{checkpoint}: this version does not take its settings ({error}) Use the version that wrote it."
+        ) from error
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise RltokError(
             f"{checkpoint} is not a complete checkpoint: state.json is damaged ({error}). {_remedy(checkpoint)}"

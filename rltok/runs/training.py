@@ -267,7 +267,8 @@ def train(
         tensorboard: also write the metrics for TensorBoard.
         note, full: go into the record; full=False marks a smoke run. A finished run keeps the record it has.
 
-    SIGTERM and SIGHUP wait for the end of an update and a checkpoint, then end the process as they would have.
+    SIGTERM and SIGHUP wait for the end of an update and a checkpoint, then end the process as they would have. Control-C saves
+    nothing, and says which checkpoint is the newest.
 
     Raises:
         RltokError: bad settings, data, folder or checkpoint, a backend that cannot run here, too little memory, or a loss
@@ -290,7 +291,8 @@ def train(
     try:
         run = _open(config, corpus, folder, chosen)
         if resume:
-            say(f"going on after update {run.step}" if run.step else "no checkpoint yet: starting over")
+            after = f"going on after update {run.step}" if run.trains else f"all {run.step} updates were done before"
+            say(after if run.step else "no checkpoint yet: starting over")
         if run.trains and (before := made_on(run.sessions, run.step)) not in (None, device_name(chosen)):
             say(f"digits may differ from update {run.step + 1} on: computed on {device_name(chosen)}, until now on {before}")
         for name, value in run.model.rule.facts().items():
@@ -304,5 +306,10 @@ def train(
         if came:
             act_on(came[0], f"the checkpoint of update {run.step} is saved", progress)
         return _finish(run, note, full)
+    except KeyboardInterrupt as interrupted:
+        if not hasattr(interrupted, "__notes__"):  # which say what a signal saved
+            newest = folder.newest_checkpoint()
+            interrupted.add_note("there is no checkpoint yet" if newest is None else f"the newest checkpoint is {newest.name}")
+        raise
     finally:
         folder.close()

@@ -21,6 +21,8 @@ class Ended(KeyboardInterrupt):
 def answer() -> None:
     """For the rest of this process, the first signal becomes an exception, and a second one ends it at once, without a word.
 
+    Those that `held_back` holds wait, however many they are.
+
     Signals that were ignored at the start, as under nohup, stay ignored.
     """
     for number in (signal.SIGINT, *HELD):
