@@ -81,6 +81,15 @@ def test_a_dataset_of_the_hubs_schema_is_one_unit_a_file_and_its_text_column_is_
     assert [document.text.decode() for document in documents(spec)] == [each[column] for each in rows]
 
 
+def test_a_file_of_a_split_is_a_dataset(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"né {i} and more", "source": "s", "id": f"b#{i}"} for i in range(9)])
+    prepare_folder(request([path], cut="windows", sequence_length=8), tmp_path / "out")
+    opened = datasets.load_dataset(
+        "arrow", data_files=str(tmp_path / "out" / "train.arrow"), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert opened["text"][:] == [f"né {i} and more".encode() for i in range(9)] and set(opened["source"]) == {"s"}
+
+
 class Flaky:
     """A stream that breaks after every few rows, as often as told; it remembers where it was opened."""
 
