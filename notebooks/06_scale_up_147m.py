@@ -134,8 +134,8 @@ print(f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 
 #
 # ## Text for it
 #
-# With a network, FineWeb comes by the hub, after `pip install 'rltok[data]'`. Prepare it once; an interruption loses nothing, and the
-# same command goes on. `--max-bytes` counts what is stored for all splits, so it is more than training reads: some documents go to
+# With a network, FineWeb comes by the hub, after `pip install 'rltok[data]'`. Prepare it once; after an interruption the
+# same command reads what is missing. `--max-bytes` counts what is stored for all splits, so it is more than training reads: some documents go to
 # validation and test, a few are duplicates. The plan cuts whole documents into windows and drops the end of each, which in the worst
 # case is as long as what is kept; so it asks for twice as much. (The checks of this book run none of this.) For the paper's run, and
 # for the plan:

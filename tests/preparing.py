@@ -3,21 +3,15 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rltok.data.request import Request
-from rltok.data.unit_writer import Rules
-
-RULES = {
-    "cut": "documents", "sequence_length": 4096, "validation_fraction": 0.0, "test_fraction": 0.0, "max_bytes": None,
-    "shard_bytes": 1 << 28, "any_bytes": False,
-}  # fmt: skip
+from rltok.data.units import Request
 
 
-def request(sources, *, validation=None, test=None, **rules) -> Request:
-    return Request(tuple(map(str, sources)), Rules(**(RULES | rules)), validation, test)
+def request(sources, **settings) -> Request:
+    defaults = {"cut": "documents", "sequence_length": 4096, "validation_fraction": 0.0, "test_fraction": 0.0}
+    return Request(tuple(map(str, sources)), **(defaults | settings))
 
 
 def write_jsonl(path: Path, rows: list[dict]) -> str:
@@ -31,15 +25,8 @@ def write_parquet(path: Path, rows: list[dict]) -> str:
 
 
 def documents_of(folder: Path) -> dict[str, list[bytes]]:
-    """Bytes of the kept documents of each split, in order."""
-    record = json.loads((folder / "prepared.json").read_text())
-    kept = np.load(folder / "kept.npy").tolist()
-    found = {"train": [], "validation": [], "test": []}
-    for shard in record["shards"]:
-        data = (folder / f"{shard['shard']}.bin").read_bytes()
-        for entry in np.load(folder / f"{shard['shard']}.idx"):
-            start = int(entry["offset"])
-            if kept.pop(0) == 1:
-                found[list(found)[entry["split"]]].append(data[start : start + int(entry["length"])])
-    assert not kept
-    return found
+    """Bytes of the documents of each split, in order."""
+    return {
+        split: pa.ipc.open_file(folder / f"{split}.arrow").read_all()["text"].to_pylist()
+        for split in ("train", "validation", "test")
+    }

@@ -36,7 +36,7 @@ OPTIONS = {
     "bench": "--preset --set --data --updates --plain-updates --plain-micro-batch --policy-cost --repeats --out",
     "doctor": "",
     "prepare": "SOURCE --out --validation --test --validation-fraction --test-fraction --cut --sequence-length --max-bytes"
-    " --shard-bytes --jobs --any-bytes --force --check",
+    " --jobs --any-bytes --force --check",
 }
 SMALL = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})
 

@@ -4,11 +4,8 @@ import gzip
 import json
 import os
 import resource
-import sys
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,20 +14,12 @@ from preparing import request, write_jsonl
 from rltok.cli.main import main
 from rltok.config import DataConfig
 from rltok.data import cut_documents, documents, load_corpus, tables
-from rltok.data import mapped as mapped_module
-from rltok.data.mapped import MappedBytes
 from rltok.data.prepare import prepare_folder
 from rltok.data.sources import text_bytes
 from rltok.errors import RltokError
 
 CONFIG = DataConfig(sequence_length=16, cut="windows")
 MEGABYTE = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch):
-    """No waiting for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture
@@ -54,25 +43,15 @@ def peak_of(call, *arguments, **options):
         tracemalloc.stop()
 
 
-# Open files
+# Many files
 
 
-def test_more_shards_than_a_process_may_open_files_are_trained_on(tmp_path, few_files):
-    rows = [{"text": f"document number {i:03d} of a few bytes"} for i in range(200)]
-    path = write_jsonl(tmp_path / "a.jsonl", rows)
-    record = prepare_folder(request([path], cut="windows", sequence_length=16, shard_bytes=1), tmp_path / "out")
-    assert len(record["shards"]) > 200
-    found, expected = (load_corpus(spec, CONFIG) for spec in (tmp_path / "out", path))
+def test_more_files_than_a_process_may_open_are_prepared(tmp_path, few_files):
+    paths = [write_jsonl(tmp_path / f"{i:03d}.jsonl", [{"text": f"document number {i % 150:03d}"}]) for i in range(200)]
+    record = prepare_folder(request([tmp_path / "*.jsonl"], cut="windows", sequence_length=16), tmp_path / "out")
+    assert record["splits"]["train"]["documents"] == 150 and record["splits"]["train"]["duplicates"] == 50
+    found, expected = (load_corpus(spec, CONFIG) for spec in (tmp_path / "out", paths[:150]))
     assert (found.train.hash, found.validation.hash) == (expected.train.hash, expected.validation.hash)
-    order = np.random.default_rng(0).permutation(len(found.train))
-    assert (found.train.ids(order) == expected.train.ids(order)).all()
-
-
-def test_duplicates_among_any_number_of_documents_are_found_with_few_files_open(tmp_path, few_files, monkeypatch):
-    monkeypatch.setattr("rltok.data.duplicates.BUCKET", 1)
-    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"document number {i % 1500:04d}"} for i in range(2000)])
-    record = prepare_folder(request([path], cut="windows", sequence_length=16), tmp_path / "out")
-    assert record["splits"]["train"]["documents"] == 1500 and record["splits"]["train"]["duplicates"] == 500
 
 
 # One long text
@@ -185,25 +164,3 @@ def test_half_a_surrogate_pair_in_an_id_or_a_source_stops_nothing(tmp_path, caps
     assert [document[1:] for document in found[3:5]] == [("s\\udfff", f"\\ud800#{i}", "\\ud800") for i in (1, 2)]
     assert [document[1:] for document in found[30:32]] == [("\\xfe", f"\\xff#{i}", "\\xff") for i in (1, 2)]
     assert main(["prepare", path, "--out", str(tmp_path / "out1"), "--check"]) == 0
-
-
-def test_threads_that_share_mapped_rows_drop_no_map_that_another_reads(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped_module, "MOST_MAPS", 1)
-    paths = [tmp_path / f"{number}" for number in range(40)]
-    for number, path in enumerate(paths):
-        path.write_bytes(bytes([number]) * 4)
-    zeros = np.zeros(40, dtype=np.int64)
-    rows = MappedBytes(paths, np.arange(40), zeros, zeros + 4, 4)
-
-    def read(seed):
-        for _ in range(100):
-            wanted = np.random.default_rng(seed).permutation(40)
-            assert (rows[wanted] == wanted[:, None]).all()
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(read, range(8)))
-    finally:
-        sys.setswitchinterval(interval)

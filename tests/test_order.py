@@ -83,7 +83,7 @@ def test_ranks_see_disjoint_rows_whose_union_is_the_corpus(seed, rows_per_update
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_over_one_pass_of_a_prepared_corpus_ranks_share_it_out_and_resume_where_they_were(tmp_path, ranks):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"row number {i:04d}" * 2} for i in range(101)])
-    prepare_folder(request([path], cut="full_windows", sequence_length=30, shard_bytes=300), tmp_path / "out")
+    prepare_folder(request([path], cut="full_windows", sequence_length=30), tmp_path / "out")
     rows = open_prepared(tmp_path / "out").rows("train", DataConfig(sequence_length=30, cut="full_windows"))
     updates, each = len(rows) // (4 * ranks), 4
 

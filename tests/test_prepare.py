@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -14,20 +13,14 @@ from hypothesis import strategies as st
 from preparing import documents_of, request, write_jsonl, write_parquet
 
 from rltok.config import DataConfig
-from rltok.data import documents, load_corpus, load_test, rows, unit_writer
+from rltok.data import documents, load_corpus, load_test, rows, units
+from rltok.data.documents import SPLITS
 from rltok.data.prepare import prepare_folder
 from rltok.data.prepared import open_prepared, piece_counts
 from rltok.data.rows import PIECES
-from rltok.data.shards import SPLITS
 from rltok.errors import RltokError
 
 WORDS = ["the", "a", "gull", "harbour", "né", "欢迎", "tide", "crossword", "evening", "🎈"]
-
-
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch):
-    """No waiting for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 def texts(count, seed=0, most=60):
@@ -50,16 +43,16 @@ def same_rows(found, expected):
 
 @pytest.mark.parametrize("max_bytes", [None, 700, 1000, 1008, 1016, 1017])
 @pytest.mark.parametrize("cut", ["documents", "windows", "full_windows"])
-def test_rows_of_a_prepared_folder_are_those_of_the_text_itself(tmp_path, cut, max_bytes):
+def test_rows_of_a_prepared_folder_are_those_of_the_text_itself(tmp_path, monkeypatch, cut, max_bytes):
     parts = (3, 11, 12, 30, 59)  # in two files, not one after the other
     rows_ = [{"text": text, "source": "s", "id": f"part#{i}" if i in parts else f"{i}"} for i, text in enumerate(texts(60))]
     paths = [write_jsonl(tmp_path / "a.jsonl", rows_[:25]), write_parquet(tmp_path / "b.parquet", rows_[25:])]
     (tmp_path / "c.txt").write_text("one whole text " * 9)
     paths.append(str(tmp_path / "c.txt"))
     config = DataConfig(sequence_length=32, cut=cut, held_out_fraction=0.2)
-    made = request(paths, cut=cut, sequence_length=32, shard_bytes=900)
+    made = request(paths, cut=cut, sequence_length=32)
+    monkeypatch.setattr(units, "BATCH_ROWS", 7)
     record = prepare_folder(made, tmp_path / "out")
-    assert len(record["shards"]) > 4 or cut == "documents"
     found, expected = (load_corpus(spec, config, max_bytes=max_bytes) for spec in (tmp_path / "out", paths))
     same_rows(found.train, expected.train)
     same_rows(found.validation, expected.validation)
@@ -72,7 +65,7 @@ def test_rows_of_a_prepared_folder_are_those_of_the_text_itself(tmp_path, cut, m
 @pytest.mark.parametrize("cut, length", [("windows", 16), ("windows", 50), ("full_windows", 40), ("documents", 33)])
 def test_documents_stored_whole_may_be_cut_into_rows_of_any_length(tmp_path, cut, length):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in texts(40) if len(text.encode()) >= 16])
-    prepare_folder(request([path], cut="windows", sequence_length=32, shard_bytes=500), tmp_path / "out")
+    prepare_folder(request([path], cut="windows", sequence_length=32), tmp_path / "out")
     config = DataConfig(sequence_length=length, cut=cut, held_out_fraction=0.2)
     found, expected = (load_corpus(spec, config) for spec in (str(tmp_path / "out"), path))
     same_rows(found.train, expected.train)
@@ -80,9 +73,9 @@ def test_documents_stored_whole_may_be_cut_into_rows_of_any_length(tmp_path, cut
 
 def test_first_bytes_alone_cannot_be_cut_otherwise_and_the_error_names_both(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in texts(40)])
-    record = prepare_folder(request([path], cut="documents", sequence_length=32), tmp_path / "out")
-    stored = record["read"]["stored"]
-    assert stored and (tmp_path / "out" / "00000-000.bin").stat().st_size == 32 * stored
+    prepare_folder(request([path], cut="documents", sequence_length=32), tmp_path / "out")
+    stored = documents_of(tmp_path / "out")["train"]
+    assert stored and all(len(text) == 32 for text in stored)
     for config in (DataConfig(sequence_length=32, cut="windows"), DataConfig(sequence_length=16)):
         wanted = f"first 32 bytes.*data.cut={config.cut} data.sequence_length={config.sequence_length} was asked"
         with pytest.raises(RltokError, match=wanted):
@@ -119,8 +112,8 @@ def test_a_document_goes_to_the_split_that_its_hash_says_and_a_part_to_that_of_t
 def test_a_text_of_its_own_is_the_validation_or_test_split_whatever_its_hash(tmp_path):
     for name in ("train", "held", "last"):
         write_jsonl(tmp_path / f"{name}.jsonl", [{"text": f"{name} document {i} of twenty bytes"} for i in range(50)])
-    made = request([tmp_path / "train.jsonl"], validation=str(tmp_path / "held.jsonl"), test=str(tmp_path / "last.jsonl"))
-    prepare_folder(replace(made, rules=replace(made.rules, cut="windows", sequence_length=16)), tmp_path / "out")
+    own = {"validation": str(tmp_path / "held.jsonl"), "test": str(tmp_path / "last.jsonl")}
+    prepare_folder(request([tmp_path / "train.jsonl"], **own, cut="windows", sequence_length=16), tmp_path / "out")
     found = documents_of(tmp_path / "out")
     assert [{text.split()[0] for text in found[split]} for split in SPLITS] == [{b"train"}, {b"held"}, {b"last"}]
     assert all(len(found[split]) == 50 for split in SPLITS)
@@ -167,7 +160,7 @@ def test_mapped_rows_are_indexed_like_an_array_and_travel_to_other_processes_wit
     from multiprocessing.reduction import ForkingPickler
 
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in texts(3000)])
-    prepare_folder(request([path], cut="windows", sequence_length=32, shard_bytes=20_000), tmp_path / "out")
+    prepare_folder(request([path], cut="windows", sequence_length=32), tmp_path / "out")
     config = DataConfig(sequence_length=32, cut="windows", held_out_fraction=0.2)
     found, plain = (load_corpus(spec, config).train for spec in (tmp_path / "out", path))
     mapped, array = found.bytes_, plain.bytes_
@@ -198,10 +191,9 @@ def test_parts_are_one_document_wherever_they_stand_and_rows_without_ids_never(t
 # Duplicates and limits
 
 
-@pytest.mark.parametrize("bucket", [1 << 19, 4])
-def test_of_equal_documents_the_first_is_kept_test_before_validation_before_training(tmp_path, monkeypatch, bucket):
-    monkeypatch.setattr("rltok.data.duplicates.BUCKET", bucket)
-    monkeypatch.setattr("rltok.data.duplicates.CHUNK", 7)
+@pytest.mark.parametrize("rows_at_a_time", [1024, 7])
+def test_of_equal_documents_the_first_is_kept_test_before_validation_before_training(tmp_path, monkeypatch, rows_at_a_time):
+    monkeypatch.setattr(units, "BATCH_ROWS", rows_at_a_time)
 
     def numbered(*ranges):
         return [{"text": f"text number {i} in bytes", "id": f"row{n}"} for n, i in enumerate(i for r in ranges for i in r)]
@@ -210,7 +202,7 @@ def test_of_equal_documents_the_first_is_kept_test_before_validation_before_trai
     b = write_jsonl(tmp_path / "b.jsonl", numbered(range(20, 40)))
     v = write_jsonl(tmp_path / "v.jsonl", numbered(range(50, 55), range(80, 90)))
     t = write_jsonl(tmp_path / "t.jsonl", numbered(range(88, 95), range(0, 1)))
-    made = request([a, b], cut="windows", sequence_length=16, shard_bytes=200, validation=v, test=t)
+    made = request([a, b], cut="windows", sequence_length=16, validation=v, test=t)
     record = prepare_folder(made, tmp_path / "out")
     found = documents_of(tmp_path / "out")
     numbers = {split: [int(text.split()[2]) for text in found[split]] for split in SPLITS}
@@ -224,7 +216,7 @@ def test_a_limit_stores_the_beginning_of_the_sources_whatever_the_number_of_proc
     paths = [write_jsonl(tmp_path / f"{n}.jsonl", [{"text": f"file {n} row {i:03d} 20 by"} for i in range(24)]) for n in range(4)]
     lengths = {len(f"file {n} row {i:03d} 20 by") for n in range(4) for i in range(24)}
     assert lengths == {20}
-    made = request(paths, cut="windows", sequence_length=16, max_bytes=limit, shard_bytes=200)
+    made = request(paths, cut="windows", sequence_length=16, max_bytes=limit)
     record = prepare_folder(made, tmp_path / "out", jobs=jobs)
     assert record["splits"]["train"]["bytes"] == min(limit // 20 * 20, 4 * 24 * 20)
     found = documents_of(tmp_path / "out")["train"]
@@ -253,7 +245,7 @@ def test_what_is_left_out_is_counted_and_named(tmp_path):
         "t": {"documents": 1, "bytes": 40}, "b.jsonl": {"documents": 1, "bytes": 25}, "s": {"documents": 1, "bytes": 23},
     }  # fmt: skip
     assert (read["longest"], record["mean_bytes"], read["stored_bytes"]) == (40, 88 / 3, 88)
-    any_bytes = prepare_folder(replace(made, rules=replace(made.rules, any_bytes=True)), tmp_path / "any")
+    any_bytes = prepare_folder(replace(made, any_bytes=True), tmp_path / "any")
     assert any_bytes["read"]["invalid_utf8"] == 0 and any_bytes["read"]["stored"] == 4
 
 
@@ -266,13 +258,16 @@ def test_no_record_names_a_folder_of_this_machine(tmp_path):
     prepare_folder(request(sources, cut="windows", sequence_length=16), tmp_path / "out")
     for path in (tmp_path / "out").glob("*.json"):
         assert str(tmp_path) not in path.read_text()
-    assert open_prepared(tmp_path / "out").record["units"] == ["texts/a.txt", "b.jsonl", "secret/m.py", "b.jsonl"]
+    names = [unit["name"] for unit in open_prepared(tmp_path / "out").record["units"]]
+    assert names == ["texts/a.txt", "b.jsonl", "secret/m.py", "b.jsonl"]
 
 
-def test_many_sources_are_told_apart_up_to_a_number(tmp_path):
-    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"a text of some bytes {i}", "source": f"s{i}"} for i in range(300)])
+def test_the_largest_sources_are_named_and_the_others_counted_together(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"{'a text ' * (3 + i)}{i:03d}", "source": f"s{i}"} for i in range(30)])
     record = prepare_folder(request([path], cut="windows", sequence_length=16), tmp_path / "out")
-    assert record["largest_sources"]["(other sources)"]["documents"] == 100 and len(record["largest_sources"]) == 20
+    sizes = {f"s{i}": {"documents": 1, "bytes": 7 * (3 + i) + 3} for i in range(29, 9, -1)}
+    rest = {"documents": 10, "bytes": sum(7 * (3 + i) + 3 for i in range(10))}
+    assert list(record["largest_sources"].items()) == [*sizes.items(), ("(other sources)", rest)]
     assert json.loads((tmp_path / "out" / "prepared.json").read_text()) == record
 
 
@@ -280,33 +275,18 @@ def test_many_sources_are_told_apart_up_to_a_number(tmp_path):
     ("a.jsonl", '{"text": "a"', "'a.jsonl', line 9 is not valid JSON"),
     ("a.jsonl", '{"body": "a"}', "'a.jsonl', line 9 has no 'text', only 'body'"),
 ])  # fmt: skip
-def test_a_damaged_line_stops_with_its_number_and_after_mending_one_goes_on(tmp_path, name, line, complaint):
+def test_a_damaged_line_stops_with_its_number_and_mended_it_is_read(tmp_path, name, line, complaint):
     good = [json.dumps({"text": f"text number {i} of many bytes"}) for i in range(20)]
     path = tmp_path / name
     path.write_text("\n".join([*good[:8], line, *good[9:]]))
-    made = request([path], cut="windows", sequence_length=16, shard_bytes=80)
+    made = request([path], cut="windows", sequence_length=16)
     with pytest.raises(RltokError, match=complaint):
         prepare_folder(made, tmp_path / "out")
-    sealed = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("00000-*")}
-    assert len(sealed) >= 6 and not (tmp_path / "out" / "prepared.json").exists()
     with pytest.raises(RltokError, match="is not finished. Give the `rltok prepare` command that began it again"):
         load_corpus(tmp_path / "out", DataConfig(sequence_length=16, cut="windows"))
     path.write_text("\n".join(good))
     prepare_folder(made, tmp_path / "out")
-    assert all(path.stat().st_mtime_ns == time for path, time in sealed.items())
     assert documents_of(tmp_path / "out")["train"] == [json.loads(each)["text"].encode() for each in good]
-
-
-def test_text_that_changed_before_the_place_where_one_goes_on_is_noticed(tmp_path):
-    good = [json.dumps({"text": f"text number {i} of many bytes"}) for i in range(20)]
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join([*good[:8], "{"]))
-    made = request([path], cut="windows", sequence_length=16, shard_bytes=80)
-    with pytest.raises(RltokError, match="line 9"):
-        prepare_folder(made, tmp_path / "out")
-    path.write_text("\n".join(good[1:]))
-    with pytest.raises(RltokError, match="a.jsonl has changed since a part of it was stored: its document 6 is another one"):
-        prepare_folder(made, tmp_path / "out")
 
 
 def test_damaged_and_unfit_tables_stop_with_their_name(tmp_path):
@@ -330,7 +310,7 @@ def test_an_empty_table_is_no_text_and_one_among_others_is_fine(tmp_path):
         prepare_folder(request([tmp_path / "a.jsonl"]), tmp_path / "none")
     path = write_jsonl(tmp_path / "b.jsonl", [{"text": "some text of many bytes"}])
     record = prepare_folder(request([tmp_path / "a.jsonl", path], cut="windows", sequence_length=16), tmp_path / "out")
-    assert [shard["documents"] for shard in record["shards"]] == [0, 1]
+    assert record["read"]["read"] == 1
     assert len(open_prepared(tmp_path / "out").rows("train", DataConfig(sequence_length=16, cut="windows"))) == 1
 
 
@@ -356,7 +336,7 @@ def test_documents_whose_stored_beginnings_are_equal_are_duplicates(tmp_path):
 
 
 def test_duplicates_are_told_by_both_halves_of_their_digest(tmp_path, monkeypatch):
-    monkeypatch.setattr(unit_writer, "digest_of", lambda text: (2**63, text[0]))  # as if first halves collided
+    monkeypatch.setattr(units, "digest_of", lambda text: (2**63, text[0]))  # as if first halves collided
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": letter * 20} for letter in "abcab"])
     record = prepare_folder(request([path], cut="windows", sequence_length=16), tmp_path / "out")
     assert (record["splits"]["train"]["documents"], record["splits"]["train"]["duplicates"]) == (3, 2)

@@ -1,8 +1,8 @@
 """`rltok prepare` from the command line: its table, its check for damage, training on it, one line for a mistake."""
 
 import json
-import os
 import shlex
+import shutil
 
 import pytest
 from preparing import write_jsonl
@@ -13,14 +13,8 @@ from rltok.cli.main import main
 
 SMALL = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})
 ROWS = [{"text": f"document {i} of a corpus about gulls and ferries", "source": f"s{i % 2}"} for i in range(60)]
-OPTIONS = ["--cut", "windows", "--sequence-length", "16", "--shard-bytes", "700", "--jobs", "1"]
+OPTIONS = ["--cut", "windows", "--sequence-length", "16", "--jobs", "1"]
 SHARES = ["--validation-fraction", "0.2", "--test-fraction", "0.3"]
-
-
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch):
-    """No waiting for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture
@@ -59,32 +53,27 @@ def test_it_prints_what_it_kept_and_left_out_and_how_to_train(run, source, tmp_p
     assert json.loads(run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES, "--json").out) == record
 
 
-@pytest.mark.parametrize("name", ["00000-001.bin", "00000-000.idx", "kept.npy"])
-def test_a_damaged_shard_is_found_by_its_hash_when_checked_and_when_loaded(run, source, tmp_path, name):
+@pytest.mark.parametrize("name", ["train.arrow", "validation.arrow", "test.arrow"])
+def test_a_damaged_file_is_found_by_its_hash_when_checked_and_when_loaded(run, source, tmp_path, name):
     out = tmp_path / "out"
-    run("prepare", source, "--out", out, *OPTIONS)
-    assert "are as they were written" in run("prepare", "--check", "--out", out).out
+    run("prepare", source, "--out", out, *OPTIONS, *SHARES)
+    assert "all 3 files are as they were written" in run("prepare", "--check", "--out", out).out
     data = bytearray((out / name).read_bytes())
-    data[-5] ^= 1
+    data[len(data) // 2] ^= 1
     (out / name).write_bytes(data)
+    stated = json.loads((out / "prepared.json").read_text())["files"][name]["sha256"]
     message = run("prepare", "--check", "--out", out, code=2).err
-    assert f"shard {name} of" in message and "expected SHA-256" in message and message.count("damaged: expected") == 1
-    expected = json.loads((out / "prepared.json").read_text())
-    (stated,) = (
-        file["sha256"] for shard in (expected["kept"], *expected["shards"]) for suffix, file in shard["files"].items()
-        if shard["shard"] + suffix == name
-    )  # fmt: skip
-    assert stated in message
+    assert f"1 of 3 files are damaged: {name} of {out} is damaged: expected SHA-256 {stated}, found " in message
     told = run("train", "--data", out, "--out", tmp_path / "run", *SMALL, "data.sequence_length=16", code=2).err
-    assert f"shard {name} of" in told and stated in told
+    assert f"{name} of" in told and stated in told
     (out / name).write_bytes(data[:-1])
     assert f"expected {len(data)} bytes, found {len(data) - 1}" in run("prepare", "--check", "--out", out, code=2).err
     (out / name).unlink()
-    assert "cannot be read" in run("prepare", "--check", "--out", out, code=2).err
+    message = run("prepare", "--check", "--out", out, code=2).err
+    assert "cannot be read" in message and "Delete the folder and give the same `rltok prepare` again." in message
     assert len(json.loads(run_json(out))["damaged"]) == 1
-    for path in [*out.glob(f"{name[:-4]}.*"), out / "prepared.json"]:  # the remedy that the message names
-        path.unlink(missing_ok=True)
-    run("prepare", source, "--out", out, *OPTIONS)
+    shutil.rmtree(out)  # the remedy that the message names
+    run("prepare", source, "--out", out, *OPTIONS, *SHARES)
     run("prepare", "--check", "--out", out)
 
 
@@ -125,7 +114,6 @@ def test_bytes_that_are_no_text_are_let_through_when_asked(run, tmp_path):
 @pytest.mark.parametrize("options, complaint", [
     (["--sequence-length", "4"], "--sequence-length must be between 8 and 16777216; got 4"),
     (["--sequence-length", str(2**64)], "--sequence-length must be between 8 and 16777216; got 18446744073709551616"),
-    (["--shard-bytes", "0"], "--shard-bytes must be at least 1; got 0"),
     (["--jobs", "0"], "--jobs must be at least 1; got 0"),
     (["--validation-fraction", "1"], "--validation-fraction must be at least 0 and less than 1; got 1.0"),
     (["--test-fraction", "nan"], "--test-fraction must be at least 0 and less than 1; got nan"),
@@ -148,10 +136,9 @@ def test_missing_sources_folders_and_files_in_the_way_are_one_line(run, source, 
     run("prepare", source, "--out", tmp_path / "done", *OPTIONS)
     (tmp_path / "done" / "prepared.json").write_text('{"what": 1')
     assert "prepared.json is damaged" in run("prepare", "--check", "--out", tmp_path / "done", code=2).err
-    (tmp_path / "done" / "prepared.json").write_text('{"what": "another", "schema": 1}')
-    assert "another kind or version" in run("prepare", "--check", "--out", tmp_path / "done", code=2).err
-    (tmp_path / "done" / "request.json").write_text("[]")
-    assert "request.json is damaged" in run("prepare", source, "--out", tmp_path / "done", *OPTIONS, code=2).err
+    (tmp_path / "done" / "prepared.json").write_text('{"what": "rltok prepare", "schema": 1}')
+    for command in (["--check"], [source, *OPTIONS]):
+        assert "another version of rltok prepare" in run("prepare", *command, "--out", tmp_path / "done", code=2).err
 
 
 def test_an_interruption_says_how_to_go_on(monkeypatch, source, tmp_path, capsys):
@@ -160,7 +147,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, source, tmp_path, capsys
 
     monkeypatch.setattr("rltok.cli.prepare.prepare_folder", interrupt)
     assert commands.prepare and main(["prepare", source, "--out", str(tmp_path / "out")]) == 130
-    assert "interrupted. The same command goes on where it stopped." in capsys.readouterr().err
+    assert "interrupted. The same command reads only what it had not read to the end." in capsys.readouterr().err
 
 
 def test_the_command_that_is_printed_for_little_text_in_windows_runs(run, tmp_path):

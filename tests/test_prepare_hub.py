@@ -1,7 +1,6 @@
 """`rltok prepare` from the hub: real `datasets` streams over local files of the hub's schema, without a network."""
 
 import json
-import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,8 +18,7 @@ ROWS = 40
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch, tmp_path):
-    """No hub, no cache of ours, no waiting for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
+    """No hub, and no dataset left open."""
     monkeypatch.setattr(hub, "hub_reachable", lambda: True)
     units.opened.cache_clear()
     yield
@@ -75,11 +73,21 @@ def put_local_files(monkeypatch, tmp_path, row, format="parquet"):
 def test_a_dataset_of_the_hubs_schema_is_one_unit_a_file_and_its_text_column_is_stored(monkeypatch, tmp_path, spec, format):
     _, row, column = KINDS[spec]
     rows = put_local_files(monkeypatch, tmp_path, row, format)
-    record = prepare_folder(request([spec], cut="windows", sequence_length=16, shard_bytes=300), tmp_path / "out")
+    record = prepare_folder(request([spec], cut="windows", sequence_length=16), tmp_path / "out")
     assert documents_of(tmp_path / "out")["train"] == [each[column].encode() for each in rows]
-    assert record["units"][2].endswith("file 3 of 3") and record["units"][0].startswith("hf:") and len(record["units"]) == 3
+    names = [unit["name"] for unit in record["units"]]
+    assert names[2].endswith("file 3 of 3") and names[0].startswith("hf:") and len(names) == 3
     units.opened.cache_clear()
     assert [document.text.decode() for document in documents(spec)] == [each[column] for each in rows]
+
+
+def test_a_file_of_a_split_is_a_dataset(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"né {i} and more", "source": "s", "id": f"b#{i}"} for i in range(9)])
+    prepare_folder(request([path], cut="windows", sequence_length=8), tmp_path / "out")
+    opened = datasets.load_dataset(
+        "arrow", data_files=str(tmp_path / "out" / "train.arrow"), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert opened["text"][:] == [f"né {i} and more".encode() for i in range(9)] and set(opened["source"]) == {"s"}
 
 
 class Flaky:
@@ -119,26 +127,30 @@ def test_a_broken_connection_is_waited_for_and_no_row_is_lost_or_read_twice(monk
     assert flaky.opened[: 1 + min(breaks, 3)] == ([0, 4, 8, 12] if every else [0, 0, 0, 0])
 
 
-def test_after_five_failures_in_a_row_it_gives_up_says_how_to_go_on_and_goes_on(monkeypatch, tmp_path):
+def test_after_five_failures_in_a_row_it_gives_up_and_the_same_command_reads_only_what_is_missing(monkeypatch, tmp_path):
     rows = put_local_files(monkeypatch, tmp_path, fineweb)
     plain = hub.load_dataset("x", None, split="train")
-    flaky = Flaky(plain, [None] * 5, 9)
-    flaky.breaks = [None] * 5
-    made = request(["fineweb"], cut="windows", sequence_length=16, shard_bytes=200)
+    flaky, made, waited = Flaky(plain, [], 3), request(["fineweb"], cut="windows", sequence_length=16), []
     monkeypatch.setattr(hub, "load_dataset", lambda *_, **__: flaky)
-    waited = []
+    whole = flaky.shard
+
+    def shard(num_shards, index):
+        flaky.breaks = [None] * 9 * (index == 1)  # the network goes while the second file is read
+        return whole(num_shards, index)
 
     def sleep(seconds):
         flaky.every = 0  # from the first failure on no row comes through
         waited.append(seconds)
 
-    with pytest.raises(RltokError, match="the network went away; row 9 failed 5 times in a row.*same command.*goes on"):
+    monkeypatch.setattr(flaky, "shard", shard)
+    with pytest.raises(RltokError, match="the network went away; row 3 failed 5 times in a row.*the same command again"):
         prepare_folder(made, tmp_path / "out", sleep=sleep)
-    assert waited == [1.0, 2.0, 4.0, 8.0] and (tmp_path / "out" / "00000-000.json").exists()
+    assert waited == [1.0, 2.0, 4.0, 8.0]
     units.opened.cache_clear()
     monkeypatch.setattr(hub, "load_dataset", lambda *_, **__: plain)
-    prepare_folder(made, tmp_path / "out")
+    record = prepare_folder(made, tmp_path / "out")
     assert documents_of(tmp_path / "out")["train"] == [each["text"].encode() for each in rows]
+    assert record["timing"]["bytes"] == sum(len(fineweb(number)["text"]) for number in range(ROWS) if number % 3)
 
 
 def test_null_texts_of_a_dataset_are_counted_and_a_missing_column_stops(monkeypatch, tmp_path):
@@ -206,7 +218,7 @@ def test_a_limit_opens_no_more_files_than_it_needs(monkeypatch, tmp_path):
     rows = put_local_files(monkeypatch, tmp_path, fineweb)
     made = request(["fineweb"], cut="windows", sequence_length=16, max_bytes=300)
     record = prepare_folder(made, tmp_path / "out")
-    assert record["units"] == ["hf:HuggingFaceFW/fineweb:sample-100BT, file 1 of 3"] and record["read"]["read"] < ROWS / 3
+    assert record["read"]["read"] < ROWS / 3 and len(list(tmp_path.glob("out/*.arrow"))) == 3
     found = documents_of(tmp_path / "out")["train"]
     assert found == [each["text"].encode() for each in rows][: len(found)] and 250 < sum(map(len, found)) <= 300
 

@@ -27,7 +27,7 @@ def text(megabytes, path):
             file.write(json.dumps({"text": " ".join(map(str, draw.integers(0, 10**9, 2000).tolist()))}) + "\\n")
 
 def measured(place, name):
-    prepare_folder(request([f"{place}/{name}.jsonl"], cut="windows", shard_bytes=1 << 23), Path(place, name))
+    prepare_folder(request([f"{place}/{name}.jsonl"], cut="windows"), Path(place, name))
     prepared = memory("VmHWM")
     before = memory("RssAnon")
     rows = load_corpus(f"{place}/{name}", DataConfig(cut="windows")).train
@@ -37,7 +37,6 @@ def measured(place, name):
         peak = max(peak, memory("RssAnon"))
     return [prepared, peak - before]
 
-os.fsync = lambda file: None
 place = sys.argv[1]
 text(1, f"{place}/warm.jsonl")
 text(2, f"{place}/small.jsonl")

@@ -9,7 +9,8 @@ import pytest
 import rltok.data
 from rltok.config import DataConfig
 from rltok.data import FIXED_TEXTS, documents, load_corpus
-from rltok.data.sample import SAMPLE_FILE, SPLITS
+from rltok.data.documents import SPLITS
+from rltok.data.sources import SAMPLE_FILE, sample_documents
 from rltok.errors import RltokError
 
 PACKAGE = Path(rltok.data.__file__).parent
@@ -61,8 +62,6 @@ def test_the_sample_brings_its_own_splits(cut):
 
 
 def test_an_unknown_split_is_refused():
-    from rltok.data.sample import sample_documents
-
     with pytest.raises(RltokError, match="'dev'.*train, validation, test"):
         next(sample_documents("dev"))
 

@@ -21,7 +21,7 @@ SAMPLE = {
 PLUMBING = {
     "rltok/data/__init__.py": "exports load_test",
     "rltok/data/corpus.py": "makes the splits",
-    "rltok/data/request.py": "the text that a user gives to be stored as test",
+    "rltok/data/units.py": "the text that a user gives to be stored as test",
     "rltok/cli/prepare.py": "the same",
     "rltok/data/sources.py": "knows the sample's splits by name",
     "rltok/cli/evaluate.py": "--split test, when the user asks for it",
@@ -32,7 +32,7 @@ OTHER_TEXTS = {
     "rltok/evidence/toy/language.py",
 }  # languages that are made up on the spot
 # Names the sample's splits in a text, to store all three.
-NAMES_ONLY = {"rltok/data/units.py", "rltok/data/found.py"}
+NAMES_ONLY = {"rltok/data/files.py"}
 # These load no model: the modules of rltok that they import are listed, and none of them runs one for them.
 COUNTS = {
     # documents and bytes of every split for the page on the texts

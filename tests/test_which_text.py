@@ -96,7 +96,7 @@ def test_every_kind_of_text_has_words(corpus, tmp_path):
         ("sample", "sample"),
     ):
         config = CONFIG if spec != "sample" else DataConfig(sequence_length=512, cut="windows")
-        assert load_corpus(spec, config).told.startswith(f"training text: {told}: ")
+        assert load_corpus(spec, config).summary.startswith(f"training text: {told}: ")
 
 
 def test_preparing_and_scoring_say_it_too(run, corpus, tmp_path):
@@ -115,7 +115,9 @@ def test_preparing_and_scoring_say_it_too(run, corpus, tmp_path):
 # Files whose names say what they are
 
 
-@pytest.mark.parametrize("suffix", [".ndjson", ".json", ".NDJSON", ".ndjson.gz", ".json.gz", ".ndjson.zst"])
+@pytest.mark.parametrize(
+    "suffix", [".ndjson", ".json", ".NDJSON", ".ndjson.gz", ".json.gz", ".ndjson.zst", ".jsonlines", ".jl", ".jl.gz"]
+)
 def test_an_object_a_line_is_json_lines_whatever_the_file_is_called(tmp_path, suffix):
     data = b'{"text": "one"}\n{"text": "two"}\n'
     packed = {".gz": gzip.compress(data), ".zst": pa.compress(data, codec="zstd", asbytes=True)}
@@ -126,13 +128,26 @@ def test_an_object_a_line_is_json_lines_whatever_the_file_is_called(tmp_path, su
 
 @pytest.mark.parametrize("content, complaint", [
     ('[{"text": "one"}]', "line 1 is list, not an object. Write one JSON object with a 'text' field per line, as `jq -c '.[]'`"),
-    (json.dumps({"text": "one"}, indent=1), "line 1 is not valid JSON"),
+    (json.dumps({"text": "one"}, indent=1), "Write one JSON object per line, as `jq -c .` does"),
+    (json.dumps([{"text": "one"}], indent=1), "Write one JSON object per line, as `jq -c '.[]'` does"),
+    ('{"text": "one"', "Write one JSON object per line."),
     ('{"body": "one"}', "line 1 has no 'text', only 'body'"),
 ])  # fmt: skip
 def test_other_json_is_refused_and_never_trained_on_as_text(run, tmp_path, content, complaint):
     (tmp_path / "a.json").write_text(content)
     assert complaint in run("train", "--data", tmp_path / "a.json", "--out", tmp_path / "run", code=2).err
     assert complaint in error_of(tmp_path / "a.json")
+
+
+def test_a_julia_source_says_how_to_train_on_it(tmp_path):
+    (tmp_path / "a.jl").write_text("println(1)\n")
+    assert "To train on a Julia source as it stands, name a copy .txt." in error_of(tmp_path / "a.jl")
+
+
+def test_pq_is_parquet_wherever_it_stands(tmp_path):
+    pq.write_table(pa.table({"text": ["one", "two"]}), tmp_path / "a.pq")
+    for spec in (tmp_path, tmp_path / "a.pq", f"{tmp_path}/*.pq"):
+        assert [document.text for document in documents(spec)] == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("name, complaint", [
@@ -185,7 +200,7 @@ def test_a_readme_and_a_licence_beside_tables_are_about_them_and_left_out_in_wor
     write_jsonl(tmp_path / "a.jsonl", [{"text": f"{SENTENCE} {i}"} for i in range(9)])
     for name in ("README.md", "readme_fr.md", "LICENSE.txt"):
         (tmp_path / name).write_text("about the table")
-    assert "1 JSON Lines file of " in (told := load_corpus(tmp_path, CONFIG).told) and ", without 2 .md, 1 .txt: " in told
+    assert "1 JSON Lines file of " in (told := load_corpus(tmp_path, CONFIG).summary) and ", without 2 .md, 1 .txt: " in told
     (tmp_path / "notices of births.txt").write_text(SENTENCE)
     assert "1 text file (notices of births.txt)" in error_of(tmp_path)
 
@@ -227,6 +242,24 @@ def test_links_that_go_in_circles_do_not_repeat_a_file(tmp_path):
     for spec in (loop, f"{loop}/**/*.txt", f"{loop}/*.txt"):
         assert names(spec) == (["0.txt", "a.txt"])
     assert names(f"{loop}/*/*.txt") == ["b.txt", "a.txt"] and names(f"python:{loop}") == ["deep/m.py"]
+
+
+def test_folders_that_a_pattern_does_not_search_are_named(run, corpus, tmp_path):
+    (corpus / "deep").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "d.txt").write_text(SENTENCE)
+    (corpus / "my link").symlink_to(tmp_path / "other", target_is_directory=True)
+    (corpus / "deep" / "er").symlink_to(tmp_path / "other", target_is_directory=True)
+    run("train", "--data", corpus / "a.txt", "--out", corpus / "run", *SMALL)
+    base = corpus.parent
+    for pattern, passed in (
+        (f"{base}/corpus/**/*.txt", "linked folder deep/er, linked folder my link, run run"),
+        (f"{base}/corp*/**/*.txt", "linked folder corpus/deep/er, linked folder corpus/my link, run corpus/run"),
+        (f"{base}/corpus/*/**/*.txt", "linked folder deep/er"),  # `*` goes through links
+        (f"{base}/corpus/*.txt", None),
+    ):
+        words = load_corpus(pattern, CONFIG).summary
+        assert words.partition(", without ")[2].partition(": ")[0] == (passed or ""), pattern
 
 
 @pytest.mark.parametrize("suffix", ["txt", "jsonl", "json", "ndjson.gz", "parquet", "py"])

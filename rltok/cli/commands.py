@@ -95,7 +95,7 @@ def train(options: argparse.Namespace) -> None:
         progress=not options.json,
     )  # fmt: skip
     if options.json:
-        result = {"out": out, "text": corpus.told, "updates": record.updates, "bytes": record.bytes}
+        result = {"out": out, "text": corpus.summary, "updates": record.updates, "bytes": record.bytes}
         print_json(result | {"evaluation": record.evaluation, "advice": travel_advice(config)})
         return
     found = record.evaluation

@@ -37,7 +37,7 @@ def _compare(options: argparse.Namespace, out: Path) -> None:
     jobs = comparison.expected_jobs(setting)
     count = min(options.jobs or default_workers(resolve_device(setting.device), len(jobs)), len(jobs))
     base = comparison.bases[0]
-    say(options, setting.corpus.told)
+    say(options, setting.corpus.summary)
     say(options, f"{len(jobs)} runs of {base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each")
     seconds = estimated_seconds(jobs, setting, count)
     say(options, f"expected time: about {duration(seconds)} with {count} at a time, from an update of each kind timed just now")

@@ -15,7 +15,7 @@ from rltok.config import Config
 from rltok.data import load_corpus, load_test
 from rltok.data.prepared import is_prepared, open_prepared
 from rltok.data.rows import Rows, cut_documents, require_a_row
-from rltok.data.sources import documents, is_hub, spec_name, told
+from rltok.data.sources import documents, is_hub, spec_name, summary
 from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
@@ -76,7 +76,7 @@ def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
     limit = options.max_bytes
     stream = documents(spec, allow_binary=options.allow_binary, force=options.force, max_bytes=limit)
     rows = cut_documents(stream, config.data.sequence_length, "windows", name=spec_name(spec), max_bytes=limit)
-    say(options, f"text: {told(spec)}")
+    say(options, f"text: {summary(spec)}")
     return rows
 
 

@@ -15,7 +15,7 @@ from rltok.system.streams import lasting_output
 HOW_TO_GO_ON = {
     "train": " Go on with the same command and --resume.",
     "compare": " Go on with the same command, its folder as --out, and --resume.",
-    "prepare": " The same command goes on where it stopped.",
+    "prepare": " The same command reads only what it had not read to the end.",
 }
 
 
@@ -31,7 +31,7 @@ TEXT_TOO_LARGE = {
     "prepare": "Take --jobs 1. A document is held as a whole: split those that are larger than memory.",
     "show": SHORTER, "demo": FREE, "doctor": FREE,
 }  # fmt: skip
-READ_LESS = "Read less of the text with --max-bytes, or let rltok prepare write it as shards, which stay on the disk."
+READ_LESS = "Read less of the text with --max-bytes, or let rltok prepare write it to files that stay on the disk."
 
 
 def _one_line(error: BaseException, command: str) -> str:

@@ -1,20 +1,19 @@
-"""`rltok prepare`: options to a request, the request to shards, and what came of it as a table."""
+"""`rltok prepare`: options to a request, the request to a folder, and its record as a table."""
 
 import argparse
 import json
 import os
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from rltok.cli.options import say
 from rltok.config import DataConfig
+from rltok.data.documents import SPLITS
 from rltok.data.prepare import Tell, prepare_folder
-from rltok.data.prepared import RECORD, open_prepared
-from rltok.data.request import Request
-from rltok.data.shards import SPLITS
-from rltok.data.sources import told
-from rltok.data.tally import SKIPPED
-from rltok.data.unit_writer import Rules
+from rltok.data.prepared import RECORD, SKIPPED, open_prepared
+from rltok.data.sources import summary
+from rltok.data.units import Request
 from rltok.errors import RltokError
 from rltok.runs.progress import Progress
 from rltok.system.files import check_name, quoted
@@ -44,22 +43,14 @@ def prepare(options: argparse.Namespace) -> None:
         raise RltokError(f"--jobs must be at least 1; got {jobs}.")
     finished = (folder / RECORD).exists()
     texts = [*((name, "source") for name in request.sources), (request.validation, "validation"), (request.test, "test")]
-    for line in [f"{role}: {told(name)}" for name, role in texts if name is not None and not finished]:
+    for line in [f"{role}: {summary(name)}" for name, role in texts if name is not None and not finished]:
         say(options, line)
-    bars: list[Progress] = []
+    with ExitStack() as stack:
 
-    def bar(total: int | None, done: int) -> Tell:
-        bars.append(Progress(total, done, not options.json))
-        return bars[0].update
+        def bar(total: int | None) -> Tell:
+            return stack.enter_context(closing(Progress(total, 0, not options.json))).update
 
-    def note(line: str) -> None:
-        say(options, line)
-
-    try:
-        record = prepare_folder(request, folder, jobs=jobs, force=options.force, bar=bar, note=note)
-    finally:
-        for shown in bars:
-            shown.close()
+        record = prepare_folder(request, folder, jobs=jobs, force=options.force, bar=bar)
     if finished:
         say(options, f"{folder}: finished already; --check reads it again and compares hashes")
     print(json.dumps(record, indent=1, allow_nan=False) if options.json else "\n".join(table(record)))
@@ -82,37 +73,37 @@ def _how_to_go_on(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _settings(record: dict[str, Any]) -> str:
-    """What `rltok train` has to be told besides the folder; windows may be of any length, which it then fits to little text."""
+    """The settings of `rltok train` for this folder; windows may be of any length, which it then fits to little text."""
     cut, length = (record["settings"][key] for key in ("cut", "sequence_length"))
-    asked = cut != "windows" or length != DataConfig().sequence_length
-    return f" --set data.cut={cut}" + (f" data.sequence_length={length}" if asked else "")
+    needs_length = cut != "windows" or length != DataConfig().sequence_length
+    return f" --set data.cut={cut}" + (f" data.sequence_length={length}" if needs_length else "")
 
 
 def _request(options: argparse.Namespace) -> Request:
-    rules = Rules(
+    return Request(
+        sources=tuple(options.source),
         cut=options.cut,
         sequence_length=options.sequence_length,
         validation_fraction=0.0 if options.validation is not None else options.validation_fraction,
         test_fraction=0.0 if options.test is not None else options.test_fraction,
         max_bytes=options.max_bytes,
-        shard_bytes=options.shard_bytes,
         any_bytes=options.allow_binary,
+        validation=options.validation,
+        test=options.test,
     )
-    return Request(tuple(options.source), rules, options.validation, options.test)
 
 
 def _check(folder: Path, options: argparse.Namespace) -> None:
     if not folder.is_dir():
         raise RltokError(f"there is no folder {folder}. Name one that rltok prepare wrote.")
     prepared = open_prepared(folder)
-    damaged = prepared.damaged()
-    count = len(prepared.record["shards"])
+    damaged, count = prepared.damaged(), len(prepared.record["files"])
     if options.json:
-        print(json.dumps({"shards": count, "damaged": damaged}, indent=1))
+        print(json.dumps({"files": count, "damaged": damaged}, indent=1))
     if damaged:
-        raise RltokError(f"{len(damaged)} of {count} shards and their list are damaged: " + " ".join(damaged))
+        raise RltokError(f"{len(damaged)} of {count} files are damaged: " + " ".join(damaged))
     if not options.json:
-        print(f"{folder}: all {count} shards are as they were written")
+        print(f"{folder}: all {count} files are as they were written")
 
 
 def table(record: dict[str, Any]) -> list[str]:
@@ -134,17 +125,17 @@ def table(record: dict[str, Any]) -> list[str]:
     lines += ["", f"{'largest sources':<40}{'documents':>12}{'bytes':>16}"]
     lines += [f"{name[:39]:<40}{each['documents']:>12}{each['bytes']:>16}" for name, each in record["largest_sources"].items()]
     rate = f"{timing['bytes_per_second'] / 1e6:.1f} MB/s"
-    return [*lines, "", f"{timing['seconds']:.1f} s for {timing['bytes'] / 1e6:.1f} MB in the last session, {rate}"]
+    return [*lines, "", f"{timing['seconds']:.1f} s for {timing['bytes'] / 1e6:.1f} MB, {rate}"]
 
 
 def _limit_lines(record: dict[str, Any]) -> list[str]:
-    """Where --max-bytes ended the reading."""
+    """The texts that --max-bytes ended."""
     limit = record["settings"]["max_bytes"]
     return [
-        f"--max-bytes {limit} ended the {name}: {found['bytes']} bytes stored, and the next document is longer than the"
-        f" {limit - found['bytes']} bytes left"
-        for name, found in record["limits"].items()
-        if found["ended"]
+        f"--max-bytes {limit} ended the {name}: {reached['bytes']} bytes stored, and the next document is longer than the"
+        f" {limit - reached['bytes']} bytes left"
+        for name, reached in record["limits"].items()
+        if reached["ended"]
     ]
 
 

@@ -8,10 +8,10 @@ def add_prepare(commands: Any, add_common: Callable[[Any], None]) -> None:
     """Add the command, with the options that all commands have."""
     parser = commands.add_parser(
         "prepare",
-        help="turn much text into shards that training reads without loading them",
-        description="Read text from any SOURCE once and write it as shards: documents filtered, duplicates left out, each dealt"
-        " to training, validation or test by its hash. `rltok train --data FOLDER` maps the shards, so that memory does not"
-        " grow with the text. After an interruption the same command goes on where it stopped.",
+        help="turn much text into files that training reads without loading them",
+        description="Read text from any SOURCE once and write an Arrow file each for training, validation and test: documents"
+        " filtered, duplicates left out, split by their hash. `rltok train --data FOLDER` maps the files, so that memory does not"
+        " grow with the text. After an interruption the same command reads only what it had not read to the end.",
         epilog="Such as: rltok prepare 'texts/*.parquet' --out corpus --cut windows; or rltok prepare"
         " fineweb --out corpora/fineweb --max-bytes 6182000000, enough for a run of the paper",
     )
@@ -20,7 +20,7 @@ def add_prepare(commands: Any, add_common: Callable[[Any], None]) -> None:
         help="text files, folders, .jsonl or .parquet with a text column, a pattern in quotes, python:FOLDER, sample,"
         " fineweb, codeparrot or hf:NAME",
     )  # fmt: skip
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the shards go: a new folder, or one to go on with")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the files go: a new folder, or one to go on with")
     parser.add_argument("--validation", metavar="TEXT", help="text of its own for validation, instead of a share of the sources")
     parser.add_argument("--test", metavar="TEXT", help="text of its own for the test split, instead of a share of the sources")
     for split in ("validation", "test"):
@@ -37,14 +37,11 @@ def add_prepare(commands: Any, add_common: Callable[[Any], None]) -> None:
         "--sequence-length", type=int, default=4096, metavar="N", help="bytes of a row (default: %(default)s)"
     )  # fmt: skip
     parser.add_argument("--max-bytes", type=int, metavar="N", help="store at most so many bytes of the sources")
-    parser.add_argument(
-        "--shard-bytes", type=int, default=1 << 28, metavar="N", help="bytes of a shard, about (default: %(default)s)"
-    )  # fmt: skip
     parser.add_argument("--jobs", type=int, metavar="N", help="processes that read at a time (default: one a processor)")
     parser.add_argument(
         "--any-bytes", dest="allow_binary", action="store_true",
         help="also take what is no valid UTF-8 or does not look like text",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="ask the hub without first testing that it answers (behind a proxy)")
-    parser.add_argument("--check", action="store_true", help="read the shards in --out again and name those that are damaged")
+    parser.add_argument("--check", action="store_true", help="read the files in --out again and name those that are damaged")
     add_common(parser)

@@ -86,7 +86,7 @@ def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, 
 def _corpus(options: argparse.Namespace, config: Config) -> Corpus:
     reading = {"max_bytes": options.max_bytes, "allow_binary": options.allow_binary, "force": options.force}
     corpus = load_corpus(options.data, config.data, **reading)
-    say(options, corpus.told)
+    say(options, corpus.summary)
     return corpus
 
 

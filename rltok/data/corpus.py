@@ -7,15 +7,17 @@ from typing import Any
 from rltok.config import DataConfig
 from rltok.data.prepared import Prepared, is_prepared, open_prepared
 from rltok.data.rows import Rows, cut_documents
-from rltok.data.sources import Spec, documents, is_hub, spec_name, told
+from rltok.data.sources import Spec, documents, is_hub, spec_name, summary
 from rltok.errors import RltokError
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Rows of each split; `description` holds plain values only and no folder of this machine.
+    """Rows of each split.
 
-    `files` says in words what was read.
+    Attributes:
+        description: plain values for records, without folders of this machine.
+        files: what was read, in words.
     """
 
     train: Rows
@@ -25,7 +27,7 @@ class Corpus:
     files: str = ""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What is trained on, in a line."""
         has, held_out = self.description["train"], self.description.get("held_out", "documents of their own")
         counts = f"{has['bytes']} bytes, {has['documents']} document{'s' * (has['documents'] != 1)}, {has['rows']} rows"
@@ -104,7 +106,7 @@ def load_corpus(
 
     Raises:
         RltokError: bad or missing text, too little of it, validation text equal to the training text,
-            or a damaged shard.
+            or a damaged file of a prepared folder.
     """
     prepared = _verified(spec, config)
     is_sample = spec == "sample"
@@ -138,7 +140,7 @@ def load_corpus(
         "validation": describe(validation),
         "test": describe(test) if prepared is None else prepared.describe("test"),
     }
-    return Corpus(train, validation, test, description, told(spec))
+    return Corpus(train, validation, test, description, summary(spec))
 
 
 def load_test(spec: Spec, config: DataConfig, *, allow_binary: bool = False, force: bool = False) -> Rows:
@@ -147,7 +149,7 @@ def load_test(spec: Spec, config: DataConfig, *, allow_binary: bool = False, for
     Nothing else reads a prepared folder's test documents.
 
     Raises:
-        RltokError: bad or missing text, a damaged shard, or no test document.
+        RltokError: bad or missing text, a damaged file, or no test document.
     """
     prepared = _verified(spec, config)
     if prepared is not None:

@@ -1,11 +1,16 @@
-"""What a document is, and whether bytes look like text at all."""
+"""What a document is, whether bytes look like text at all, and a text file as one document."""
 
+import codecs
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rltok.errors import RltokError
 
 HEAD_BYTES = 1 << 16  # how much of a file is looked at
+CHARACTER = 4  # most bytes of one in UTF-8
+SPLITS = ("train", "validation", "test")
 MAX_JUNK = 0.3  # share of bytes that are no UTF-8 or control codes; Latin-1 text stays far below, compressed data far above
 
 # tab, line ends, form feed, backspace, bell and escape do occur in text files
@@ -29,7 +34,7 @@ NULL_TEXT = _NullText()  # the text of a row whose text is null
 
 
 def label_of(value: Any, otherwise: str) -> str:
-    """A source or id that a table states, as text that has a UTF-8 form; the other one where the row states none."""
+    """A source or id from a table as valid UTF-8; `otherwise` where the row has none."""
     if value is None or value != value:  # null, or the NaN that pandas puts in its place
         return otherwise
     text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
@@ -37,7 +42,7 @@ def label_of(value: Any, otherwise: str) -> str:
 
 
 def printable(name: str) -> str:
-    """A file's name on one line: what cannot be printed is escaped."""
+    """A file's name on one line, with escapes for what cannot be printed."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
@@ -66,13 +71,50 @@ def check_text(data: bytes, name: str, allow_binary: bool) -> bytes:
     return data
 
 
+def require_file(path: Path) -> None:
+    """Raise `RltokError` unless the path is an ordinary file: a pipe or device would block or never end."""
+    if not os.path.isfile(path):
+        if os.path.islink(path) and not os.path.exists(path):
+            raise RltokError(f"cannot read {str(path)!r}: it is a link to nothing. Mend the link, or remove it.")
+        kind = "a folder" if os.path.isdir(path) else "not an ordinary file" if os.path.exists(path) else "missing"
+        raise RltokError(f"cannot read {str(path)!r}: it is {kind}. Name an existing file.")
+
+
+def read_text_file(path: Path, source: str, name: str, allow_binary: bool, max_bytes: int | None = None) -> Document:
+    """A whole file as one document; of a file longer than `max_bytes`, a beginning a little longer than that.
+
+    Such a beginning ends with a whole character, so that it is valid UTF-8 where the file is.
+
+    Raises:
+        RltokError: the file cannot be read or does not look like text.
+    """
+    require_file(path)
+    try:
+        if max_bytes is None or os.path.getsize(path) <= (most := max(0, max_bytes) + CHARACTER):
+            data = path.read_bytes()
+        else:
+            with path.open("rb") as file:
+                data = _whole_characters(file.read(most))
+    except OSError as error:
+        raise RltokError(f"cannot read {str(path)!r}: {one_line(error)}. Check its permissions, or leave it out.") from error
+    return Document(check_text(data, str(path), allow_binary), label_of(source, ""), label_of(name, ""))
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """The bytes without an incomplete character at the end."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="ignore")
+    decoder.decode(data[-CHARACTER:])
+    waiting, _ = decoder.getstate()
+    return data[: len(data) - len(waiting)]
+
+
 def require_text(documents: Iterable[Document], name: str) -> Iterator[Document]:
     """The same documents; raises `RltokError` at the end when there was no byte of text among them."""
-    found = False
+    has_text = False
     for document in documents:
-        found = found or len(document.text) > 0
+        has_text = has_text or len(document.text) > 0
         yield document
-    if not found:
+    if not has_text:
         raise RltokError(f"{name!r} holds no text: it is empty, or every document in it is. Give another file or folder.")
 
 

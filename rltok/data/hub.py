@@ -1,4 +1,4 @@
-"""Documents streamed from Hugging Face datasets, asked for only after the hub has been seen to answer."""
+"""Documents streamed from Hugging Face datasets, opened only once the hub is known to answer."""
 
 import os
 import queue
@@ -71,8 +71,8 @@ def open_dataset(spec: str, force: bool, *, instead: str = TEXT_INSTEAD, **where
     Args:
         spec: which dataset.
         force: skip the test that the hub answers (it cannot see proxies).
-        instead: what the error without a network tells the user to take instead.
-        where: the `split`, and a `revision` where the main one does not do.
+        instead: what the error without a network recommends.
+        where: the `split`, and a `revision` other than the main one.
 
     Raises:
         RltokError: at once: no network, no package `datasets`, no such dataset.
@@ -92,7 +92,7 @@ def open_dataset(spec: str, force: bool, *, instead: str = TEXT_INSTEAD, **where
 
 
 def open_texts(spec: str, force: bool) -> Any:
-    """The training split of a dataset; of Parquet files no column but that of the text, so that the others may differ.
+    """The training split of a dataset; of Parquet files only the column of text, so that the others may differ.
 
     Raises:
         RltokError: as `open_dataset`.
@@ -114,20 +114,19 @@ def text_column(name: str) -> str:
 
 
 def retried(
-    spec: str, open_at: Callable[[int], Iterator[Any]], start: int, sleep: Callable[[float], None]
-) -> Iterator[tuple[int, Any]]:
-    """Number and row of a stream from row `start` on, which survives broken connections.
+    spec: str, open_at: Callable[[int], Iterator[Any]], sleep: Callable[[float], None]
+) -> Iterator[tuple[int, Any]]:  # fmt: skip
+    """Number and row of a stream, across broken connections.
 
     Args:
         spec: what is read, for the error.
-        open_at: opens the stream again at a row.
-        start: the first row wanted.
-        sleep: waits so many seconds: 1 after a failure, then 2, 4, 8; a row that arrives starts this anew.
+        open_at: opens the stream at a row.
+        sleep: waits so many seconds: 1 after a failure, then 2, 4, 8; every row that arrives resets this.
 
     Raises:
         RltokError: TRIES failures in a row, or rows that no further try would mend.
     """
-    number, failures = start, 0
+    number, failures = 0, 0
     while True:
         try:
             for row in open_at(number):
@@ -149,33 +148,31 @@ def retried(
             if failures >= TRIES:
                 raise RltokError(
                     f"cannot read {spec!r} from the hub: {one_line(error)}; row {number} failed {failures} times in a row."
-                    " Check the network, then give the same command again; `rltok prepare` goes on where it stopped."
+                    " Check the network, then give the same command again; `rltok prepare` keeps the files it has read."
                 ) from error
             sleep(2.0 ** (failures - 1))
 
 
-def dataset_rows(
-    spec: str, dataset: Any, start: int = 0, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[tuple[int, Any]]:
+def dataset_rows(spec: str, dataset: Any, sleep: Callable[[float], None] = time.sleep) -> Iterator[tuple[int, Any]]:
     """`retried` for an open dataset."""
-    return retried(spec, lambda taken: iter(dataset.skip(taken) if taken else dataset), start, sleep)
+    return retried(spec, lambda taken: iter(dataset.skip(taken) if taken else dataset), sleep)
 
 
 def shard_documents(
-    spec: str, dataset: Any, part: tuple[int, int] | None = None, start: int = 0, *,
+    spec: str, dataset: Any, part: tuple[int, int] | None = None, *,
     allow_null: bool = False, sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Document]:  # fmt: skip
     """Documents of an open dataset.
 
     Args:
-        part: (i, n) for the i-th of the n files it is made of; None for all.
-        start: how many rows to leave out first.
+        part: (i, n) for the i-th of its n files; None for all.
         allow_null: a null text is the document `NULL_TEXT` instead of an error.
+        sleep: as in `retried`.
     """
     name, _ = parse(spec)
     column = text_column(name)
     chosen = dataset if part is None else dataset.shard(num_shards=part[1], index=part[0])
-    for number, row in dataset_rows(spec, chosen, start, sleep):
+    for number, row in dataset_rows(spec, chosen, sleep):
         is_null = allow_null and row.get(column, "") is None
         if not (is_null or isinstance(row.get(column), str | bytes)):
             has = ", ".join(row)[:200]

@@ -1,125 +1,53 @@
-"""`rltok prepare` as a function: sources to shards in several processes, then duplicates, statistics and the record."""
+"""`rltok prepare`: read units to Arrow files in several processes, drop duplicates, write a file for each split, count.
+
+    units --write_unit--> .unfinished/UNIT.arrow --choose, write_splits--> train.arrow, validation.arrow, test.arrow
+
+A unit's file is named by a digest of the settings and of the text it was read from, so that after an interruption the same
+command reads only the units that have none yet. The record comes last: a folder without it is not finished.
+"""
 
 import multiprocessing
 import re
 import shutil
 import time
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rltok.data.duplicates import count_kept, count_parts, mark_kept
-from rltok.data.pieces import check_pieces
-from rltok.data.prepared import KEPT_FILE, RECORD, REQUEST, SCHEMA, UNSEALED, WHAT, open_prepared, piece_counts
-from rltok.data.request import AGAIN, Request, check_finished, claimed, read_request, write_request
-from rltok.data.shards import seals_of, sha256_of, sound_seals
-from rltok.data.tally import SKIPPED, largest_sources, merged
-from rltok.data.unit_writer import Rules, write_unit
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from filelock import FileLock, Timeout
+
+from rltok.data.documents import SPLITS
+from rltok.data.prepared import (
+    OLD_REQUEST,
+    RECORD,
+    SCHEMA,
+    SKIPPED,
+    UNFINISHED,
+    UNSEALED,
+    WHAT,
+    arrow_batches,
+    file_facts,
+    open_prepared,
+    piece_counts,
+)  # fmt: skip
+from rltok.data.units import BEYOND, COLUMNS, NAMED, STORED, Request, Unit, new_arrow, write_unit
 from rltok.errors import RltokError
 from rltok.system.digest import sealed
-from rltok.system.files import room, write_json
+from rltok.system.files import quoted, require_own, room, write_json
 from rltok.system.workers import end_with_parent, stopping
 
-TOP_SOURCES = 20
+TOP_SOURCES = 20  # named in the record
+OTHER = "(other sources)"
+ROLES = ("sources", "validation", "test")  # of texts; the limit of max_bytes is that of each
 POLL_SECONDS = 0.5
 
-
 Tell = Callable[[int, str], None]  # bytes read since the last call, and how far one is in words
-
-
-class Run:
-    """One session of work in a folder: what is sealed, what is missing, and who does it."""
-
-    def __init__(
-        self, folder: Path, request: Request, force: bool, sleep: Callable[[float], None], note: Callable[[str], None]
-    ) -> None:
-        self.folder, self.request, self.force, self.sleep = folder, request, force, sleep
-        self.units, self.groups = request.units(force)
-        self.seals = [sound_seals(folder, number, note) for number in range(len(self.units))]
-        pieces = request.pieces(force)
-        if (folder / REQUEST).exists():
-            before = read_request(folder)["pieces"]
-            check_pieces(str(folder), before, pieces, {number for number in range(len(self.units)) if self.done(number)})
-        # a source of which something is still to be read may have been mended: it counts as it is now
-        write_request(folder, request, pieces)
-
-    @property
-    def read_bytes(self) -> int:
-        """Of all sealed shards."""
-        return sum(seal["tally"]["read_bytes"] for seals in self.seals for seal in seals)
-
-    @property
-    def expected_bytes(self) -> int | None:
-        """Bytes of text in all sources, roughly, or None where nobody knows."""
-        limit = self.request.rules.max_bytes
-        sizes = [unit.expected_bytes for unit in self.units]
-        total = None if None in sizes else sum(size for size in sizes if size is not None)
-        return total if limit is None or self.request.rules.cut == "documents" else min(total or limit, limit)
-
-    def done(self, number: int) -> bool:
-        """Whether a unit has its last seal."""
-        return bool(self.seals[number]) and self.seals[number][-1]["last"]
-
-    def needed(self) -> list[int]:
-        """Units that belong to the result: all, or those before the limit is reached as far as one knows by now."""
-        found, stored, full = [], {}, set()
-        for number, group in enumerate(self.groups):
-            if group in full:
-                continue
-            found.append(number)
-            stored[group] = stored.get(group, 0) + sum(seal["tally"]["stored_bytes"] for seal in self.seals[number])
-            limit = self.request.rules.max_bytes
-            if self.done(number) and (self.seals[number][-1]["full"] or (limit is not None and stored[group] >= limit)):
-                full.add(group)
-        return found
-
-    def status(self) -> str:
-        """How far one is, in words."""
-        needed = self.needed()
-        return f"{sum(map(self.done, needed))} of {len(needed)} pieces done"
-
-    def missing(self) -> list[int]:
-        """Units that are needed and not done."""
-        return [number for number in self.needed() if not self.done(number)]
-
-    def work(self, jobs: int, tell: Tell) -> None:
-        """Write what is missing."""
-        if min(jobs, len(self.missing())) > 1:
-            self._in_processes(jobs, tell)
-            return
-        while missing := self.missing():
-            status = self.status()
-            write_unit(
-                self.folder, missing[0], self.units[missing[0]], self.request.rules, force=self.force,
-                tell=lambda count, status=status: tell(count, status), sleep=self.sleep,
-            )  # fmt: skip
-            self.seals[missing[0]] = seals_of(self.folder, missing[0])
-
-    def _in_processes(self, jobs: int, tell: Tell) -> None:
-        context = multiprocessing.get_context("spawn")
-        counter, told = context.Value("q", 0), 0
-        setting = (self.folder, self.units, self.request.rules, self.force, counter)
-        count = min(jobs, len(self.missing()))
-        with (
-            suppress(_Enough),
-            ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=setting) as pool,
-            stopping(pool, count, "Go on with the same command and --jobs 1."),
-        ):
-            running: dict[Future[None], int] = {}
-            while missing := self.missing():
-                for number in [number for number in missing if number not in running.values()][: count - len(running)]:
-                    running[pool.submit(_work, number)] = number
-                for future in wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done:
-                    future.result()
-                    number = running.pop(future)
-                    self.seals[number] = seals_of(self.folder, number)
-                now = counter.value
-                tell(now - told, self.status())
-                told = now
-            if running:
-                raise _Enough  # what still runs lies behind the limit
+Bar = Callable[[int | None], Tell]  # given the bytes expected
 
 
 class _Enough(Exception):
@@ -135,121 +63,309 @@ def _start(*setting: Any) -> None:
     _setting = setting
 
 
-def _work(number: int) -> None:
-    folder, units, rules, force, counter = _setting
+def _work(unit: Unit, path: Path) -> None:
+    request, force, sleep, counter = _setting
 
     def tell(count: int) -> None:
         with counter.get_lock():
             counter.value += count
 
-    write_unit(folder, number, units[number], rules, force=force, tell=tell)
+    write_unit(unit, path, request, force, tell, sleep)
 
 
-def record_of(run: Run, seconds: float, session_bytes: int) -> dict[str, Any]:
-    """The record of finished work: settings, statistics, and every file with its hash. Drops duplicates on the way."""
-    numbers = run.needed()
-    shards = [(number, seal) for number in numbers for seal in run.seals[number]]
-    seals = [seal for _, seal in shards]
-    read = merged(seal["tally"] for seal in seals)
-    rules, path = run.request.rules, run.folder / KEPT_FILE
-    full = {run.groups[number] for number, seal in shards if seal["full"]}
-    if not read["stored"] and full:
-        raise RltokError(
-            f"nothing is stored: the first document is longer than --max-bytes {rules.max_bytes}. Raise it, into a new --out."
+@contextmanager
+def _reader(
+    missing: dict[Path, Unit], request: Request, jobs: int, force: bool, sleep: Callable[[float], None]
+) -> Iterator[Callable[[Path, Callable[[int], None]], None]]:
+    """A function that waits until the file of a unit is written; processes read ahead of it, and stop where they aren't needed.
+
+    Args:
+        missing: units without a file, in order.
+        jobs: processes that read at the same time.
+    """
+    if min(jobs, len(missing)) <= 1:
+        yield lambda path, tell: write_unit(missing[path], path, request, force, tell, sleep)
+        return
+    context = multiprocessing.get_context("spawn")
+    counter, before = context.Value("q", 0), 0
+    setting, count = (request, force, sleep, counter), min(jobs, len(missing))
+    with (
+        suppress(_Enough),
+        ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=setting) as pool,
+        stopping(pool, count, "Go on with the same command and --jobs 1."),
+    ):
+        futures = {path: pool.submit(_work, unit, path) for path, unit in missing.items()}
+
+        def read(path: Path, tell: Callable[[int], None]) -> None:
+            nonlocal before
+            done = False
+            while not done:
+                done = bool(wait([futures[path]], timeout=POLL_SECONDS).done)
+                now = counter.value
+                tell(now - before)
+                before = now
+            futures[path].result()
+
+        yield read
+        if not all(future.done() for future in futures.values()):
+            raise _Enough
+
+
+def _total(numbers: pa.ChunkedArray) -> int:
+    return pc.sum(numbers).as_py() or 0
+
+
+def _columns(unit: Unit, path: Path) -> pa.Table:
+    """The columns of a unit's file but its text, with its role."""
+    schema = pa.schema([each for each in COLUMNS if each.name != "text"])
+    batches = (batch.select(schema.names) for batch, _ in arrow_batches(path))
+    copies = [batch.take(pa.array(np.arange(len(batch)))) for batch in batches]  # without a copy they would hold the text, too
+    role = pa.array(np.full(sum(map(len, copies)), ROLES.index(unit.role), dtype=np.int8))
+    return pa.Table.from_batches(copies, schema).append_column("role", role)
+
+
+def _read_units(
+    units: list[Unit], place: Path, request: Request, jobs: int, force: bool, bar: Bar, sleep: Callable[[float], None]
+) -> tuple[pa.Table, list[Path], int]:
+    """Columns and files of the units that belong to the result (all, or those up to the limit), and bytes read just now."""
+    place.mkdir(exist_ok=True)
+    for left in place.glob("*.tmp"):
+        left.unlink()
+    paths = [place / unit.file_name(request) for unit in units]
+    missing = {path: unit for path, unit in zip(paths, units, strict=True) if not path.exists()}
+    tell, tables, files, stored, session = bar(_expected_bytes(missing, request)), [], [], {}, 0
+    with _reader(missing, request, jobs, force, sleep) as read:
+        for unit, path in zip(units, paths, strict=True):
+            if request.max_bytes is not None and stored.get(unit.role, 0) >= request.max_bytes:
+                continue
+            is_new = path in missing and path not in files
+            if is_new:
+                read(path, lambda count: tell(count, f"{len(files)} of {len(units)} pieces done"))
+            table = _columns(unit, path)
+            is_full = pc.any(pc.equal(table["reason"], BEYOND)).as_py()
+            stored[unit.role] = np.inf if is_full else stored.get(unit.role, 0) + _total(table["length"])
+            session += is_new * _total(table["size"])
+            tables.append(table)
+            files.append(path)
+    return pa.concat_tables(tables), files, session
+
+
+def _expected_bytes(missing: dict[Path, Unit], request: Request) -> int | None:
+    """Bytes of text that are still to be read, roughly, or None where nobody knows."""
+    limit, sizes = request.max_bytes, [unit.expected_bytes for unit in missing.values()]
+    total = None if None in sizes else sum(sizes)
+    return total if limit is None or request.cut == "documents" else min(total or limit, limit)
+
+
+def choose(documents: pa.Table, max_bytes: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Which documents are kept, and which lie beyond the limit of their role, both bool [documents].
+
+    From the first document on that goes past `max_bytes` all are beyond it. Of the others with the same bytes the first is kept,
+    test before validation before training.
+    """
+    beyond = np.zeros(len(documents), dtype=bool)
+    length, role, split, high, low = (documents[name].to_numpy() for name in ("length", "role", "split", "high", "low"))
+    for code in range(len(ROLES)):
+        mine = np.flatnonzero(role == code)
+        beyond[mine] = max_bytes is not None and np.cumsum(length[mine]) > max_bytes
+    here = np.flatnonzero(~beyond)
+    order = here[np.lexsort((-split[here], low[here], high[here]))]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (high[order][1:] != high[order][:-1]) | (low[order][1:] != low[order][:-1])
+    kept = np.zeros(len(documents), dtype=bool)
+    kept[order[is_first]] = True
+    return kept, beyond
+
+
+def _write_splits(files: list[Path], kept: np.ndarray, place: Path) -> None:
+    """Write the documents that are kept to the file of their split, batch by batch."""
+    start = 0
+    with ExitStack() as stack:
+        writers = [stack.enter_context(new_arrow(place / f"{split}.arrow", STORED)) for split in SPLITS]
+        for batch, _ in (each for path in files for each in arrow_batches(path)):
+            is_kept = pc.is_null(batch["reason"]).to_numpy(zero_copy_only=False)
+            stop = start + np.count_nonzero(is_kept)
+            is_kept[is_kept] = kept[start:stop]
+            start = stop
+            for code, writer in enumerate(writers):
+                mask = is_kept & (batch["split"].to_numpy() == code)
+                if mask.any():  # to filter means to copy
+                    chosen = batch.select(STORED.names)
+                    writer.write_batch(chosen if mask.all() else chosen.filter(pa.array(mask)))
+
+
+def _statistics(table: pa.Table, documents: pa.Table) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was read and why some of it is not stored, and the largest sources."""
+    others = table.filter(pc.is_valid(table["reason"])).select(["reason", "count", "names"]).to_pylist()
+    counts = {reason: sum(row["count"] for row in others if row["reason"] == reason) for reason in SKIPPED}
+    names = {reason: [name for row in others if row["reason"] == reason for name in row["names"]] for reason in NAMED}
+    read = {
+        "read": len(documents) + sum(counts.values()), "read_bytes": _total(table["size"]),
+        "stored": len(documents), "stored_bytes": _total(documents["length"]),
+        "longest": pc.max(documents["length"]).as_py() or 0, **counts,
+        "named": {reason: names[reason][:most] for reason, most in NAMED.items()},
+    }  # fmt: skip
+    totals = documents.group_by("source").aggregate([("length", "count"), ("length", "sum")])
+    totals = totals.sort_by([("length_sum", "descending"), ("source", "ascending")])
+    largest = {
+        row["source"]: {"documents": row["length_count"], "bytes": row["length_sum"]} for row in totals[:TOP_SOURCES].to_pylist()
+    }
+    if rest := totals[TOP_SOURCES:]:
+        largest[OTHER] = {"documents": _total(rest["length_count"]), "bytes": _total(rest["length_sum"])}
+    return read, largest
+
+
+def _count_splits(documents: pa.Table, kept: np.ndarray, beyond: np.ndarray, request: Request) -> dict[str, dict[str, int]]:
+    """Of each split: documents, bytes and rows kept, and what was dropped."""
+    counts, lengths, split = {}, documents["length"].to_numpy(), documents["split"].to_numpy()
+    for code, name in enumerate(SPLITS):
+        mine = split == code
+        sizes = lengths[mine & kept]
+        counts[name] = {
+            "documents": len(sizes), "bytes": int(sizes.sum()),
+            "rows": int(piece_counts(sizes, request.sequence_length, request.cut).sum()),
+            "duplicates": int(np.count_nonzero(mine & ~kept & ~beyond)),
+            BEYOND: int(np.count_nonzero(mine & beyond)),
+        }  # fmt: skip
+    return counts
+
+
+def _limits(table: pa.Table, documents: pa.Table, beyond: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Of each role: bytes within --max-bytes, and whether a document was too long for the rest."""
+    ended = set(table.filter(pc.equal(table["reason"], BEYOND))["role"].to_pylist())
+    lengths, role = documents["length"].to_numpy(), documents["role"].to_numpy()
+    return {
+        ROLES[code]: {
+            "bytes": int(lengths[(role == code) & ~beyond].sum()),
+            "ended": code in ended or bool(beyond[role == code].any()),
+        }
+        for code in sorted(set(table["role"].unique().to_pylist()))
+    }
+
+
+def _why_none(read: dict[str, Any], request: Request, is_limited: bool) -> RltokError:
+    """The error when nothing is stored: how many documents were left out for which reason, and a remedy for the most frequent."""
+    if is_limited:
+        return RltokError(
+            f"nothing is stored: the first document is longer than --max-bytes {request.max_bytes}. Raise it, into a new --out."
         )
-    if not read["stored"]:
-        raise RltokError(f"no document of {read['read']} is left: {_why_none(read, rules)}, into a new --out.")
-    within = mark_kept(run.folder, seals, [run.groups[number] for number, _ in shards], rules.max_bytes, path)
-    counts = count_kept(run.folder, seals, path, lambda sizes: piece_counts(sizes, rules.sequence_length, rules.cut))
-    first, documents = {}, 0
-    for number in numbers:
-        first[number] = documents
-        documents += run.seals[number][-1]["to"]
-    sources = largest_sources(read, TOP_SOURCES)
-    del read["sources"]
-    return sealed({
-        "schema": SCHEMA, "what": WHAT, "finished": True, "settings": run.request.record(), "splits": counts, "read": read,
-        "limits": {} if rules.max_bytes is None else _limits(run, within, full),
-        "parts": count_parts(run.folder, seals, path),
-        "mean_bytes": read["stored_bytes"] / read["stored"], "largest_sources": sources,
-        "kept": {"shard": "kept", "files": {".npy": {"bytes": path.stat().st_size, "sha256": sha256_of(path)}}},
-        "units": [run.units[number].name for number in numbers],
-        "shards": [
-            {key: seal[key] for key in ("shard", "documents", "files")} | {"first_document": first[number]}
-            for number, seal in shards
-        ],
-        "timing": {"seconds": seconds, "bytes": session_bytes, "bytes_per_second": session_bytes / max(1e-9, seconds)},
-    }, UNSEALED)  # fmt: skip
-
-
-def _why_none(read: dict[str, Any], rules: Rules) -> str:
-    """How many documents were left out for which reason, the first of them by name, and a remedy for the most frequent."""
     counts = {reason: read[reason] for reason in SKIPPED if read[reason]}
     named = {reason: f" (first: {names[0]})" for reason, names in read["named"].items() if names}
     why = ", ".join(f"{count} {reason.replace('_', ' ')}{named.get(reason, '')}" for reason, count in counts.items())
-    reason = max(counts, key=lambda reason: counts[reason], default="")
-    shorter = "--cut windows" if rules.cut == "documents" else "a smaller --sequence-length"
+    shorter = "--cut windows" if request.cut == "documents" else "a smaller --sequence-length"
     remedies = {"too_short": f"Give longer texts, or {shorter}"}
     remedies |= dict.fromkeys(("invalid_utf8", "no_text"), "Convert the text to UTF-8, or let any bytes through with --any-bytes")
-    return f"{why or 'there was none'}. {remedies.get(reason, 'Give other text')}"
+    remedy = remedies.get(max(counts, key=counts.get, default=""), "Give other text")
+    return RltokError(f"no document of {read['read']} is left: {why or 'there was none'}. {remedy}, into a new --out.")
 
 
-def _limits(run: Run, within: dict[int, int], full: set[int]) -> dict[str, dict[str, Any]]:
-    """Of the sources and of texts of their own: bytes within --max-bytes, and whether a document was too long for the rest."""
-    stored = dict.fromkeys(within, 0)
-    for number in run.needed():
-        stored[run.groups[number]] = stored.get(run.groups[number], 0) + sum(
-            seal["tally"]["stored_bytes"] for seal in run.seals[number]
-        )
+def _finish(
+    units: list[Unit], table: pa.Table, files: list[Path], place: Path, request: Request
+) -> dict[str, Any]:  # fmt: skip
+    """Write the files of the splits, and give the record but for its time."""
+    documents = table.filter(pc.is_null(table["reason"]))
+    read, largest = _statistics(table, documents)
+    if not len(documents):
+        raise _why_none(read, request, BEYOND in table["reason"].to_pylist())
+    kept, beyond = choose(documents, request.max_bytes)
+    _write_splits(files, kept, place)
+    parts = documents["part_of"].to_numpy()[kept]
+    _, each = np.unique(parts[parts != 0], return_counts=True)
     return {
-        ("sources", "validation", "test")[group]: {
-            "bytes": within.get(group, 0), "ended": group in full or count > within.get(group, 0)
-        }
-        for group, count in sorted(stored.items())
+        "schema": SCHEMA, "what": WHAT, "settings": request.record(),
+        "splits": _count_splits(documents, kept, beyond, request), "read": read,
+        "limits": {} if request.max_bytes is None else _limits(table, documents, beyond),
+        "parts": {"documents": int(each.sum()), "wholes": len(each), "most": int(each.max(initial=0))},
+        "mean_bytes": read["stored_bytes"] / read["stored"], "largest_sources": largest,
+        "files": {f"{split}.arrow": file_facts(place / f"{split}.arrow") for split in SPLITS},
+        "units": [{"name": unit.name, "files": len(unit.paths), "fingerprint": unit.fingerprint} for unit in units],
     }  # fmt: skip
 
 
-_SHARD = re.compile(r"\d{5,}-\d{3,}\.(bin|idx|json)")
-_UNFINISHED = re.compile(rf"({_SHARD.pattern}\.\d+|kept\.npy\.\d+|\.buckets-\w+|\.rltok-[0-9a-f]+)\.tmp")
+def _check_same(folder: Path, record: dict[str, Any], request: Request) -> None:
+    """Raise `RltokError` when a finished folder was made by another command or of other text; the hub is not asked."""
+    before, now = record["settings"], request.record()
+    if differing := [f"{name} was {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
+        words = "; ".join(differing[:3])[:400]
+        raise RltokError(f"{folder} was begun by another command: {words}. Give the same command, or choose another --out.")
+    try:
+        units = [(unit.name, len(unit.paths), unit.fingerprint) for unit in request.units(False, with_hub=False)]
+    except RltokError as error:
+        raise RltokError(f"{error} {folder} itself is finished: rltok train --data {quoted(folder)} needs no source.") from error
+    _check_units(folder, [unit for unit in record["units"] if not unit["name"].startswith("hf:")], units)
 
 
-def _remove_leftovers(folder: Path, keep: set[str] | None) -> None:
-    """Remove files that a killed process left unfinished; with `keep`, also shards of other names. What is not ours stays."""
-    for path in folder.iterdir():
-        is_other = keep is not None and _SHARD.fullmatch(path.name) and path.stem not in keep
-        if is_other or _UNFINISHED.fullmatch(path.name):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+def _check_units(folder: Path, before: list[dict[str, Any]], now: list[tuple[str, int, str | None]]) -> None:
+    """Raise `RltokError` when files came or went, or when one has another text now."""
+    remedy = "Put back the old text, or choose a new --out."
+    names = [unit["name"] for unit in before], [name for name, *_ in now]
+    if names[0] != names[1]:
+        counts = sum(unit["files"] for unit in before), sum(count for _, count, _ in now)
+        words = [f"it began with {counts[0]} in all, now there are {counts[1]}"]
+        first, second = ([re.sub(r" and \d+ more$", "", name) for name in each] for each in names)
+        for word, has, others in (("gone", first, second), ("new", second, first)):
+            differing = [name for name in has if name not in others][:3]
+            words += [f"{word}: {', '.join(differing)[:120]}"] if differing else []
+        raise RltokError(f"files were added to or removed from the sources of {folder}: {'; '.join(words)}. {remedy}")
+    for unit, (name, _, fingerprint) in zip(before, now, strict=True):
+        if unit["fingerprint"] != fingerprint:
+            raise RltokError(f"{name} is not the text that {folder} was made of: it has changed. {remedy}")
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[bool]:
+    """Around work in a folder, which is made and which no other process works in; whether it is finished.
+
+    Raises:
+        RltokError: the folder is in use, cannot be written to, or has other files in it.
+    """
+    try:
+        with room(folder, "the same command"):
+            folder.mkdir(parents=True, exist_ok=True)
+            require_own(folder / ".lock")
+            lock = FileLock(folder / ".lock", blocking=False).acquire()
+    except Timeout:
+        raise RltokError(f"another rltok prepare works in {folder}. Wait for it, or choose another --out.") from None
+    except OSError as error:
+        raise RltokError(f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out.") from error
+    with lock:
+        names = {path.name for path in folder.iterdir()} - {".lock"}
+        if names and not names & {RECORD, OLD_REQUEST, UNFINISHED}:
+            raise RltokError(f"{folder} is not empty ({min(names)} is there). Choose another --out.")
+        yield bool(names & {RECORD, OLD_REQUEST})
 
 
 def prepare_folder(
-    request: Request, folder: Path, *,
-    jobs: int = 1, force: bool = False, bar: Callable[[int | None, int], Tell] = lambda total, done: lambda *_: None,
-    sleep: Callable[[float], None] = time.sleep, note: Callable[[str], None] = lambda _: None,
+    request: Request, folder: Path, *, jobs: int = 1, force: bool = False, bar: Bar = lambda total: lambda *_: None,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:  # fmt: skip
-    """Write a folder of shards, or go on with one; its record.
+    """Write a file of documents for each split; the record of the folder.
 
     Args:
-        request: what is wanted; it must be the same whenever one goes on.
+        request: what is wanted.
         jobs: processes that read at the same time.
         force: ask the hub without first testing that it answers.
-        bar: given the bytes expected and those already read, makes what is told about further ones.
-        sleep: waits before another try to reach the hub (with one job).
-        note: told of shards that are damaged and made again, a line each.
+        bar: given the bytes expected, makes what is told how many were read.
+        sleep: waits before another try to reach the hub.
 
     Raises:
-        RltokError: bad text, a folder of something else, a full disk; another call goes on.
+        RltokError: bad text, a folder of something else, a full disk; another call reads only what has not been read yet.
     """
-    with claimed(folder, request):
-        if (folder / RECORD).exists():
+    with _claimed(folder) as is_finished:
+        place = folder / UNFINISHED
+        if is_finished:
             record = open_prepared(folder).record
-            check_finished(folder, request, {int(shard["shard"].partition("-")[0]) for shard in record["shards"]})
-            return record
-        with room(folder, AGAIN):
-            start, run = time.perf_counter(), Run(folder, request, force, sleep, note)
-            _remove_leftovers(folder, None)
-            before = run.read_bytes
-            run.work(jobs, bar(run.expected_bytes, before))
-            record = record_of(run, time.perf_counter() - start, run.read_bytes - before)
-            _remove_leftovers(folder, {shard["shard"] for shard in record["shards"]})
-            write_json(folder / RECORD, record)
+            _check_same(folder, record, request)
+        else:
+            with room(folder, "the same command"):
+                start, units = time.perf_counter(), request.units(force)
+                table, files, size = _read_units(units, place, request, jobs, force, bar, sleep)
+                record = _finish(units, table, files, place, request)
+                seconds = time.perf_counter() - start
+                timing = {"seconds": seconds, "bytes": size, "bytes_per_second": size / max(1e-9, seconds)}
+                record = sealed(record | {"timing": timing}, UNSEALED)
+                for name in record["files"]:
+                    (place / name).replace(folder / name)
+                write_json(folder / RECORD, record)
+        shutil.rmtree(place, ignore_errors=True)
         return record

@@ -1,8 +1,15 @@
-"""Reading a folder that `rltok prepare` wrote: rows that stay in its files, after every file has shown its hash."""
+"""A folder that `rltok prepare` wrote: an Arrow file for each split, whose text stays on the disk, and a record of them.
 
+    train.arrow  validation.arrow  test.arrow  prepared.json
+
+The files have the columns `text` (bytes), `source`, `part_of` (what the parts of one document share, 0 for a whole document) and
+`complete` (false where the text is only the beginning of its document); any library that reads Arrow opens them.
+"""
+
+import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,36 +18,62 @@ import numpy as np
 
 from rltok.config import DataConfig
 from rltok.data.documents import one_line
-from rltok.data.duplicates import KEPT
-from rltok.data.mapped import MappedBytes
-from rltok.data.rows import MIN_TAIL, Cut, Rows, require_a_row
-from rltok.data.shards import AGAIN, SPLITS, check_files, entries, mapped_array
+from rltok.data.rows import MIN_TAIL, Cut, MappedBytes, Rows, require_a_row
 from rltok.errors import RltokError
 from rltok.system.digest import is_sealed
-from rltok.system.files import read_file
+from rltok.system.files import MISSING, read_file, require_regular
 
-RECORD, REQUEST, KEPT_FILE = "prepared.json", "request.json", "kept.npy"
+RECORD, UNFINISHED = "prepared.json", ".unfinished"
+OLD_REQUEST = "request.json"  # up to schema 2
 WHAT = "rltok prepare"
-SCHEMA = 2  # 2: with digests, and fingerprints of sources
-
-
+SCHEMA = 3  # 3: Arrow files
 TIMING = ("seconds", "bytes", "bytes_per_second")
-UNSEALED = ("timing",)  # differs from session to session, and nothing depends on it
+UNSEALED = ("timing",)  # differs from one preparation to the next, and nothing depends on it
+AGAIN = "Delete the folder and give the same `rltok prepare` again."
+SKIPPED = ("too_short", "empty", "null", "invalid_utf8", "no_text")  # why a document is not stored
+_REMEDY = {
+    "train": "Prepare more text, or load with a smaller data.sequence_length.",
+    "validation": "Give --validation TEXT, or prepare with a larger --validation-fraction.",
+    "test": "Prepare with --test TEXT, or with a larger --test-fraction.",
+}
 
 
 def is_prepared(spec: Any) -> bool:
-    """Whether data named in a command is a folder in which `rltok prepare` has worked."""
+    """Whether a spec names a folder in which `rltok prepare` has worked."""
     if not isinstance(spec, str | Path) or not os.path.isdir(spec):
         return False
-    return any(os.path.isfile(os.path.join(spec, name)) for name in (RECORD, REQUEST))
+    return any(os.path.exists(os.path.join(spec, name)) for name in (RECORD, UNFINISHED, OLD_REQUEST))
 
 
 def piece_counts(sizes: np.ndarray, sequence_length: int, cut: Cut) -> np.ndarray:
-    """How many rows documents of these sizes give, as `rows.PIECES` would cut them."""
+    """How many rows documents of these sizes give, as `rows.PIECES` cuts them."""
     full, rest = np.divmod(sizes, sequence_length)
     if cut == "documents":
         return np.minimum(full, 1)
     return full + (rest >= min(MIN_TAIL, sequence_length)) if cut == "windows" else full
+
+
+def arrow_batches(path: Path, mapped: bool = False) -> Iterator[tuple[Any, int]]:
+    """The record batches of an Arrow file, one by one.
+
+    Args:
+        path: the file.
+        mapped: map the file instead of reading it; each batch comes with the address of the file's first byte, otherwise 0.
+
+    Raises:
+        RltokError: a file that is not whole.
+    """
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as file:
+            address = file.read_buffer().address if mapped else 0
+            file.seek(0)
+            reader = pa.ipc.open_file(file)
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number), address
+    except (OSError, pa.ArrowInvalid) as error:
+        raise RltokError(f"{path} is damaged ({one_line(error)}). {AGAIN}") from error
 
 
 @dataclass(frozen=True)
@@ -52,11 +85,11 @@ class Prepared:
 
     @property
     def name(self) -> str:
-        """For records: the folder's own name."""
+        """The folder's own name, for records."""
         return self.folder.resolve().name
 
     def text_bytes(self, split: str) -> int:
-        """Bytes of text kept in a split."""
+        """Bytes of text in a split."""
         return self.record["splits"][split]["bytes"]
 
     def describe(self, split: str) -> dict[str, int] | None:
@@ -65,30 +98,16 @@ class Prepared:
         return {"documents": counts["documents"], "bytes": counts["bytes"]} if counts["documents"] else None
 
     def damaged(self) -> list[str]:
-        """What is wrong with files of the folder, a line each, after reading all of them."""
-        found = []
-        for shard in (self.record["kept"], *self.record["shards"]):
-            try:
-                check_files(self.folder, shard, hashes=True)
-            except RltokError as error:
-                found.append(str(error))
-        if not found:
-            self.fate()
-        return found
-
-    def fate(self) -> np.ndarray:
-        """What became of each document, mapped. Raises `RltokError` unless there is one entry for each."""
-        count = sum(shard["documents"] for shard in self.record["shards"])
-        return mapped_array(self.folder / KEPT_FILE, np.dtype(np.uint8), count)
+        """What is wrong with the files, a line each, after reading them whole."""
+        return [line for name, file in self.record["files"].items() if (line := _damage(self.folder, name, file))]
 
     def verify(self) -> None:
-        """Raise `RltokError` for the first file that is not what was written: sizes of all files first, then hashes."""
-        for hashes in (False, True):
-            for shard in (self.record["kept"], *self.record["shards"]):
-                check_files(self.folder, shard, hashes)
+        """Raise `RltokError` for the first file that is not what was written."""
+        if damaged := self.damaged():
+            raise RltokError(damaged[0])
 
     def check_cut(self, config: DataConfig) -> None:
-        """Raise `RltokError` when rows are wanted that cannot be cut from what is stored."""
+        """Raise `RltokError` for rows that cannot be cut from what is stored."""
         stored = self.record["settings"]
         has = (stored["cut"], stored["sequence_length"])
         if has[0] == "documents" and (config.cut, config.sequence_length) != has:
@@ -99,68 +118,55 @@ class Prepared:
             )
 
     def rows(self, split: str, config: DataConfig, max_bytes: int | None = None) -> Rows:
-        """The rows of a split, mapped from the files.
+        """The rows of a split, mapped from its file.
 
         Raises:
-            RltokError: another cut than was prepared, or no row.
+            RltokError: another cut than was prepared, a damaged file, or no row.
         """
         self.check_cut(config)
         width, cut = config.sequence_length, config.cut
         require_a_row(max_bytes, width)
-        fate = self.fate()
-        parts, skipped, first = [], 0, 0
-        for number, shard in enumerate(self.record["shards"]):
-            found = np.array(entries(self.folder, shard))
-            mine = (fate[first : first + len(found)] == KEPT) & (found["split"] == SPLITS.index(split))
-            first += len(found)
-            rows, without = _cut_rows(found[mine], shard["first_document"], number, width, cut)
-            parts.append(rows)
-            skipped += without
-        file, start, lengths, ends, document, key = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        _join_parts(document, key)
+        path = self.folder / f"{split}.arrow"
+        start, sizes, part_of, complete = _stored_documents(path)
+        counts = piece_counts(sizes, width, cut)
+        document = np.repeat(np.arange(len(sizes), dtype=np.int32), counts)
+        begin = (np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)) * width
+        lengths = np.minimum(width, sizes[document] - begin).astype(np.int32)
+        ends = (begin + lengths == sizes[document]) & complete[document]
+        start = start[document] + begin
+        number = _join_parts(document, part_of)
         if max_bytes is not None:
-            least = min(MIN_TAIL, width) if cut == "windows" else width
-            count, last = _within(lengths, max_bytes, least, width)
-            file, start, lengths, ends, document = (array[:count] for array in (file, start, lengths, ends, document))
+            count, last = _within(lengths, max_bytes, min(MIN_TAIL, width) if cut == "windows" else width, width)
+            start, lengths, ends, number = start[:count], lengths[:count], ends[:count], number[:count]
             if last is not None:
                 lengths[-1], ends[-1] = last, False
         if not len(lengths):
             raise RltokError(f"{self.folder} has no {split} document for a row of data.sequence_length={width}. {_REMEDY[split]}")
-        paths = [self.folder / f"{shard['shard']}.bin" for shard in self.record["shards"]]
-        mapped = MappedBytes(paths, file, start, lengths, width)
-        skipped += sum(self.record["read"][reason] for reason in ("too_short", "empty", "null", "invalid_utf8"))
+        skipped = int((counts == 0).sum()) + sum(self.record["read"][reason] for reason in SKIPPED)
         return Rows(
-            mapped, lengths, ends, document, name=self.name, cut=cut, skipped_documents=skipped if split == "train" else 0
-        )
+            MappedBytes(path, start, lengths, width), lengths, ends, number,
+            name=self.name, cut=cut, skipped_documents=skipped if split == "train" else 0,
+        )  # fmt: skip
 
 
-_REMEDY = {
-    "train": "Prepare more text, or load with a smaller data.sequence_length.",
-    "validation": "Give --validation TEXT, or prepare with a larger --validation-fraction.",
-    "test": "Prepare with --test TEXT, or with a larger --test-fraction.",
-}
+def _stored_documents(path: Path) -> tuple[np.ndarray, ...]:
+    """Of each document in an Arrow file: where in the file its text starts, its bytes, `part_of` and `complete`."""
+    columns = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, bool))]
+    for batch, address in arrow_batches(path, mapped=True):
+        _, offsets, text = batch.column("text").buffers()
+        offsets = np.frombuffer(offsets, dtype=np.int64, count=len(batch) + 1)
+        complete = batch.column("complete").to_numpy(zero_copy_only=False)
+        columns.append((text.address - address + offsets[:-1], np.diff(offsets), batch.column("part_of").to_numpy(), complete))
+    return tuple(np.concatenate(each) for each in zip(*columns, strict=True))
 
 
-def _join_parts(document: np.ndarray, key: np.ndarray) -> None:
-    """Give rows of parts of one document, wherever they stand, the number of its first one; a key of 0 belongs to no other."""
+def _join_parts(document: np.ndarray, part_of: np.ndarray) -> np.ndarray:
+    """The numbers of rows' documents, where parts of one document, wherever they stand, have that of its first row."""
+    number, key = document.copy(), part_of[document]
     parts = np.flatnonzero(key)
     _, first, which = np.unique(key[parts], return_index=True, return_inverse=True)
-    document[parts] = document[parts][first][which]
-
-
-def _cut_rows(found: np.ndarray, first_document: int, file: int, width: int, cut: Cut) -> tuple[Sequence[np.ndarray], int]:
-    """(file, start, length, ends its document, document, key of parts) of each row, and how many documents have no row."""
-    sizes = found["length"].astype(np.int64)
-    counts = piece_counts(sizes, width, cut)
-    of = np.repeat(np.arange(len(found)), counts)
-    begin = (np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)) * width
-    lengths = np.minimum(width, sizes[of] - begin).astype(np.int32)
-    ends = (begin + lengths == sizes[of]) & (found["complete"][of] == 1)
-    document = (first_document + found["number"][of].astype(np.int64)).astype(np.int32)
-    start = found["offset"][of].astype(np.int64) + begin
-    return (np.full(len(of), file, dtype=np.int32), start, lengths, ends, document, found["part_of"][of]), int(
-        (counts == 0).sum()
-    )
+    number[parts] = document[parts][first][which]
+    return number
 
 
 def _within(lengths: np.ndarray, max_bytes: int, least: int, width: int) -> tuple[int, int | None]:
@@ -173,20 +179,54 @@ def _within(lengths: np.ndarray, max_bytes: int, least: int, width: int) -> tupl
     return count, None
 
 
+def file_facts(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file, as a record states them."""
+    require_regular(path)
+    with path.open("rb") as file:
+        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _damage(folder: Path, name: str, stated: dict[str, Any]) -> str | None:
+    """In a line, why a file is not the one that the record states, or None."""
+    try:
+        found = file_facts(folder / name)
+    except OSError as error:
+        return f"{name} of {folder} cannot be read ({one_line(error)}). {AGAIN}"
+    if found["bytes"] != stated["bytes"]:
+        return f"{name} of {folder} is damaged: expected {stated['bytes']} bytes, found {found['bytes']}. {AGAIN}"
+    if found != stated:
+        return f"{name} of {folder} is damaged: expected SHA-256 {stated['sha256']}, found {found['sha256']}. {AGAIN}"
+    return None
+
+
 def open_prepared(spec: str | Path) -> Prepared:
-    """A prepared folder, without looking into its shards. Raises `RltokError` for one that is unfinished or damaged."""
+    """A prepared folder, without looking into its Arrow files.
+
+    Raises:
+        RltokError: the folder is not finished, damaged, or of another version of rltok.
+    """
     folder = Path(spec)
     path = folder / RECORD
-    if not path.exists():
-        raise RltokError(f"{folder} is not finished. Give the `rltok prepare` command that began it again; it goes on by itself.")
     try:
         record = json.loads(read_file(path))
-        if record["what"] != WHAT or record["schema"] != SCHEMA:
-            raise RltokError(f"{path} is of another kind or version. Prepare again with this version of rltok.")
-        if not is_sealed(record, UNSEALED) or not all(isinstance(record["timing"][key], int | float) for key in TIMING):
-            raise RltokError(f"{path} is damaged: its digest is not that of its entries. {AGAIN}")
-        return Prepared(folder, record)
+        if record["what"] == WHAT and record["schema"] != SCHEMA:
+            raise _of_another_version(folder)
+        timing = [record["timing"][key] for key in TIMING]
+        if record["what"] == WHAT and is_sealed(record, UNSEALED) and all(isinstance(time, int | float) for time in timing):
+            return Prepared(folder, record)
+        raise RltokError(f"{path} is damaged: its digest is not that of its entries. {AGAIN}")
+    except MISSING as error:
+        if (folder / OLD_REQUEST).exists():
+            raise _of_another_version(folder) from error
+        raise RltokError(f"{folder} is not finished. Give the `rltok prepare` command that began it again.") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, RltokError):
             raise
         raise RltokError(f"{path} is damaged ({one_line(error)}). {AGAIN}") from error
+
+
+def _of_another_version(folder: Path) -> RltokError:
+    return RltokError(
+        f"{folder} was written by another version of rltok prepare, in a format that this one does not read. Prepare its text"
+        " again, with another --out."
+    )

@@ -10,19 +10,66 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from rltok import vocab
 from rltok.data.documents import Document
-from rltok.data.mapped import MappedBytes
 from rltok.errors import RltokError
 
 Cut = Literal["documents", "windows", "full_windows"]
 MIN_TAIL = 16  # bytes: a shorter rest of a document is not worth a row
 HASHED_ROWS = 1024  # read at a time
+
+
+class MappedBytes:
+    """uint8 [R, N], read-only: rows are copied out of a mapped file when indexed, and padded with zeros.
+
+    A copy sent to another process carries the file's name, not its bytes.
+
+    Args:
+        path: the file.
+        start: where in it each row begins, [R].
+        lengths: bytes of each row, [R], at most N.
+        width: N.
+    """
+
+    def __init__(self, path: Path, start: np.ndarray, lengths: np.ndarray, width: int) -> None:
+        self._path, self._start, self._lengths = path, start, lengths
+        self.shape = (len(lengths), width)
+        self.dtype = np.dtype(np.uint8)
+
+    @cached_property
+    def _file(self) -> np.ndarray:
+        return np.memmap(self._path, dtype=np.uint8, mode="r")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the map, which belongs to this process."""
+        return {name: value for name, value in self.__dict__.items() if name != "_file"}
+
+    def __len__(self) -> int:
+        """R, the number of rows."""
+        return self.shape[0]
+
+    def view(self, indices: slice | np.ndarray | Sequence[int]) -> "MappedBytes":
+        """Some of the rows in the order given, without reading them."""
+        return MappedBytes(self._path, self._start[indices], self._lengths[indices], self.shape[1])
+
+    def __getitem__(self, key: Any) -> Any:
+        """A copy of one row (a number), of some (a slice or an array), or of a part of them (a pair), as from an array."""
+        rows, *rest = key if isinstance(key, tuple) else (key,)
+        if isinstance(rows, int | np.integer):
+            return self._read(np.array([range(len(self))[rows]]))[0][tuple(rest)]
+        return self._read(np.arange(len(self))[rows])[(slice(None), *rest)]
+
+    def _read(self, rows: np.ndarray) -> np.ndarray:
+        copies = np.zeros((len(rows), self.shape[1]), dtype=np.uint8)
+        for copy, start, length in zip(copies, self._start[rows], self._lengths[rows], strict=True):
+            copy[:length] = self._file[start : start + length]
+        return copies
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,21 +2,21 @@
 
     sample  sample:SPLIT  FILE  FOLDER  GLOB  python:FOLDER  python:stdlib  hf:OWNER/NAME[:CONFIG]  fineweb  codeparrot
 
-Which reader a file gets depends on its suffix alone (found.py); the readers are in files.py, tables.py, sample.py and hub.py.
+Which reader a file gets depends on its suffix alone (files.py); the readers are in documents.py, tables.py and hub.py.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rltok.data import files, hub, tables
-from rltok.data.documents import Document, printable, require_text
-from rltok.data.found import JSON_LINES, PARQUET, Found, count_files, found_files, kind_of
+from rltok.data import hub, tables
+from rltok.data.documents import SPLITS, Document, printable, read_text_file, require_text
+from rltok.data.files import JSON_LINES, PARQUET, Selection, count_files, kind_of, select_files
 from rltok.data.prepared import is_prepared, open_prepared
-from rltok.data.sample import SPLITS, sample_documents
 from rltok.errors import RltokError
 
 Spec = str | Path | Sequence[str | Path]
+SAMPLE_FILE = Path(__file__).with_name("sample.parquet")  # about 2 MB of public-domain English; SOURCES.md names each text
 MOST_PASSED = 5  # named of what is left out
 
 
@@ -37,6 +37,17 @@ def spec_name(spec: Spec) -> str:
     return f"{first} and {len(rest)} more" if rest else first
 
 
+def sample_documents(split: str | None = None) -> Iterator[Document]:
+    """Documents of one split of the bundled sample, or of all three. Raises `RltokError` for another split."""
+    import pyarrow.parquet as pq
+
+    if split is not None and split not in SPLITS:
+        raise RltokError(f"the sample has no split {split!r}. Choose one of: {', '.join(SPLITS)}.")
+    for row in pq.read_table(SAMPLE_FILE).to_pylist():
+        if split in (None, row["split"]):
+            yield Document(row["text"].encode("utf-8"), row["source"], row["id"])
+
+
 def file_documents(
     path: Path, allow_binary: bool, allow_null: bool = False, max_bytes: int | None = None
 ) -> Iterator[Document]:  # fmt: skip
@@ -47,30 +58,36 @@ def file_documents(
     elif kind == JSON_LINES:
         yield from tables.jsonl_documents(path, allow_null)
     else:
-        yield files.read_text_file(path, path.name, path.name, allow_binary, max_bytes)
+        yield read_text_file(path, path.name, path.name, allow_binary, max_bytes)
 
 
-def _found_documents(found: Found, allow_binary: bool, max_bytes: int | None) -> Iterator[Document]:
-    if found.whole:
-        return files.folder_documents(found.base, found.paths, allow_binary, max_bytes)
-    each = (file_documents(path, allow_binary, max_bytes=max_bytes) for path in found.paths)
+def folder_documents(folder: Path, paths: Sequence[Path], allow_binary: bool, max_bytes: int | None = None) -> Iterator[Document]:
+    """One document for each text file, named by its path inside the folder; empty files give empty documents."""
+    for path in paths:
+        yield read_text_file(path, folder.resolve().name, path.relative_to(folder).as_posix(), allow_binary, max_bytes)
+
+
+def _selected_documents(selection: Selection, allow_binary: bool, max_bytes: int | None) -> Iterator[Document]:
+    if selection.whole:
+        return folder_documents(selection.base, selection.paths, allow_binary, max_bytes)
+    each = (file_documents(path, allow_binary, max_bytes=max_bytes) for path in selection.paths)
     return itertools.chain.from_iterable(each)
 
 
-def told(spec: Spec) -> str:
+def summary(spec: Spec) -> str:
     """What a spec's text is read from, in words: how many files of which kind, their names, and what is left out beside them."""
     if not isinstance(spec, str | Path):
-        return "; ".join(map(told, spec))
+        return "; ".join(map(summary, spec))
     if is_prepared(spec):
         return f"the folder {printable(spec_name(spec))} of rltok prepare"
     if isinstance(spec, str) and (is_hub(spec) or spec == "sample" or spec.startswith("sample:")):
         return spec
-    found, kinds = found_files(spec), {}
-    for path in found.paths:
-        kinds.setdefault(kind_of(path), []).append(found.name(path))
-    place = "" if [found.name(path) for path in found.paths] == [spec_name(spec)] else spec_name(spec)
-    passed = [*found.passed[:MOST_PASSED], *["more"] * (len(found.passed) > MOST_PASSED)]
-    return " and ".join(count_files(kind, names, place) for kind, names in kinds.items()) + (
+    selection, names = select_files(spec), {}
+    for path in selection.paths:
+        names.setdefault(kind_of(path), []).append(selection.name(path))
+    place = "" if list(itertools.chain(*names.values())) == [spec_name(spec)] else spec_name(spec)
+    passed = [*map(printable, selection.passed[:MOST_PASSED]), *["more"] * (len(selection.passed) > MOST_PASSED)]
+    return " and ".join(count_files(kind, each, place) for kind, each in names.items()) + (
         f", without {', '.join(passed)}" if passed else ""
     )
 
@@ -78,7 +95,7 @@ def told(spec: Spec) -> str:
 def documents(
     spec: Spec, *, allow_binary: bool = False, force: bool = False, max_bytes: int | None = None
 ) -> Iterator[Document]:  # fmt: skip
-    """Stream of documents that a spec names, always in the same order.
+    """The documents of a spec, always in the same order.
 
     Args:
         spec: one of the forms in the head of this file, or a list of them. A `Path` is always a file or folder; a file
@@ -99,18 +116,18 @@ def documents(
     if is_prepared(spec):
         raise RltokError(f"{str(spec)!r} was written by `rltok prepare` and is read as rows. Name it as --data, alone.")
     if spec == "sample":
-        found = sample_documents()
+        stream = sample_documents()
     elif isinstance(spec, str) and spec.removeprefix("sample:") in SPLITS and spec.startswith("sample:"):
-        found = sample_documents(spec.removeprefix("sample:"))
+        stream = sample_documents(spec.removeprefix("sample:"))
     elif is_hub(spec):
-        found = hub.hub_documents(hub.ALIASES.get(str(spec), str(spec)), force)
+        stream = hub.hub_documents(hub.ALIASES.get(str(spec), str(spec)), force)
     else:
-        found = _found_documents(found_files(spec), allow_binary, max_bytes)
-    return require_text(found, str(spec))
+        stream = _selected_documents(select_files(spec), allow_binary, max_bytes)
+    return require_text(stream, str(spec))
 
 
 def text_bytes(spec: Spec, *, max_bytes: int | None, allow_binary: bool, force: bool) -> int:
-    """How much text there is, up to `max_bytes`; of a prepared folder, text for training."""
+    """Bytes of text, at most `max_bytes`; for a prepared folder, of its training split. Raises `RltokError` as `documents`."""
     if max_bytes is not None and max_bytes < 1:
         raise RltokError(f"--max-bytes must be at least 1; got {max_bytes}. Leave it out to read everything.")
     if isinstance(spec, str | Path) and is_prepared(spec):

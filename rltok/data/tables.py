@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from rltok import vocab
-from rltok.data.documents import NULL_TEXT, Document, label_of, one_line
-from rltok.data.files import require_file
+from rltok.data.documents import NULL_TEXT, Document, label_of, one_line, require_file
 from rltok.errors import RltokError
 
 _PACKED = ("", ".gz", ".zst")
-JSONL_SUFFIXES = tuple(name + packed for name in (".jsonl", ".ndjson") for packed in _PACKED)
+JSONL_SUFFIXES = tuple(name + packed for name in (".jsonl", ".ndjson", ".jsonlines", ".jl") for packed in _PACKED)
 JSON_SUFFIXES = tuple(".json" + packed for packed in _PACKED)  # read as JSON Lines where named; in a folder they hold settings
-PARQUET_SUFFIXES = (".parquet",)
+PARQUET_SUFFIXES = (".parquet", ".pq")
 BATCH_ROWS = 256  # Parquet rows held as Python objects at a time
+_MULTILINE = {b"[": ", as `jq -c '.[]'` does", b"{": ", as `jq -c .` does"}  # the first line of JSON printed over many lines
 MAX_LINE = 1 << 26  # bytes of a line of JSON: a small packed file may hold one of any length
 
 
@@ -32,12 +32,14 @@ def _document(text: bytes, source: Any, label: Any, file: str, place: str) -> Do
 
 
 def _json_document(line: bytes, name: str, number: int, allow_null: bool) -> Document:
-    """One line of JSON as a document; errors name the line."""
+    """One line of JSON as a document. Raises `RltokError`, which names the line, for any other line."""
     place = f"{name!r}, line {number}"
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RltokError(f"{place} is not valid JSON: {one_line(error)}. Write one JSON object per line.") from error
+        how = _MULTILINE.get(line.strip(), "")
+        how += ". To train on a Julia source as it stands, name a copy .txt" if name.lower().endswith(".jl") else ""
+        raise RltokError(f"{place} is not valid JSON: {one_line(error)}. Write one JSON object per line{how}.") from error
     if not isinstance(row, dict):
         how = ", as `jq -c '.[]'` does" if isinstance(row, list) else ""
         raise RltokError(
@@ -56,7 +58,11 @@ def _json_document(line: bytes, name: str, number: int, allow_null: bool) -> Doc
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(number, line) of a file's lines that are not blank, counted from 1; `.gz` and `.zst` are unpacked."""
+    """(number, line) of a file's lines that are not blank, counted from 1; `.gz` and `.zst` are unpacked.
+
+    Raises:
+        RltokError: a file that cannot be read, or a line longer than MAX_LINE.
+    """
     import pyarrow as pa
 
     require_file(path)
@@ -104,7 +110,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _texts(column: Any) -> list[bytes | None]:
-    """Bytes of an Arrow column of strings, straight from there: to decode 667 MB and encode it again would double the time."""
+    """The bytes of an Arrow column of strings, without decoding them: that would double the time."""
     import pyarrow as pa
 
     if isinstance(column, pa.ExtensionArray):
@@ -115,7 +121,7 @@ def _texts(column: Any) -> list[bytes | None]:
 
 
 def _labels(column: Any) -> list[Any]:
-    """Values of a column of sources or ids; where strings are no valid UTF-8, their bytes."""
+    """The values of a column of sources or ids; where strings are not valid UTF-8, their bytes."""
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
@@ -136,7 +142,11 @@ def _check_text_column(schema: Any, name: str) -> None:
 
 
 def parquet_documents(path: Path) -> Iterator[Document]:
-    """One document per row from the column `text`, with `source` and `id` if present; a null text is the empty `NULL_TEXT`."""
+    """One document per row from the column `text`, with `source` and `id` if present; a null text is the empty `NULL_TEXT`.
+
+    Raises:
+        RltokError: a file that cannot be read, or no column of strings called `text`.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -160,7 +170,7 @@ def parquet_documents(path: Path) -> Iterator[Document]:
 
 
 def parquet_text_bytes(path: Path) -> int:
-    """Bytes that the text of a Parquet file takes unpacked, from its footer; 0 where that can't be read."""
+    """The unpacked bytes of a Parquet file's text, from its footer; 0 where that cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

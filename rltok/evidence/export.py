@@ -198,7 +198,7 @@ def start_of(folder: Path, *, sweep: str, name: str, why: str) -> dict[str, Any]
     if not (folder / "config.json").exists():
         raise RltokError(f"{folder} is no run's folder: it holds no config.json.")
     if (folder / "record.json").exists():
-        raise RltokError(f"{folder} holds a finished run. Make its record with scripts/run_sweep.py.")
+        raise RltokError(f"{folder} holds a finished run. Make its record with scripts/measure/run_sweep.py.")
     try:
         found = _start(folder, sweep, name, why)
     except RltokError:

@@ -36,7 +36,7 @@ POSITIONS = ("start", "rewards", "returns")
 INTS = ":int"  # ends the name of the column of ints that stand among floats
 LEVEL = 19  # of zstd
 RESTORE = "Restore it from the repository."
-REMOVED = f"{RESTORE[:-1]}, or, where it is to go, pack the sweep anew: scripts/pack_records.py."
+REMOVED = f"{RESTORE[:-1]}, or, where it is to go, pack the sweep anew: scripts/measure/pack_records.py."
 
 Columns = dict[str, list[Any]]
 Parts = dict[tuple[str, str], Columns]  # by table and entry

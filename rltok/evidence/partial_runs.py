@@ -10,7 +10,7 @@ from rltok.evidence.schema import SCHEMA, START
 
 NEEDED = ("sweep", "name", "seed", "config", "config_hash", "commit", "device", "data", "bytes", "updates", "sessions", "curve",
           "held_out", "snapshots")  # fmt: skip
-REMEDY = "Restore it from the repository, or make one of a run of yours: scripts/keep_start.py."
+REMEDY = "Restore it from the repository, or make one of a run of yours: scripts/measure/keep_start.py."
 
 
 def check_start(found: Any, demand: Demand) -> None:

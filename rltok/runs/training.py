@@ -285,7 +285,7 @@ def train(
             f" {config.data.sequence_length}. Make it with load_corpus(..., config.data)."
         )
     check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
-    for line in filter(None, (corpus.told, travel_advice(config) if full else None)):
+    for line in filter(None, (corpus.summary, travel_advice(config) if full else None)):
         say(line)
     folder = RunFolder(out, config, corpus.description, resume)
     try:

@@ -5,7 +5,7 @@ python scripts/measure/run_sweep.py scripts/measure/sweeps/32m.toml --runs runs/
 
 Going on after an interruption is the same command: finished records stay, a run goes on from its checkpoint. A run that fails
 (a loss that is not finite, too little memory) leaves a record that says so. The test split is not touched here: see
-scripts/score_test.py.
+scripts/measure/score_test.py.
 """
 
 import argparse

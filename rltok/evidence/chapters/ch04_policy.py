@@ -104,7 +104,7 @@ def rate_loss_figure(record: dict[str, Any]) -> "Figure":
     import matplotlib.pyplot as plt
 
     if not record["runs"]:
-        raise RltokError("the record holds no run to draw. Make some first: scripts/measure_rate_loss.py.")
+        raise RltokError("the record holds no run to draw. Make some first: scripts/measure/measure_rate_loss.py.")
     starts = list(dict.fromkeys(run["start"] for run in record["runs"]))
     losses = list(dict.fromkeys(run["loss"] for run in record["runs"]))
     figure, panels = plt.subplots(1, len(starts), figsize=(8.4, 3.0), sharey=True, squeeze=False)

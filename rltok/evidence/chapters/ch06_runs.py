@@ -50,7 +50,7 @@ def all_sweeps(folder: Path) -> dict[str, Sweep]:
     if not found:
         raise RltokError(
             f"{folder} holds no record of a finished run, so there is nothing to show. Take the folder of the repository, or make"
-            " records: scripts/run_sweep.py."
+            " records: scripts/measure/run_sweep.py."
         )
     return found
 

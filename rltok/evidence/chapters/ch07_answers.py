@@ -121,7 +121,7 @@ def table(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> str:
     After ± stands the standard error over seeds from three seeds on, that over items where there are fewer.
 
     Args:
-        record: of scripts/measure_answers.py.
+        record: of scripts/measure/measure_answers.py.
         task: one of `rltok.benchmarks.task_items.TASKS`.
         methods: in the order of the rows; those that a size lacks have no row in it.
     """
@@ -138,7 +138,7 @@ def table(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A record of scripts/measure_answers.py.
+    """A record of scripts/measure/measure_answers.py.
 
     Raises:
         RltokError: no such file, another kind of file, or an edited one.

@@ -168,7 +168,7 @@ def table(record: Mapping[str, Any], split: str, methods: Sequence[str], referen
     """Markdown: bits per byte minus the reference's by kind of text, ± over documents / seeds, a row for each size and method.
 
     Args:
-        record: of scripts/measure_kinds.py.
+        record: of scripts/measure/measure_kinds.py.
         split: "validation" or "test".
         methods: in the order of the rows; those that a size lacks have no row in it.
         reference: one of BASELINES.
@@ -225,7 +225,7 @@ def kinds_table(record: Mapping[str, Any]) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A record of scripts/measure_kinds.py.
+    """A record of scripts/measure/measure_kinds.py.
 
     Raises:
         RltokError: no such file, another kind of file, or an edited one.

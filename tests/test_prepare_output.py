@@ -1,8 +1,7 @@
-"""What `rltok prepare` tells: limits, parts of documents, empty splits, names it cannot use, and how far it has come."""
+"""What `rltok prepare` prints: limits, parts of documents, empty splits, names it cannot use, and progress."""
 
 import gzip
 import json
-import os
 import re
 
 import pytest
@@ -13,12 +12,6 @@ from rltok.cli.main import main
 from rltok.runs.progress import Progress
 
 OPTIONS = ["--cut", "windows", "--sequence-length", "16", "--jobs", "1", "--validation-fraction", "0", "--test-fraction", "0"]
-
-
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch):
-    """No waiting for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture
@@ -71,15 +64,15 @@ def test_parts_are_counted_and_one_document_of_most_parts_is_warned_of(run, tmp_
     assert "are parts of" not in told
 
 
-def test_parts_are_counted_alike_however_many_entries_are_joined_at_a_time(run, tmp_path, monkeypatch):
+def test_parts_are_counted_alike_however_many_rows_are_written_at_a_time(run, tmp_path, monkeypatch):
     ids = [f"book{i * i % 7}#{i}" for i in range(60)] + ["plain"] * 5
     source = write_jsonl(
         tmp_path / "a.jsonl", [{"text": f"a small text {i:04d} of gulls", "id": id_} for i, id_ in enumerate(ids)]
     )
     found = []
-    for chunk in (1, 3, 1 << 16):
-        monkeypatch.setattr("rltok.data.duplicates.CHUNK", chunk)
-        found.append(json.loads(run("prepare", source, "--out", tmp_path / f"{chunk}", *OPTIONS, "--json").out)["parts"])
+    for most in (1, 3, 1 << 16):
+        monkeypatch.setattr("rltok.data.units.BATCH_ROWS", most)
+        found.append(json.loads(run("prepare", source, "--out", tmp_path / f"{most}", *OPTIONS, "--json").out)["parts"])
     books = [i * i % 7 for i in range(60)]
     assert found == [{"documents": 60, "wholes": len(set(books)), "most": max(map(books.count, books))}] * 3
 
