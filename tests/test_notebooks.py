@@ -1,4 +1,4 @@
-"""Every stored notebook keeps the rules of scripts/notebooks/nbtools. No kernel runs here; `pytest --nbval` is what compares outputs."""
+"""Every stored notebook keeps the rules of nbtools. No kernel runs here; `pytest --nbval` is what compares outputs."""
 
 import pytest
 from nbtools.checks import CHECKS

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from filelock import FileLock, Timeout
 
 from rltok.data.documents import SPLITS
 from rltok.data.prepared import (
@@ -38,7 +37,7 @@ from rltok.data.prepared import (
 from rltok.data.units import BEYOND, COLUMNS, NAMED, STORED, Request, Unit, new_arrow, write_unit
 from rltok.errors import RltokError
 from rltok.system.digest import sealed
-from rltok.system.files import quoted, require_own, room, write_json
+from rltok.system.files import locked, quoted, require_own, room, write_json
 from rltok.system.workers import end_with_parent, stopping
 
 TOP_SOURCES = 20  # named in the record
@@ -323,16 +322,17 @@ def _claimed(folder: Path) -> Iterator[bool]:
         with room(folder, "the same command"):
             folder.mkdir(parents=True, exist_ok=True)
             require_own(folder / ".lock")
-            lock = FileLock(folder / ".lock", blocking=False).acquire()
-    except Timeout:
-        raise RltokError(f"another rltok prepare works in {folder}. Wait for it, or choose another --out.") from None
+            in_use = f"another rltok prepare works in {folder}. Wait for it, or choose another --out."
+            lock = locked(folder / ".lock", in_use)
     except OSError as error:
         raise RltokError(f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out.") from error
-    with lock:
+    try:
         names = {path.name for path in folder.iterdir()} - {".lock"}
         if names and not names & {RECORD, OLD_REQUEST, UNFINISHED}:
             raise RltokError(f"{folder} is not empty ({min(names)} is there). Choose another --out.")
         yield bool(names & {RECORD, OLD_REQUEST})
+    finally:
+        lock.release()
 
 
 def prepare_folder(
