@@ -681,7 +681,7 @@ Markdown(ch07_whitespace_onset.differences_table(sweeps, policies[0]) if policie
 guess_small = 0.9
 
 # %% tags=["measurement"]
-asked = [run["name"] for run in tomllib.loads((root / "scripts" / "sweeps" / "schedule.toml").read_text())["run"]]
+asked = [run["name"] for run in tomllib.loads((root / "scripts" / "measure" / "sweeps" / "schedule.toml").read_text())["run"]]
 tested = ch06_runs.schedule_sweep(results / "causes", "schedule", sweeps[0], SCHEDULE)
 lacking = [name for name in asked if tested is None or name not in tested.runs]
 print("runs of that plan without a record:", ", ".join(lacking) or "none")

@@ -1,5 +1,6 @@
 """Pipes, folders, devices and links where rltok expects a file of its own: refused before work, and nothing is waited for."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -105,7 +106,7 @@ def test_a_link_that_appears_at_the_last_moment_gives_way_and_its_target_stays(t
     target.write_text("mine")
     link.symlink_to(target)
     write_json(link, {"a": 1})
-    assert target.read_text() == "mine" and not link.is_symlink() and link.read_text() == '{\n "a": 1\n}\n'
+    assert target.read_text() == "mine" and not link.is_symlink() and json.loads(link.read_text()) == {"a": 1}
 
 
 @pytest.mark.parametrize("place", [Path("/dev/null"), Path("/dev/zero")])

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -250,6 +250,18 @@ def _open(config: Config, corpus: Corpus, folder: RunFolder, device: torch.devic
     return run
 
 
+def _beginning(run: Run, resume: bool) -> Iterator[str]:
+    """What a user should know of a run that begins or goes on."""
+    if resume:
+        after = f"going on after update {run.step}" if run.trains else f"all {run.step} updates were done before"
+        yield after if run.step else "no checkpoint yet: starting over"
+    here = device_name(run.device)
+    if run.trains and (before := made_on(run.sessions, run.step)) not in (None, here):
+        yield f"digits may differ from update {run.step + 1} on: computed on {here}, until now on {before}"
+    for name, value in run.model.rule.facts().items():
+        yield f"the rule {run.config.model.rule.name} was fitted: {name} {value:.6g}"
+
+
 def train(
     config: Config, data: Corpus | str | Path, out: str | Path, resume: bool = False, *, device: str = "auto",
     progress: bool = False, tensorboard: bool = False, note: str = "", full: bool = True,
@@ -290,14 +302,8 @@ def train(
     folder = RunFolder(out, config, corpus.description, resume)
     try:
         run = _open(config, corpus, folder, chosen)
-        if resume:
-            after = f"going on after update {run.step}" if run.trains else f"all {run.step} updates were done before"
-            say(after if run.step else "no checkpoint yet: starting over")
-        if run.trains and (before := made_on(run.sessions, run.step)) not in (None, device_name(chosen)):
-            say(f"digits may differ from update {run.step + 1} on: computed on {device_name(chosen)}, until now on {before}")
-        for name, value in run.model.rule.facts().items():
-            say(f"the rule {config.model.rule.name} was fitted: {name} {value:.6g}")
-        say(f"backend {backend}: {why}")
+        for line in (*_beginning(run, resume), f"backend {backend}: {why}"):
+            say(line)
         first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
         board = summary_writer(str(folder.path / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
         total = config.num_updates * config.bytes_per_update
