@@ -254,6 +254,27 @@ def test_the_search_tries_three_peaks_and_two_warm_ups_for_every_method():
     }  # fmt: skip
 
 
+def test_the_best_plan_trains_each_method_as_the_search_found_best():
+    sweeps = ROOT / "scripts" / "measure" / "sweeps"
+    search = read_sweeps(ROOT / "notebooks" / "results" / "search", varied=("warmup_fraction", "learning_rate"))["32m_search"]
+    best = {}
+    for run in search.records:
+        bits, train = run["scores"]["validation"]["bits_per_byte"], run["config"]["train"]
+        method = run["name"].split("_warmup")[0]
+        best[method] = min(best.get(method, (9.0,)), (bits, train["warmup_fraction"], train["learning_rate"]))
+    plan, seeds = run_sweep.read_plan(sweeps / "32m_best.toml"), {}
+    for run in plan.runs:
+        seeds.setdefault(run.name, []).append(run.seed)
+        method = run.name if run.name in best else "policy_x20" if run.name.startswith("policy_x20") else "random_k"
+        train = plan.config(replace(run, rate_of=None), {}).train
+        assert (train.warmup_fraction, train.learning_rate) == best[method][1:], run.name
+    assert all(found == [0, 1, 2] for found in seeds.values())
+    assert best.keys() - seeds.keys() == {"hnet"}  # four of its six runs are still to be made
+    matched = {run.name: run.rate_of for run in plan.runs if run.rate_of}
+    assert matched == {f"{method}_rate_{rival}": rival for method in ("policy_x20", "random_k")
+                       for rival in ("bpe", "bpe_causal", "whitespace", "hnet_port")}  # fmt: skip
+
+
 def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
     plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
     seeds = {}
