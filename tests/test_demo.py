@@ -125,7 +125,7 @@ def test_the_whole_demo_at_smoke_size_tells_the_story_and_stores_its_numbers(tmp
         assert found["passage"][moment].replace("\u21b5", "").replace(BAR, "") == shown
         assert f"--- {moment} training\n{found['passage'][moment]}\n" in told
     assert "Against random places: " in told
-    assert str(out / "learned") in told
+    assert str(out / "learned") in told and "This was a smoke run" in told.splitlines()[-1]
 
 
 def test_the_passage_shown_is_held_out_text_that_ends_with_a_word():

@@ -71,11 +71,10 @@ def test_the_end_of_a_comparison_and_how_it_goes_on(capsys):
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_the_end_of_the_demo_names_an_rltok_that_is_there(installed, capsys, monkeypatch):
+def test_the_end_of_the_demo_names_an_rltok_that_is_there(installed, monkeypatch):
     monkeypatch.setattr(demo_module.shutil, "which", lambda name: "/somewhere/rltok" if installed else None)
-    assert main(["demo", "--smoke", "--out", "a demo", "--device", "cpu"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert (".venv/bin/rltok" not in last) == installed
+    last = demo_module.last_words(Path("a demo"), smoke=False)
+    assert (".venv/bin/rltok" not in last) == installed and "smoke" not in last
     assert Path(pasted(last).run) == Path("a demo/learned")
 
 

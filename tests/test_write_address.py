@@ -8,6 +8,7 @@ import sys
 import nbformat
 import pytest
 import yaml
+from nbtools.address import checked
 from nbtools.rules import ROOT
 from test_house import project_files
 
@@ -45,11 +46,16 @@ def contents(root):
 
 
 @pytest.mark.parametrize("address", ["https://github.com/a/b/", "http://github.com/a/b", "a/b", "https://a.b/c'; rm -r ."])
-def test_what_is_no_address_of_a_repository_is_refused_and_nothing_written(project, address):
+def test_what_is_no_address_of_a_repository_is_refused(address):
+    with pytest.raises(SystemExit, match="REPOSITORY=https://github.com/OWNER/REPO") as refused:
+        checked(address)
+    assert repr(address) in str(refused.value)
+
+
+def test_a_refused_address_is_written_nowhere(project):
     before = contents(project)
-    found = python(project, "write_address.py", address)
-    assert found.returncode != 0 and repr(address) in found.stderr and "REPOSITORY=https://github.com/OWNER/REPO" in found.stderr
-    assert contents(project) == before
+    found = python(project, "write_address.py", "a/b")
+    assert found.returncode != 0 and "'a/b'" in found.stderr and contents(project) == before
 
 
 def test_an_edited_chapter_that_has_not_run_is_named_and_nothing_is_written(project):

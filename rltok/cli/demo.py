@@ -123,6 +123,12 @@ def _run(folder: Path, *, seed: int, device: str, smoke: bool, quiet: bool) -> d
         "random_minus_learned": gap.bits, "standard_error": gap.error_units, "classes": CLASSES,
     }  # fmt: skip
     (folder / "demo.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
-    command = "rltok" if shutil.which("rltok") else ".venv/bin/rltok"
-    tell(f"\nEverything is in {folder}. Try your own words: {command} show {quoted(folder / 'learned')} 'any text'")
+    tell("\n" + last_words(folder, smoke))
     return result
+
+
+def last_words(folder: Path, smoke: bool) -> str:
+    """How a demo ends: with a command to try, and with a warning where it was too short to learn anything."""
+    command = "rltok" if shutil.which("rltok") else ".venv/bin/rltok"
+    warning = "This was a smoke run, too short to learn anything. " if smoke else ""
+    return f"{warning}Everything is in {folder}. Try your own words: {command} show {quoted(folder / 'learned')} 'any text'"
