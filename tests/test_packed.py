@@ -10,12 +10,13 @@ import pytest
 from sweeps import UNITS, record, seeds_of, write
 
 from rltok.errors import RltokError
-from rltok.evidence import differences
+from rltok.evidence import differences, packed
 from rltok.evidence.export import failure_of
 from rltok.evidence.packed import SUMS, pack, read_folder
 from rltok.evidence.records import read_sweeps
 from rltok.presets import preset
 from rltok.system.digest import sealed
+from rltok.system.files import write_json
 
 
 def odd_record():
@@ -116,6 +117,48 @@ def test_a_packed_file_of_another_run_is_noticed(folder):
     shutil.copy(folder / "even-seed0.json", folder / "even-seed1.json")
     with pytest.raises(RltokError, match="32m/even-seed1.json"):
         read_sweeps(folder.parent)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    for place in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(RltokError, match="has no record of a run"):
+            pack(place)
+
+
+def test_tables_go_with_the_last_run_that_has_rows(folder):
+    pack(folder)
+    for path in [*folder.glob("*.json"), *folder.glob("repeats/*.json")]:
+        if path.name != "naive-seed0.json":  # it failed, and has none
+            path.unlink()
+    assert pack(folder) == []
+    assert sorted(contents(folder)) == [SUMS, "naive-seed0.json"]
+    assert list(read_folder(folder)) == ["naive-seed0.json"]
+
+
+@pytest.mark.parametrize("written", range(1, 9))
+def test_a_first_packing_that_was_interrupted_can_be_repeated(folder, monkeypatch, written):
+    before = {name: json.loads(content) for name, content in contents(folder).items()}
+    write_json(folder / "naive-seed0.json", before["naive-seed0.json"])  # as rltok does: of a failed run this is what is packed
+    calls = iter(range(written))
+
+    def write_some(path, content):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        path.write_bytes(content)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(packed, "write_bytes", write_some)
+        pack(folder)
+    pack(folder)
+    assert read_folder(folder) == before
+
+
+def test_a_lost_list_of_digests_is_named(folder):
+    pack(folder)
+    (folder / SUMS).unlink()
+    for use in (read_folder, pack):
+        with pytest.raises(RltokError, match="32m/SHA256SUMS is missing. Restore it"):
+            use(folder)
 
 
 def test_a_damaged_list_of_digests_is_named(folder):

@@ -162,10 +162,13 @@ def pack(folder: Path) -> list[str]:
     A packed run whose JSON file was removed leaves the tables, too. Where there is nothing to do, no file changes.
 
     Raises:
-        RltokError: a run is packed already, with another record; a record is damaged, or holds what no table can.
+        RltokError: there is no run; a run is packed already, with another record; a record is damaged, or holds what no table
+            can.
     """
     sums, new = _listed(folder), {}
     names = [path.relative_to(folder).as_posix() for path in sweep_files(folder)]
+    if not (names or sums):
+        raise RltokError(f"{folder} has no record of a run, so nothing is packed. Name the folder of a sweep.")
     for name in names:
         if sums.get(name) != _digest(read_file(folder / name)):
             new[name] = read_record(folder / name, whole=True)
@@ -180,6 +183,8 @@ def pack(folder: Path) -> list[str]:
     files = _files({name: records[name] for name in names})
     for name in sorted(files, key=lambda name: (name.endswith(".json"), name)):  # facts last: until then a record is whole
         write_bytes(folder / name, files[name])
+    for table in set(TABLES) - files.keys():
+        (folder / table).unlink(missing_ok=True)
     return list(new)
 
 
@@ -223,6 +228,8 @@ def _listed(folder: Path) -> dict[str, str]:
         lines = read_file(folder / SUMS).decode().splitlines()
         return {name: sha for sha, name in (line.split("  ", 1) for line in lines)}
     except MISSING:
+        if any((folder / table).exists() for table in TABLES):
+            raise RltokError(f"{folder.name}/{SUMS} is missing. {RESTORE}") from None
         return {}
     except ValueError as error:
         raise RltokError(f"{folder.name}/{SUMS} is damaged ({error}). {RESTORE}") from error
@@ -240,5 +247,7 @@ def _unpacked(folder: Path, sums: Mapping[str, str], names: Sequence[str]) -> di
             raise RltokError(f"{folder.name}/{name}: it was changed after it was packed: its digest differs. {RESTORE}")
         return found
 
-    rows = _by_run(content(table) for table in TABLES if table in sums)
-    return {name: join(json.loads(content(name)), rows.get(name, {})) for name in names}
+    facts = {name: json.loads(content(name)) for name in names}
+    has_rows = not all(each.get("failed") for each in facts.values())
+    rows = _by_run(content(table) for table in TABLES if table in sums and has_rows)
+    return {name: join(each, rows.get(name, {})) for name, each in facts.items()}
