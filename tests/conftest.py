@@ -39,6 +39,21 @@ def shapes_unchecked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.fixture
+def run(capsys):
+    """`rltok` with arguments; what it wrote. Where it is to fail, the last line says why."""
+    from rltok.cli.main import main
+
+    def run(*arguments, code=0):
+        found = main([str(argument) for argument in arguments])
+        told = capsys.readouterr()
+        assert found == code, told.err
+        assert not code or told.err.splitlines()[-1].startswith("rltok: ")
+        return told
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """Folder of a finished run of `runs.small_config()` on `runs.TEXT`; for looking at only."""

@@ -8,22 +8,9 @@ import pytest
 from preparing import write_jsonl
 from runs import SETTINGS, as_options
 
-from rltok.cli.main import main
 from rltok.runs.progress import Progress
 
 OPTIONS = ["--cut", "windows", "--sequence-length", "16", "--jobs", "1", "--validation-fraction", "0", "--test-fraction", "0"]
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*arguments, code=0):
-        found = main([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        assert found == code, told.err
-        assert not code or told.err.splitlines()[-1].startswith("rltok: ")
-        return told
-
-    return run
 
 
 @pytest.mark.parametrize("lengths, stored, left", [([90, 100, 9000, 50], 190, 810), ([500, 500, 20], 1000, 0)])

@@ -12,7 +12,6 @@ import pytest
 from preparing import documents_of, write_jsonl
 from runs import SETTINGS, as_options
 
-from rltok.cli.main import main
 from rltok.config import DataConfig
 from rltok.data import cut_documents, documents, load_corpus
 from rltok.errors import RltokError
@@ -25,18 +24,6 @@ SMALL = as_options(
 PREPARE = ["--cut", "windows", "--sequence-length", "16", "--jobs", "1", "--validation-fraction", "0", "--test-fraction", "0"]
 SENTENCE = "a sentence about gulls, ferries and tides"
 CONFIG = DataConfig(sequence_length=16, cut="windows")
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*arguments, code=0):
-        found = main([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        assert found == code, told.err
-        assert not code or told.err.splitlines()[-1].startswith("rltok: ")
-        return told
-
-    return run
 
 
 @pytest.fixture

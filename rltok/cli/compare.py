@@ -18,7 +18,7 @@ from rltok.evidence.methods import SMOKE_ROWS, base_config, contenders
 from rltok.evidence.ranking import figure, table
 from rltok.evidence.runner import Setting, begun_elsewhere, default_workers, estimated_seconds
 from rltok.presets import check_batch_fits
-from rltok.system.files import check_name, new_folder, quoted, require_own, room, write_json
+from rltok.system.files import cannot_write, check_name, new_folder, quoted, require_own, room, write_json
 from rltok.system.stopwatch import duration
 
 FIGURE = "compare.png"
@@ -122,7 +122,7 @@ def _check_writable(out: Path) -> None:
                 pass
             list(out.iterdir())
     except OSError as error:
-        raise RltokError(f"cannot write to {out} ({error.strerror}). Choose a folder you may write to with --out.") from error
+        raise cannot_write(out, error) from error
     finally:
         for place in missing:
             with suppress(OSError):

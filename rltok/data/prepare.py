@@ -37,7 +37,7 @@ from rltok.data.prepared import (
 from rltok.data.units import BEYOND, COLUMNS, NAMED, STORED, Request, Unit, new_arrow, write_unit
 from rltok.errors import RltokError
 from rltok.system.digest import sealed
-from rltok.system.files import locked, quoted, require_own, room, write_json
+from rltok.system.files import cannot_write, locked, quoted, require_own, room, write_json
 from rltok.system.workers import end_with_parent, stopping
 
 TOP_SOURCES = 20  # named in the record
@@ -325,7 +325,7 @@ def _claimed(folder: Path) -> Iterator[bool]:
             in_use = f"another rltok prepare works in {folder}. Wait for it, or choose another --out."
             lock = locked(folder / ".lock", in_use)
     except OSError as error:
-        raise RltokError(f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out.") from error
+        raise cannot_write(folder, error) from error
     try:
         names = {path.name for path in folder.iterdir()} - {".lock"}
         if names and not names & {RECORD, OLD_REQUEST, UNFINISHED}:

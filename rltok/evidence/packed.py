@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from rltok.errors import RltokError
 from rltok.evidence.record_file import Record, read_record
-from rltok.evidence.record_schema import SPLITS
+from rltok.evidence.record_schema import unit_lists
 from rltok.system.files import MISSING, json_text, read_file, write_bytes
 
 SUMS = "SHA256SUMS"
@@ -63,15 +63,10 @@ def split(record: Record) -> tuple[Record, Parts]:
     facts["positions"] = record["positions"] | {key: len(record["positions"][key]) for key in POSITIONS}
     facts["scores"] = dict(record["scores"])
     for place, score in ((place, score) for place, score in record["scores"].items() if score is not None):
-        lists = {name: score[key] for name, key in _units(place).items()}
+        lists = {name: score[key] for name, key in unit_lists(place).items()}
         parts[SCORES, place] = lists
-        facts["scores"][place] = score | {key: len(lists[name]) for name, key in _units(place).items()}
+        facts["scores"][place] = score | {key: len(lists[name]) for name, key in unit_lists(place).items()}
     return facts, parts
-
-
-def _units(place: str) -> dict[str, str]:
-    """Column and entry of the scores by unit."""
-    return {"bits": "unit_bits", "bytes": "unit_bytes"} if place in SPLITS else {"bits": "item_bits_per_byte"}
 
 
 def join(facts: Record, tables: Mapping[str, pa.Table]) -> Record:
@@ -87,7 +82,7 @@ def join(facts: Record, tables: Mapping[str, pa.Table]) -> Record:
     for view in rows("snapshots"):
         shots.setdefault(step := view.pop("step"), {"step": step})[view.pop("of")] = view
     scores = {
-        place: score and score | {key: _values(tables[place], name) for name, key in _units(place).items()}
+        place: score and score | {key: _values(tables[place], name) for name, key in unit_lists(place).items()}
         for place, score in facts["scores"].items()
     }
     return facts | {
@@ -172,7 +167,7 @@ def pack(folder: Path) -> list[str]:
     for name in names:
         if sums.get(name) != _digest(read_file(folder / name)):
             new[name] = read_record(folder / name, whole=True)
-            if name in sums and sums[name] != _digest(_facts(new[name])):
+            if name in sums and sums[name] != _digest(json_text(split(new[name])[0]).encode()):
                 raise RltokError(
                     f"{folder.name}/{name} is packed already, and this is another record of it. To put it in the place of the"
                     " other one, move it away, pack, put it back and pack again."
@@ -190,10 +185,12 @@ def pack(folder: Path) -> list[str]:
 
 def _files(records: Mapping[str, Record]) -> dict[str, bytes]:
     """What the files of a packed sweep hold. Raises `RltokError` unless the records come out of them to the bit."""
-    files = {name: _facts(record) for name, record in records.items()}
+    files: dict[str, bytes] = {}
     tables: dict[str, Parts] = {table: {} for table in TABLES}
     for name, record in records.items():
-        for (table, entry), columns in split(record)[1].items():
+        facts, parts = split(record)
+        files[name] = json_text(facts).encode()
+        for (table, entry), columns in parts.items():
             tables[table][name, entry] = columns
     try:
         files |= {table: _parquet(_table(parts), table) for table, parts in tables.items() if parts}
@@ -204,10 +201,6 @@ def _files(records: Mapping[str, Record]) -> dict[str, bytes]:
         if json.dumps(join(json.loads(files[name]), rows.get(name, {}))) != json.dumps(record):
             raise RltokError(f"{name}: tables cannot hold all that it says, so it is not packed. Leave it in a file of its own.")
     return files | {SUMS: "".join(f"{_digest(content)}  {name}\n" for name, content in sorted(files.items())).encode()}
-
-
-def _facts(record: Record) -> bytes:
-    return json_text(split(record)[0]).encode()
 
 
 def _digest(content: bytes) -> str:

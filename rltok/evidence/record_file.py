@@ -20,6 +20,10 @@ Record = dict[str, Any]
 def check_made(record: Any, demand: Demand) -> None:
     """A record of this schema, as it was when it was made, from a commit and settings that can be looked up."""
     check_sealed(record, demand, WHAT, SCHEMA)
+    _check_history(record, demand)
+
+
+def _check_history(record: Any, demand: Demand) -> None:
     check_origin(record, demand)
     if "sessions" in record:
         demand((odd := problem(record["sessions"])) is None, f"its list of sessions is damaged ({odd})")
@@ -36,7 +40,7 @@ def check(record: Any, where: str) -> Record:
 def _check_whole(record: Any, demand: Demand) -> None:
     check_sealed(record, demand, WHAT, SCHEMA)
     check_entries(record, demand)
-    check_made(record, demand)
+    _check_history(record, demand)
 
 
 def read_record(path: Path, whole: bool = False) -> Record:

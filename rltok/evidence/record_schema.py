@@ -26,6 +26,11 @@ MAYBE_SHARE = MAYBE | {"minimum": 0, "maximum": 1}
 COUNT, TEXT, TABLE = {"type": "integer", "minimum": 1}, {"type": "string"}, {"type": "object"}
 
 
+def unit_lists(place: str) -> dict[str, str]:
+    """The entries of a score that list its units, by what they list: documents of a split, or items, each one byte."""
+    return {"bits": "unit_bits", "bytes": "unit_bytes"} if place in SPLITS else {"bits": "item_bits_per_byte"}
+
+
 def _object(**entries: Any) -> dict[str, Any]:
     return {"type": "object", "properties": entries, "required": list(entries)}
 

@@ -21,7 +21,7 @@ from rltok.config import TrainConfig
 from rltok.errors import RltokError
 from rltok.evidence.packed import read_folder
 from rltok.evidence.record_file import Record
-from rltok.evidence.record_schema import SPLITS
+from rltok.evidence.record_schema import SPLITS, unit_lists
 from rltok.runs.checkpoint import differences
 from rltok.statistics import Difference, difference_of_units
 
@@ -93,7 +93,8 @@ class Sweep:
         A unit is a document of a split, or an item of a benchmark, which has bits per byte and counts as one byte.
         """
         frames = [
-            pd.DataFrame({"method": name, "seed": seed, "run": number, "place": place, **_units(score, place)})
+            pd.DataFrame({"method": name, "seed": seed, "run": number, "place": place, "bits": None, "bytes": 1}
+                         | {column: score[key] for column, key in unit_lists(place).items()})
             for name in self.runs for seed in self.runs[name] for number, run in enumerate(self.of_seed(name, seed))
             for place, score in run["scores"].items() if score is not None
         ]  # fmt: skip
@@ -138,13 +139,6 @@ class Sweep:
     def values(self, name: str, key: str, place: str = "validation") -> list[float]:
         """A number of a split's score for every seed, such as rate or whitespace_share; none where it is not known."""
         return self.each(name, lambda run: None if run["scores"][place] is None else run["scores"][place].get(key))
-
-
-def _units(score: dict[str, Any], place: str) -> dict[str, Any]:
-    """Bits and bytes of every unit of a score, in its order."""
-    if place in SPLITS:
-        return {"bits": score["unit_bits"], "bytes": score["unit_bytes"]}
-    return {"bits": score["item_bits_per_byte"], "bytes": 1}
 
 
 def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> dict[str, Sweep]:

@@ -16,7 +16,7 @@ from filelock import BaseFileLock
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError, not_finite
 from rltok.runs.checkpoint import checkpoints, differences
-from rltok.system.files import MISSING, check_name, locked, read_file, require_own, require_regular, room
+from rltok.system.files import MISSING, cannot_write, check_name, locked, read_file, require_own, require_regular, room
 
 LOGS = ("metrics.jsonl", "snapshots.jsonl")
 OWN = (".lock", "config.json", "data.json", "sessions.jsonl", "sessions.tmp", "record.json", *LOGS)
@@ -74,9 +74,7 @@ class RunFolder:
             raise
         except OSError as error:
             self.close()
-            raise RltokError(
-                f"cannot write to {self.path} ({error.strerror}). Choose a folder you may write to with --out."
-            ) from error
+            raise cannot_write(self.path, error) from error
 
     def _claim(self, config: Config, data: dict[str, Any], resume: bool) -> None:
         check_folder(self.path, resume)

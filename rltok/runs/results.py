@@ -77,6 +77,19 @@ def repository_commit() -> str | None:
     return _commit_of(Path(__file__).resolve().parents[2])
 
 
+def origin(config: Config, data: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """What a measurement was made of and by: settings, text (`Corpus.description`), commit, device, versions."""
+    return {
+        "preset": config.name,
+        "config": config.to_dict(),
+        "config_hash": config.digest(),
+        "data": data,
+        "commit": repository_commit(),
+        "device": device_name(device),
+        "versions": versions(),
+    }
+
+
 def git_environment() -> dict[str, str]:
     """The environment without GIT_DIR and its like, which a git hook sets and which name another repository than a folder's."""
     own = (name for name in os.environ if not name.startswith("GIT_") or name.startswith("GIT_CONFIG"))

@@ -23,7 +23,7 @@ from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
 from rltok.runs.memory import Step, smaller_sizes, with_oom_advice
 from rltok.runs.models import new_model
-from rltok.runs.results import device_name, repository_commit, versions
+from rltok.runs.results import device_name, origin
 from rltok.speed.cards import card_of
 from rltok.speed.kernel_times import compilations, time_split
 from rltok.speed.policy_cost import check as check_cost
@@ -110,13 +110,7 @@ def bench(
     return {
         "schema": SCHEMA,
         "what": f"{WHAT}: whole updates, data and optimizer included, at learning rate 0",
-        "preset": config.name,
-        "config": config.to_dict(),
-        "config_hash": config.digest(),
-        "data": corpus.description,
-        "commit": repository_commit(),
-        "device": device_name(device),
-        "versions": versions(),
+        **origin(config, corpus.description, device),
         "precision": "bf16 autocast" if uses_bf16(config, device) else "fp32",
         "full": plan.updates >= FULL_UPDATES,
         "why_backend": why,

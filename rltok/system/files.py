@@ -29,6 +29,11 @@ def cannot_read(path: Path, error: OSError) -> RltokError:
     return RltokError(f"cannot read {path} ({error.strerror or error}). {remedy}")
 
 
+def cannot_write(folder: Path, error: OSError) -> RltokError:
+    """The error for a folder of --out in which nothing can be made."""
+    return RltokError(f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out.")
+
+
 def quoted(path: str | Path) -> str:
     """A path as a word of a command that is printed to be pasted into a shell; with a dash in front it would be an option."""
     return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
@@ -167,8 +172,7 @@ def new_folder(path: Path | None, stem: str) -> Iterator[Path]:
             if path is not None:
                 raise RltokError(f"{path} exists already. Leave --out away, or choose a new folder.") from None
         except OSError as error:
-            told = f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out."
-            raise RltokError(told) from error
+            raise cannot_write(folder, error) from error
     try:
         yield folder
     except BaseException:

@@ -19,7 +19,7 @@ from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
 from rltok.runs.memory import with_oom_advice
 from rltok.runs.models import new_model
-from rltok.runs.results import device_name, repository_commit, versions
+from rltok.runs.results import origin
 from rltok.step import train_step
 from rltok.unet import AutoregressiveUNet
 from rltok.variance.gradients import GROUPS
@@ -120,13 +120,7 @@ def record_of(
     return {
         "schema": 1,
         "what": f"{WHAT}: policy-gradient estimators on real rows, by stage of training",
-        "preset": config.name,
-        "config": config.to_dict(),
-        "config_hash": config.digest(),
-        "data": corpus.description,
-        "commit": repository_commit(),
-        "device": device_name(device),
-        "versions": versions(),
+        **origin(config, corpus.description, device),
         **asdict(sizes),
         "seconds": round(time.perf_counter() - start, 1),
         "stages": measured,
