@@ -70,7 +70,7 @@ from rltok.evidence.records import SCHEDULE, is_learned, read_sweeps
 from rltok.runs import training
 from rltok.show import plots
 from rltok.show.tables import markdown
-from rltok.speed.speeds import measured_speeds, outlooks
+from rltok.speed.speeds import fastest, measured_speeds
 
 plots.use_style()
 PLAN = Path("scripts/measure/sweeps/147m.toml")
@@ -171,9 +171,9 @@ print(ch06_plan.train_command(paper, "147m", data="corpora/fineweb", out="runs/p
 #
 # ## What it takes
 #
-# `rltok doctor` says what your machine can run and how fast common cards are. One of them was measured; the others are estimated from
-# that one, by a rule that the command prints. Memory decides first. A row needs so many bytes, and eq. (17) compares the rows
-# of one forward pass, so a card that fits fewer of them runs another estimator.
+# `rltok doctor` says what your machine can run and how fast the one card is that we measured; `rltok bench` measures yours. Memory
+# decides first. A row needs so many bytes, and eq. (17) compares the rows of one forward pass, so a card that fits fewer of them runs
+# another estimator.
 #
 # Before you look: how many minutes does one H100 take for one pass over our text? (Its bytes are in the first table.)
 
@@ -182,24 +182,25 @@ guess_minutes = 60
 
 # %% tags=["measurement"]
 speeds = measured_speeds()
-fast = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("H100", "147m"))
-minutes = reads / fast.bytes_per_second / 60
-print(f"{minutes:.0f} minutes ({fast.basis}); the guess was {guess_minutes}")
+fast = fastest(speeds, "147m")
+minutes = reads / fast["bytes_per_second"] / 60
+basis = f"measured at {fast['tokens_per_byte']:.2f} tokens a byte"
+print(f"{minutes:.0f} minutes ({basis}); the guess was {guess_minutes}")
 
 # %% [markdown]
-# All cards, for one pass and for the paper's budget. Put the price of an hour in the place of ours, which is made up: prices change by
-# month and by place.
+# Through the kernels and in plain PyTorch, for one pass and for the paper's budget. Put the price of an hour in the place of ours, which
+# is made up: prices change by month and by place.
 
 # %%
-price_an_hour = 2  # of any card, in a currency of yours
+price_an_hour = 2  # of this card, in a currency of yours
 Markdown(ch06_plan.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds, price_an_hour))
 
 # %% [markdown]
 # These are times of updates. The start comes on top, and the fitting of BPE's tokenizer, evaluation during training and at its end,
 # checkpoints, benchmarks and the scoring of test text. For a card that fits fewer rows than `train.micro_batch` in the plan, write its
 # number of rows into `scripts/measure/sweeps/147m.toml` and commit that. Eq. (17) then compares fewer rows, so the sweep is another one than ours,
-# and their records do not mix. With `rltok train` it is `--set train.micro_batch=...`. A card that *does not fit* can run a smaller
-# preset: `32m` is in the table of `rltok doctor`, too.
+# and their records do not mix. With `rltok train` it is `--set train.micro_batch=...`. A card on which not even the fewest rows fit can
+# run a smaller preset: `32m` is in the table of `rltok doctor`, too.
 #
 # ## Start it and leave it
 #
@@ -376,8 +377,8 @@ print("in words:", words)
 # Colab takes the machine back when it likes, and its disk with it. So the folder of the run has to lie elsewhere, on Google Drive for
 # instance, and the cell that starts the run is the one that goes on with it. What to know before:
 #
-# * The cell takes as many rows of `147m` as should fit the card, as in the table above, and `small` where not even the fewest do. A free
-#   T4 has neither the memory for `147m` nor bf16. Fewer rows are another estimator, eq. (17): go on with a run on the same kind of card.
+# * The cell takes as many rows of `147m` as should fit the card, by the memory that was measured, and `small` where not even the fewest
+#   do. A free T4 has neither the memory for `147m` nor bf16. Fewer rows are another estimator, eq. (17): go on with a run on the same kind of card.
 # * A checkpoint is large, and Drive keeps
 #   [what a program deletes](https://github.com/huggingface/transformers/issues/14922) in its bin, where it still counts. The fewer
 #   checkpoints, the more an interruption costs. The next cell weighs the two; empty the bin now and then.
@@ -443,13 +444,8 @@ Markdown(ch06_runs.facts_table(sweeps[-1], there))
 Markdown(ch06_runs.record_table(sweeps[:-1], there))
 
 # %% [markdown]
-# Did they take as long as `rltok doctor` says? Runs at 32M shared their card with others at times, so their seconds say little of its
-# speed, and nothing against what is expected.
-
-# %%
-Markdown(ch06_runs.expected_table(sweeps, there, speeds))
-
-# %% [markdown]
+# Runs at 32M shared their card with others at times, so their seconds say little of its speed.
+#
 # Are they the runs that the commands above make? A record holds the digest of its settings, and the plan gives the same one, or not:
 
 # %%
@@ -788,7 +784,7 @@ for words, one in (
 #
 # * Scaling up changes a preset and a card, no code. The plan, the command and the record name their settings by one digest, and a cell
 #   above says of each run whether the digests agree.
-# * Time and money follow from one measured speed, before anything is started. Memory decides which cards can take part.
+# * Time and money follow from a measured speed, before anything is started. Memory decides which cards can take part.
 # * A run that is stopped goes on to the same curve. An interruption costs the updates since the last checkpoint and the start, and
 #   the record says how many updates these were at least.
 # * One pass over another text with one seed is not the paper's run. What it can show is in the tables; what it can't is said beside them.
@@ -801,13 +797,12 @@ for words, one in (
 #
 # ## Exercises
 #
-# **1. The whole budget** (easy, 5 minutes). You have one A100 with 80 GB and the price above. What does the paper's budget cost for
+# **1. The whole budget** (easy, 5 minutes). You have one H100 and the price above. What does the paper's budget cost for
 # our method, three seeds of it?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-card = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("A100 80GB", "147m"))
-hours = 3 * wants / card.bytes_per_second / 3600
-print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.basis})")
+hours = 3 * wants / fast["bytes_per_second"] / 3600
+print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency")
 
 # %% [markdown]
 # **2. How often?** (medium, 10 minutes). How often does the plan make a checkpoint (`train.checkpoint_every` in its file)? How often
@@ -815,7 +810,7 @@ print(f"{hours:.1f} hours, {hours * price_an_hour:.0f} of your currency ({card.b
 # second.)
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-seconds_an_update = config.bytes_per_update / fast.bytes_per_second
+seconds_an_update = config.bytes_per_update / fast["bytes_per_second"]
 often = int(30 / seconds_an_update)
 writing = ch06_plan.checkpoint_bytes(config) / 1e9
 rows = []
@@ -852,9 +847,9 @@ same = {"data.cut": "full_windows", "model.rule.target_rate": config.model.rule.
 late = {"train.warmup_fraction": 10 * rltok.preset("32m").train.warmup_fraction}  # so that both peak after as many bytes
 tenth = rltok.preset("32m", same | late | {"train.training_bytes": reads // 10})
 many = rltok.preset("32m", same | {"train.training_bytes": reads})
-speed = next(each for each in outlooks(speeds) if (each.card, each.preset) == ("H100", "32m"))
+speed = fastest(speeds, "32m")
 for words, one in (("a tenth", tenth), ("one pass", many)):
-    each = ch06_plan.lasting(one.num_updates * one.bytes_per_update / speed.bytes_per_second)
+    each = ch06_plan.lasting(one.num_updates * one.bytes_per_update / speed["bytes_per_second"])
     print(f"32m, {words} of our text, learned and even, three seeds: 6 runs of {each} on an H100")
 print("all else is held, the bytes until the learning rate peaks, too; but not how fast it falls after that. If the difference")
 print("grows with the text at one size, the amount is a reason; if not, look elsewhere")

@@ -7,7 +7,6 @@ from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats, write
 from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch06_runs import (
-    expected_table,
     facts_table,
     failed_table,
     failures,
@@ -27,7 +26,6 @@ from rltok.evidence.export import failure_of
 from rltok.evidence.records import SCHEDULE, Sweep, read_sweeps
 from rltok.evidence.tables import side_by_side
 from rltok.show import plots
-from rltok.speed.speeds import measured_speeds
 from rltok.system.digest import sealed
 
 HERE = {"device": "cpu", "commit": "0" * 40}
@@ -278,19 +276,6 @@ def test_settings_are_compared_with_the_plan_seed_by_seed():
     assert lines == [
         "even, seed 1: OTHERS THAN THE PLAN'S", "ours_lags1, seed 0: not in the plan", "ours, seed 3: those of the plan"
     ]  # fmt: skip
-
-
-def test_what_doctor_expects_stands_beside_what_a_run_took():
-    speeds = measured_speeds()
-    (rate,) = (s["bytes_per_second"] for s in speeds if (s["preset"], s["backend"]) == ("32m", "triton"))
-    took = {"device": "NVIDIA H100 80GB HBM3", "bytes": 900_000_000, "seconds": 480.0}
-    run, elsewhere = sealed(record("ours") | took), sealed(record("ours_lags1") | took | {"device": "abacus"})
-    names = ["ours", "ours_lags1", "even"]
-    head, *rows = rows_of(expected_table([sweep_of(run, elsewhere, sealed(record("even") | took))], names, speeds))
-    assert [row[:4] for row in rows] == [["32m", "ours", "0", "H100"]]
-    assert rows[0][4:6] == [f"{900_000_000 / rate / 60:.0f} min", "8 min"] and head[4:6] == ["expected", "recorded"]
-    for shown, sweep in ((names, sweep_of(elsewhere)), (["even"], sweep_of(run))):
-        assert expected_table([sweep], shown, speeds).startswith("No run with learned boundaries on a card")
 
 
 def test_sizes_beside_each_other_may_be_of_some_contenders():

@@ -1,11 +1,10 @@
-"""`rltok doctor`: what this machine can run, and what common cards could."""
+"""`rltok doctor`: what this machine can run, and how fast measured cards are."""
 
 import argparse
 import importlib.util
 import json
 import os
 import shutil
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -14,14 +13,17 @@ from rltok.data.sources import documents
 from rltok.device import memory_bytes, resolve_device
 from rltok.errors import RltokError
 from rltok.kernels import backends
+from rltok.presets import preset
 from rltok.runs.results import device_name, versions
-from rltok.speed.cards import CARDS, card_of
-from rltok.speed.speeds import LEGEND, RULE, SHOWN, Outlook, measured_speeds, outlooks, table
+from rltok.speed.speeds import Speed, measured_speeds
 
 EXTRAS = {
     "data": "datasets", "bpe": "tokenizers", "board": "tensorboard", "lab": "jupyterlab", "notebook": "nbval", "test": "pytest",
 }  # fmt: skip
-NEVER_TRIED = "A T4 was never available: what stands here of it follows from its datasheet, and nobody has run rltok on one."
+LEGEND = (
+    "rows: of a forward pass; fewer change the estimator, eq. (17) (train with --set train.micro_batch=ROWS)."
+    " memory: at its peak. hours: for the preset's training bytes."
+)
 
 
 def doctor(options: argparse.Namespace) -> None:
@@ -31,36 +33,30 @@ def doctor(options: argparse.Namespace) -> None:
 
 
 def examine(device: torch.device) -> dict[str, Any]:
-    """Everything the command tells, as plain values."""
+    """Everything that the command reports, as plain values."""
     bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     try:
         backend, why = backends.chosen(device, bf16)
     except RltokError as error:  # a diagnosis is wanted most where something does not run
         backend, why = "none", str(error)
-    found = versions()
-    card = card_of(device_name(device))
     try:
         speeds, damage = measured_speeds(), None
     except RltokError as error:
         speeds, damage = [], str(error)
+    installed = versions()
     return {
-        "versions": found,
+        "versions": installed,
         "device": device_name(device),
         "memory_bytes": memory_bytes(device),
         "bf16": bf16,
         "backend": backend,
         "why_backend": why,
-        "triton": found.get("triton"),
+        "triton": installed.get("triton"),
         "torch_compile": _can_compile(device),
-        "known_card": None if card is None else card.name,
         "extras": {extra: importlib.util.find_spec(module) is not None for extra, module in EXTRAS.items()},
         "sample_bytes": sum(len(document.text) for document in documents("sample")),
-        "cards": [asdict(card) for card in CARDS],
-        "outlooks": [asdict(each) for each in outlooks(speeds)],
         "measured": speeds,
         "damage": damage,
-        "rule": RULE,
-        "never_tried": NEVER_TRIED,
     }
 
 
@@ -73,26 +69,26 @@ def _can_compile(device: torch.device) -> bool:
 
 def lines(report: dict[str, Any]) -> list[str]:
     """What a person reads."""
-    card = "" if report["known_card"] is None else f", {report['known_card']} in the table below"
-    measured = [f"{each['preset']} on {each['device']}, {each['backend']}" for each in report["measured"]]
-    missing = [name for name in SHOWN if name not in {each["preset"] for each in report["outlooks"]}]
-    unseen = "" if report["known_card"] else "This machine is not in the table: `rltok bench --updates 5` measures it."
+    measured = report["device"] in {row["device"] for row in report["measured"]}
     return [
         "versions  " + ", ".join(f"{name} {number}" for name, number in report["versions"].items()),
         f"device    {report['device']}, {report['memory_bytes'] / 1e9:.0f} GB,"
-        f" forward passes in {'bf16' if report['bf16'] else 'fp32'}{card}",
+        f" forward passes in {'bf16' if report['bf16'] else 'fp32'}",
         f"backend   {report['backend']}: {report['why_backend']}",
         f"compilers triton {report['triton'] or 'no'}, torch.compile {'yes' if report['torch_compile'] else 'no'}",
         "extras    " + ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in report["extras"].items()),
         f"sample    {report['sample_bytes']} bytes of bundled text",
         "",
-        *table([Outlook(**each) for each in report["outlooks"]]),
-        "",
-        *([f"no table: {report['damage']}"] if report["damage"] else []),
-        "measured: " + ("; ".join(measured) + "." if measured else "nothing yet, so there is nothing to estimate from."),
-        LEGEND,
-        report["rule"] + ".",
-        report["never_tried"],
-        *([f"{' and '.join(missing)} was not measured on any card yet."] if missing else []),
-        *([unseen] if unseen else []),
+        *([f"no table: {report['damage']}"] if report["damage"] else _table(report["measured"])),
+        *([] if measured else ["This machine was not measured: `rltok bench --updates 5` measures it."]),
     ]
+
+
+def _table(speeds: list[Speed]) -> list[str]:
+    rows = [f"{'card':24s}{'preset':8s}{'backend':9s}{'rows':>5s}{'memory':>8s}{'MB/s':>7s}{'hours':>7s}  {'tokens a byte'}"]
+    for row in speeds:
+        rate = row["bytes_per_second"]
+        hours = preset(row["preset"]).train.training_bytes / rate / 3600
+        numbers = f"{row['micro_batch']:5d}{row['peak_memory_bytes'] / 1e9:5.0f} GB{rate / 1e6:7.3g}{hours:7.2g}"
+        rows.append(f"{row['device']:24s}{row['preset']:8s}{row['backend']:9s}{numbers}  {row['tokens_per_byte']:.2f}")
+    return [*rows, "", LEGEND]

@@ -285,7 +285,7 @@ def build_parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser(
         "doctor",
         help="what this machine can run",
-        description="Report versions, device, backend and extras, and which presets common cards can train, how fast.",
+        description="Report versions, device, backend and extras, and how fast measured cards train which presets.",
     )
     _add_common(doctor)
     return parser

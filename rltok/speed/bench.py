@@ -24,7 +24,6 @@ from rltok.presets import check_batch_fits
 from rltok.runs.memory import Step, smaller_sizes, with_oom_advice
 from rltok.runs.models import new_model
 from rltok.runs.results import device_name, origin
-from rltok.speed.cards import card_of
 from rltok.speed.kernel_times import compilations, time_split
 from rltok.speed.policy_cost import check as check_cost
 from rltok.speed.policy_cost import policy_cost
@@ -38,6 +37,14 @@ PLAIN_UPDATES = 5  # beside kernels
 WARM_UP = 3  # updates, the first of which compiles
 PRODUCT_SIZE = {"cuda": 8192, "cpu": 1024}  # of the square matrices that are multiplied
 PRODUCTS = 20  # timed
+# Dense bf16 multiply-adds, counted as two operations, per second, by the name that CUDA gives a card: NVIDIA's datasheets, whose
+# rates for sparse matrices are halved (L4, H100, H200). Another variant of a card has another rate.
+DATASHEET_RATES = {
+    "NVIDIA L4": 121e12,
+    **dict.fromkeys(("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-40GB"), 312e12),
+    **dict.fromkeys(("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"), 312e12),
+    **dict.fromkeys(("NVIDIA H100 80GB HBM3", "NVIDIA H200"), 989.5e12),
+}
 
 
 Guard = Callable[..., StepMetrics]
@@ -168,8 +175,7 @@ def speeds(config: Config, device: torch.device, tokens: float, rates: list[floa
     quarters = statistics.quantiles(rates, n=4, method="inclusive") if len(rates) > 1 else [middle] * 3
     without = flops_per_byte(config.model, tokens)
     whole = without + attention_flops_per_byte(config.model, tokens, config.data.sequence_length)
-    card = card_of(device_name(device))
-    sheet = card.rate if card is not None and uses_bf16(config, device) and card.bf16_rate else None
+    sheet = DATASHEET_RATES.get(device_name(device)) if uses_bf16(config, device) else None
     flops = {"without_attention": without, "with_attention": whole}
     return {
         "bytes_per_second": middle,

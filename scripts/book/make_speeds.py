@@ -22,11 +22,7 @@ def rows_of(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
         raise SystemExit(f"{name} is no full record of a clean tree: measure again, with 50 updates or more.")
     shared = {key: record[key] for key in ("preset", "device", "precision", "commit")} | {"record": name}
     numbers = ("backend", "micro_batch", "bytes_per_second", "tokens_per_byte", "peak_memory_bytes", "updates")
-
-    def row(arm: dict[str, Any]) -> dict[str, Any]:
-        return shared | {key: arm[key] for key in numbers} | {"product_share": arm["time_split"]["shares"]["matrix products"]}
-
-    return [row(arm) for arm in (record["arm"], record["plain"]) if arm is not None]
+    return [shared | {key: arm[key] for key in numbers} for arm in (record["arm"], record["plain"]) if arm is not None]
 
 
 def bench_record(path: Path) -> dict[str, Any]:

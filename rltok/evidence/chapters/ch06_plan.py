@@ -1,4 +1,4 @@
-"""Before a run at scale: what it takes by card and on the disk, and the commands that make it.
+"""Before a run at scale: what it takes on measured cards and on the disk, and the commands that make it.
 
 config --plan_table, cost_table, train_command, prepare_command--> what to expect, what to type     that_fits--> on which card
 """
@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rltok.config import Config, with_settings
-from rltok.evidence.words import NONE
 from rltok.flops import flops_per_byte, parameter_counts, training_flops
 from rltok.presets import preset, size_of
 from rltok.show.tables import markdown
-from rltok.speed.cards import Card
-from rltok.speed.speeds import Speed, fitting_rows, outlooks
+from rltok.speed.speeds import Speed
 from rltok.system.stopwatch import duration
 
 LARGE = 120  # of a unit of time, from which on the next larger one is printed
 OPTIMIZER_COPIES = 3  # of every weight in a checkpoint: itself and two moments of AdamW
 BYTES = 4  # of a number in fp32
 WATCHING = ("log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints")  # changes no weight
+STATE_BYTES = 16  # of memory for one parameter: weight, gradient and two moments of AdamW, fp32
+USABLE = 0.92  # of a card's memory: the rest goes to CUDA itself and to fragments
+FP32_FACTOR = 2  # bytes of an activation in fp32 over those in bf16
 SPARE = 0.02  # of prepared text: duplicates, and splits that chance makes smaller
 STORED = {"documents": 1, "windows": 1, "full_windows": 2}  # bytes for one that is trained on: an end may be as long as a window
 MILLION = 1_000_000
@@ -131,7 +132,10 @@ def that_fits(config: Config, memory_bytes: float, bf16: bool, speeds: list[Spee
     base = next((speed for speed in speeds if (speed["preset"], speed["backend"]) == kind), None)
     if base is None:
         return None
-    rows = fitting_rows(Card("yours", memory_bytes, 0.0, 1.0 if bf16 else None, 1.0, "given", ()), config, base)
+    fixed = STATE_BYTES * sum(parameter_counts(config.model).values())
+    a_row = (base["peak_memory_bytes"] - fixed) / base["micro_batch"] * (1 if bf16 else FP32_FACTOR)
+    sizes = [rows for rows in range(config.train.micro_batch, 1, -1) if config.train.sequences_per_update % rows == 0]
+    rows = next((rows for rows in sizes if fixed + rows * a_row <= USABLE * memory_bytes), None)
     return with_settings(config, {"train.micro_batch": rows}) if rows else None
 
 
@@ -141,7 +145,7 @@ def lasting(seconds: float) -> str:
 
 
 def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price: float | None = None) -> str:
-    """Markdown: how long a preset takes on every card of `rltok doctor`, updates alone, and what that costs.
+    """Markdown: how long a preset takes on each card and backend where it was measured, updates alone, and what that costs.
 
     Args:
         name: of the preset.
@@ -150,12 +154,11 @@ def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price
         price: of an hour of a card, in a currency of yours; None leaves the columns out.
     """
     rows = []
-    for found in (each for each in outlooks(speeds) if each.preset == name):
-        rate, fits = found.bytes_per_second, found.micro_batch
-        cells = [NONE if rate is None else f"{rate / 1e6:.3g}"]
+    for speed in (speed for speed in speeds if speed["preset"] == name):
+        rate = speed["bytes_per_second"]
+        cells = [speed["device"], speed["backend"], f"{speed['micro_batch']}", f"{rate / 1e6:.3g}"]
         for size in budgets.values():
-            cells.append(NONE if rate is None else lasting(size / rate))
-            cells += [] if price is None else [NONE if rate is None else f"{size / rate / 3600 * price:.2f}"]
-        rows.append([found.card, "does not fit" if fits == 0 else NONE if fits is None else f"{fits}", *cells, found.basis])
+            cells += [lasting(size / rate), *([] if price is None else [f"{size / rate / 3600 * price:.2f}"])]
+        rows.append(cells)
     head = [column for budget in budgets for column in (budget, *([] if price is None else [f"{budget}, cost"]))]
-    return markdown(["card", "rows a pass", "MB/s", *head, "basis"], rows)
+    return markdown(["card", "backend", "rows a pass", "MB/s", *head], rows)

@@ -13,18 +13,14 @@ import numpy as np
 
 from rltok.config import Config, with_settings
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch06_plan import lasting
 from rltok.evidence.packed import read_folder
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import SCHEDULE, Sweep, is_learned, read_sweeps, shared
 from rltok.evidence.tables import by_size, label, methods_of
 from rltok.evidence.words import NONE
-from rltok.presets import size_of
 from rltok.runs.checkpoint import differences
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
-from rltok.speed.cards import card_of
-from rltok.speed.speeds import Speed, outlook
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -214,31 +210,6 @@ def record_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
                 head = ["sweep", "contender", "seed", *facts]
                 rows.append([label(sweep), name, str(seed), *facts.values()])
     return markdown(head, rows) if rows else "No other size is stored."
-
-
-def expected_table(sweeps: Sequence[Sweep], names: Sequence[str], speeds: list[Speed]) -> str:
-    """Markdown: what each run with learned boundaries took, beside what `rltok doctor` says of its card.
-
-    Args:
-        names: methods that are shown.
-        sweeps: of which runs on cards without a datasheet in `rltok.speed.cards`, and of presets never measured, are left out.
-        speeds: `rltok.speed.speeds.measured_speeds()`.
-    """
-    rows = []
-    for sweep in sweeps:
-        runs = [run for name in methods_of(sweep) if name in names for _, run in sorted(sweep.runs[name].items())]
-        for run in runs:
-            card, size = card_of(run["device"]), size_of(run["config"]["name"])
-            known = card is not None and any(speed["preset"] == size for speed in speeds)
-            if not known or not is_learned(run):
-                continue
-            found = outlook(card, size, speeds)
-            if found.bytes_per_second:
-                times = [lasting(run["bytes"] / found.bytes_per_second), lasting(run["seconds"])]
-                rows.append([label(sweep), run["name"], str(run["seed"]), card.name, *times, found.basis])
-    if not rows:
-        return "No run with learned boundaries on a card of the table above."
-    return markdown(["sweep", "contender", "seed", "card", "expected", "recorded", "basis of what was expected"], rows)
 
 
 def _of(run: Record, curve: str, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
