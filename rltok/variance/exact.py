@@ -72,12 +72,12 @@ class EnumeratedRow:
     """Every string of one row, with its chance and its losses."""
 
     boundaries: Bool[Tensor, "S N"]
-    log_policy: Float[Tensor, "S"]  # log pi(a | x), nats
+    log_policy: Float[Tensor, " S"]  # log pi(a | x), nats
     nll: Float[Tensor, "S N"]  # nats, entry i predicts byte i + 1
-    early_nll: Float[Tensor, "N"]  # the same for every string
+    early_nll: Float[Tensor, " N"]  # the same for every string
 
     @property
-    def log_likelihood(self) -> Float[Tensor, "S"]:
+    def log_likelihood(self) -> Float[Tensor, " S"]:
         """log p(y | a, x) of the whole row at each string, nats."""
         return -self.nll.sum(dim=1)
 
@@ -140,7 +140,7 @@ class ExactGradient:
     policy: dict[str, Tensor]  # eq. (13): through the chances of the strings
     total: dict[str, Tensor]  # eq. (11), differentiated as a whole
 
-    def flat(self, term: str, names: list[str]) -> Float[Tensor, "P"]:
+    def flat(self, term: str, names: list[str]) -> Float[Tensor, " P"]:
         """One term as a vector, parameters in the order of `names`."""
         return torch.cat([getattr(self, term)[name].flatten() for name in names])
 
@@ -189,8 +189,8 @@ def influence(model: AutoregressiveUNet, ids: Int[Tensor, "1 N_plus_1"]) -> Floa
 class Moments:
     """Exact expectation and variance of one estimator's gradient, each parameter by itself."""
 
-    mean: Float[Tensor, "P"]
-    variance: Float[Tensor, "P"]
+    mean: Float[Tensor, " P"]
+    variance: Float[Tensor, " P"]
 
 
 def joint_moments(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"], names: list[str]) -> dict[str, Moments]:

@@ -92,8 +92,8 @@ class Gradients:
     full: bool  # no row ended early
     means: dict[str, float]  # rate, policy_entropy (nats), nll, early_nll (nats per byte) over all draws
     advantage_rms: dict[str, float]
-    rewards: Float[Tensor, "N"]  # mean relative reward by position, nats
-    return_spread: dict[str, Float[Tensor, "N"]]  # standard deviation of the return by position, for each discount
+    rewards: Float[Tensor, " N"]  # mean relative reward by position, nats
+    return_spread: dict[str, Float[Tensor, " N"]]  # standard deviation of the return by position, for each discount
 
 
 def measure_gradients(

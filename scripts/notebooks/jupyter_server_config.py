@@ -7,5 +7,5 @@ def leave_language_out(model, **_):
         model["content"]["metadata"].pop("language_info", None)
 
 
-c = get_config()  # which the server defines
+c = get_config()  # noqa: F821 (defined by the server, which executes this file)
 c.FileContentsManager.pre_save_hook = leave_language_out

@@ -56,7 +56,7 @@ class Language:
         raise RltokError(f"the shares of word pairs do not settle within {MOST_STEPS} steps. Raise the table's smallest chances.")
 
     @property
-    def word_shares(self) -> Float[np.ndarray, "b"]:
+    def word_shares(self) -> Float[np.ndarray, " b"]:
         """Share of every word among the words of endless text."""
         return self.stationary.sum(axis=0)
 
