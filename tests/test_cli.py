@@ -200,11 +200,21 @@ def test_evaluate_scores_a_text_as_the_function_does_in_words_and_in_json(ok, fi
 
 
 def test_evaluate_knows_the_splits_of_the_sample(ok, finished):
+    sample = ("evaluate", finished, "--data", "sample")
     scores = {
-        split: json.loads(ok("evaluate", finished, "--split", split, "--max-bytes", 1000, "--json").out)["bits_per_byte"]
+        split: json.loads(ok(*sample, "--split", split, "--max-bytes", 1000, "--json").out)["bits_per_byte"]
         for split in ("validation", "test", "all")
     }
     assert len(set(scores.values())) == 3
+
+
+def test_a_split_of_the_sample_is_not_scored_by_mistake(finished, capsys):
+    name = json.loads((finished / "data.json").read_text())["name"]
+    assert main(["evaluate", str(finished), "--split", "test"]) == 2
+    assert capsys.readouterr().err == (
+        f"rltok: --split test without --data is that of the bundled sample, but {finished} was trained on {name}. Name the text:"
+        " --data TEXT, or --data sample.\n"
+    )
 
 
 def test_evaluate_draws_as_it_is_told(ok, finished):

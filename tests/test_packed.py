@@ -48,6 +48,18 @@ def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize("name", ["ours-seed5.json", "other-seed0.json", "repeats/ours-seed1-2.json", "ours-seed0-2.json"])
+def test_a_record_under_the_name_of_another_run_is_not_packed(folder, name):
+    (folder / "repeats").mkdir(exist_ok=True)
+    shutil.copy(folder / "ours-seed0.json", folder / name)
+    before = contents(folder)
+    with pytest.raises(
+        RltokError, match=f"^32m/{name} holds a record of ours-seed0, so it is not packed. Call it ours-seed0.json"
+    ):
+        pack(folder)
+    assert contents(folder) == before
+
+
 def test_records_come_out_of_a_packed_sweep_to_the_bit_and_in_order(folder):
     before = {name: json.loads(content) for name, content in contents(folder).items()}
     assert sorted(pack(folder)) == sorted(before)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rltok.system.workers import end_with_parent
+
 SCRIPT = """
 import multiprocessing, os, sys, time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -75,6 +77,16 @@ def test_workers_end_with_the_process_that_started_them_and_jobs_are_dropped(how
         time.sleep(0.05)
     assert workers and not any(map(alive, workers))
     assert len(list(made.iterdir())) < 2000
+
+
+@pytest.mark.parametrize("before, after", [(signal.SIG_IGN, signal.SIG_IGN), (signal.default_int_handler, signal.SIG_DFL)])
+def test_where_control_c_was_ignored_at_the_start_a_worker_ignores_it_too(before, after):
+    kept = signal.signal(signal.SIGINT, before)
+    try:
+        end_with_parent()
+        assert signal.getsignal(signal.SIGINT) is after
+    finally:
+        signal.signal(signal.SIGINT, kept)
 
 
 def test_a_worker_that_ends_by_itself_is_one_line_with_the_remedy(started):

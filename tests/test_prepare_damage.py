@@ -127,6 +127,52 @@ def test_a_file_that_changes_after_it_was_checked_is_one_line(made, content):
         prepared.rows("train", CONFIG)
 
 
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_where_work_is_kept_a_file_or_a_link_is_named_with_a_remedy(made, tmp_path, kind, is_finished):
+    again, out = made
+    if not is_finished:
+        out = tmp_path / "new"
+        out.mkdir()
+    place, elsewhere = out / ".unfinished", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    place.write_text("") if kind == "file" else place.symlink_to(elsewhere)
+    with pytest.raises(RltokError, match=f"^{place} is a file or a link, where rltok prepare keeps a folder. Remove it, and try"):
+        prepare_folder(again, out)
+    place.unlink()
+    prepare_folder(again, out)
+    assert not place.exists() and list(elsewhere.iterdir()) == []
+
+
+def test_the_same_command_sees_files_of_another_size_in_a_finished_folder(made):
+    again, out = made
+    whole = (out / "train.arrow").read_bytes()
+    (out / "train.arrow").write_bytes(whole[:-1])
+    (out / "test.arrow").unlink()
+    with pytest.raises(RltokError) as found:
+        prepare_folder(again, out)
+    assert f"train.arrow of {out} is damaged: expected {len(whole)} bytes, found {len(whole) - 1}" in str(found.value)
+    assert f"test.arrow of {out} cannot be read" in str(found.value) and "Delete the folder and give the same" in str(found.value)
+
+
+def test_a_check_lists_all_files_whatever_stands_in_their_places(made):
+    _, out = made
+    (out / "train.arrow").unlink()
+    (out / "train.arrow").mkdir()
+    (out / "validation.arrow").unlink()
+    (out / "test.arrow").write_bytes(b"")
+    first, second, third = open_prepared(out).damaged()
+    assert first.startswith(f"train.arrow of {out} is no ordinary file. Delete the folder")
+    assert second.startswith(f"validation.arrow of {out} cannot be read") and "test.arrow" in third and "found 0" in third
+
+
+def test_a_prepared_folder_is_not_prepared_again(made, tmp_path):
+    _, out = made
+    remedy = f"Name the text that it was made of, or train on it: rltok train --data {out}$"
+    with pytest.raises(RltokError, match=f"out' was written by rltok prepare: its text is prepared. {remedy}"):
+        prepare_folder(request([out], **RULES), tmp_path / "new")
+
+
 def test_a_digest_is_of_everything_but_itself_and_the_time():
     assert (
         sealed({"a": 1, "timing": 3}, ("timing",))["digest"]

@@ -112,6 +112,7 @@ def test_more_text_than_was_guessed_is_no_more_than_100_percent(run, tmp_path):
         file.writelines(json.dumps({"text": f"{'gull ' * 400}{i}"}) + "\n" for i in range(300))
     told = run("prepare", tmp_path / "t.jsonl.gz", "--out", tmp_path / "out", *OPTIONS).err
     lines = [line for line in told.splitlines() if "%" in line]
+    assert all(line.endswith("part 1 of 1") for line in lines)
     assert 1 <= len(lines) <= 10 and max(int(re.match(r" *(\d+)%", line)[1]) for line in lines) == 100
     assert not any("100%" in line and "left" in line for line in lines)
 

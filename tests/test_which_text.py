@@ -131,6 +131,13 @@ def test_a_julia_source_says_how_to_train_on_it(tmp_path):
     assert "To train on a Julia source as it stands, name a copy .txt." in error_of(tmp_path / "a.jl")
 
 
+def test_a_folder_of_julia_sources_is_no_json_lines(tmp_path):
+    (tmp_path / "a.jl").write_text("println(1)\n")
+    assert "it has 1 .jl" in error_of(tmp_path)
+    (tmp_path / "b.txt").write_text("some text")
+    assert [document.text for document in documents(tmp_path)] == [b"some text"]
+
+
 def test_pq_is_parquet_wherever_it_stands(tmp_path):
     pq.write_table(pa.table({"text": ["one", "two"]}), tmp_path / "a.pq")
     for spec in (tmp_path, tmp_path / "a.pq", f"{tmp_path}/*.pq"):

@@ -20,7 +20,7 @@ from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.evaluation import evaluate as evaluate_rows
-from rltok.runs.loading import load, load_config
+from rltok.runs.loading import load, load_config, text_name
 from rltok.unet import AutoregressiveUNet
 
 EVALUATION_BATCH = 16
@@ -62,7 +62,18 @@ def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
     return rows.subset(slice(0, options.max_bytes // rows.sequence_length))
 
 
+def _check_split(options: argparse.Namespace) -> None:
+    """Raise `RltokError` for a split of the sample where the run has other text and the user named none."""
+    if options.data is None and options.split is not None and (trained := text_name(options.run)) not in ("sample", None):
+        raise RltokError(
+            f"--split {options.split} without --data is that of the bundled sample, but {options.run} was trained on {trained}."
+            " Name the text: --data TEXT, or --data sample."
+        )
+
+
 def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
+    _check_split(options)
+    options.data = "sample" if options.data is None else options.data
     if is_prepared(options.data):
         return _prepared_rows(options, config)
     if options.data == "sample":
@@ -82,7 +93,7 @@ def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
 
 def _check_options(options: argparse.Namespace) -> None:
     """Raise `RltokError` for options of text together with those of benchmark sets."""
-    of_text = {"--data": options.data != "sample", "--split": options.split, "--max-bytes": options.max_bytes is not None}
+    of_text = {"--data": options.data is not None, "--split": options.split, "--max-bytes": options.max_bytes is not None}
     of_tasks = {"--task": options.task, "--max-items": options.max_items is not None}
     if options.tasks is None and any(of_tasks.values()):
         given = next(name for name, there in of_tasks.items() if there)

@@ -114,6 +114,7 @@ def _add_evaluate(commands: Any) -> None:
     )
     evaluate.add_argument("run", help="a run's folder or one of its checkpoints")
     _add_data(evaluate)
+    evaluate.set_defaults(data=None)  # to score the sample, which needs no --data
     evaluate.add_argument(
         "--split", choices=("validation", "test", "all"),
         help="of the sample or a prepared folder (default: validation); other text is scored whole",

@@ -52,7 +52,7 @@ def prepare(options: argparse.Namespace) -> None:
 
         record = prepare_folder(request, folder, jobs=jobs, force=options.force, bar=bar)
     if finished:
-        say(options, f"{folder}: finished already; --check reads it again and compares hashes")
+        say(options, f"{folder}: finished already, and its files have their sizes; --check reads them and compares hashes")
     print(json.dumps(record, indent=1, allow_nan=False) if options.json else "\n".join(table(record)))
     if not record["splits"]["train"]["documents"]:
         raise RltokError(

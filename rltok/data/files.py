@@ -12,7 +12,9 @@ from pathlib import Path
 
 from rltok.data import hub, tables
 from rltok.data.documents import printable
+from rltok.data.prepared import is_prepared
 from rltok.errors import RltokError
+from rltok.system.files import quoted
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown", ".rst", ".org", ".tex")
 PYTHON_SUFFIXES = (".py",)
@@ -131,6 +133,11 @@ def _folder_files(folder: Path) -> Selection:
     """Files of the one kind that a folder holds. Raises `RltokError` for a folder with several kinds, with none, or of a run."""
     if is_run(folder):
         raise RltokError(f"{str(folder)!r} is the folder of a training run, not text. Name the text.")
+    if is_prepared(folder):
+        raise RltokError(
+            f"{str(folder)!r} was written by rltok prepare: its text is prepared. Name the text that it was made of, or train on"
+            f" it: rltok train --data {quoted(folder)}"
+        )
     paths, passed = list_files(folder)
     kinds = {
         PARQUET: with_suffix(paths, tables.PARQUET_SUFFIXES),

@@ -139,7 +139,7 @@ def _read_units(
                 continue
             is_new = path in missing and path not in files
             if is_new:
-                read(path, lambda count: tell(count, f"{len(files)} of {len(units)} pieces done"))
+                read(path, lambda count: tell(count, f"part {len(files) + 1} of {len(units)}"))
             table = _columns(unit, path)
             is_full = pc.any(pc.equal(table["reason"], BEYOND)).as_py()
             stored[unit.role] = np.inf if is_full else stored.get(unit.role, 0) + _total(table["length"])
@@ -327,6 +327,9 @@ def _claimed(folder: Path) -> Iterator[bool]:
     except OSError as error:
         raise cannot_write(folder, error) from error
     try:
+        place = folder / UNFINISHED
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise RltokError(f"{place} is a file or a link, where rltok prepare keeps a folder. Remove it, and try again.")
         names = {path.name for path in folder.iterdir()} - {".lock"}
         if names and not names & {RECORD, OLD_REQUEST, UNFINISHED}:
             raise RltokError(f"{folder} is not empty ({min(names)} is there). Choose another --out.")
@@ -354,8 +357,11 @@ def prepare_folder(
     with _claimed(folder) as is_finished:
         place = folder / UNFINISHED
         if is_finished:
-            record = open_prepared(folder).record
+            prepared = open_prepared(folder)
+            record = prepared.record
             _check_same(folder, record, request)
+            if damaged := prepared.damaged(hashed=False):
+                raise RltokError(" ".join(damaged))
         else:
             with room(folder, "the same command"):
                 start, units = time.perf_counter(), request.units(force)

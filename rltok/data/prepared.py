@@ -97,9 +97,13 @@ class Prepared:
         counts = self.record["splits"][split]
         return {"documents": counts["documents"], "bytes": counts["bytes"]} if counts["documents"] else None
 
-    def damaged(self) -> list[str]:
-        """What is wrong with the files, a line each, after reading them whole."""
-        return [line for name, file in self.record["files"].items() if (line := _damage(self.folder, name, file))]
+    def damaged(self, hashed: bool = True) -> list[str]:
+        """What is wrong with the files, a line each.
+
+        Args:
+            hashed: read them whole and compare hashes; otherwise only their sizes are looked at.
+        """
+        return [line for name, file in self.record["files"].items() if (line := _damage(self.folder, name, file, hashed))]
 
     def verify(self) -> None:
         """Raise `RltokError` for the first file that is not what was written."""
@@ -186,16 +190,20 @@ def file_facts(path: Path) -> dict[str, Any]:
         return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def _damage(folder: Path, name: str, stated: dict[str, Any]) -> str | None:
+def _damage(folder: Path, name: str, stated: dict[str, Any], hashed: bool) -> str | None:
     """In a line, why a file is not the one that the record states, or None."""
+    path = folder / name
+    if os.path.exists(path) and not os.path.isfile(path):
+        return f"{name} of {folder} is no ordinary file. {AGAIN}"
     try:
-        found = file_facts(folder / name)
+        size = path.stat().st_size
+        if size != stated["bytes"]:
+            return f"{name} of {folder} is damaged: expected {stated['bytes']} bytes, found {size}. {AGAIN}"
+        digest = file_facts(path)["sha256"] if hashed else stated["sha256"]
     except OSError as error:
         return f"{name} of {folder} cannot be read ({one_line(error)}). {AGAIN}"
-    if found["bytes"] != stated["bytes"]:
-        return f"{name} of {folder} is damaged: expected {stated['bytes']} bytes, found {found['bytes']}. {AGAIN}"
-    if found != stated:
-        return f"{name} of {folder} is damaged: expected SHA-256 {stated['sha256']}, found {found['sha256']}. {AGAIN}"
+    if digest != stated["sha256"]:
+        return f"{name} of {folder} is damaged: expected SHA-256 {stated['sha256']}, found {digest}. {AGAIN}"
     return None
 
 

@@ -13,8 +13,9 @@ from rltok.data.documents import NULL_TEXT, Document, label_of, one_line, requir
 from rltok.errors import RltokError
 
 _PACKED = ("", ".gz", ".zst")
-JSONL_SUFFIXES = tuple(name + packed for name in (".jsonl", ".ndjson", ".jsonlines", ".jl") for packed in _PACKED)
-JSON_SUFFIXES = tuple(".json" + packed for packed in _PACKED)  # read as JSON Lines where named; in a folder they hold settings
+JSONL_SUFFIXES = tuple(name + packed for name in (".jsonl", ".ndjson", ".jsonlines") for packed in _PACKED)
+# Read as JSON Lines where they are named; in a folder such files hold settings, and the sources of Julia.
+JSON_SUFFIXES = tuple(name + packed for name in (".json", ".jl") for packed in _PACKED)
 PARQUET_SUFFIXES = (".parquet", ".pq")
 BATCH_ROWS = 256  # Parquet rows held as Python objects at a time
 _MULTILINE = {b"[": ", as `jq -c '.[]'` does", b"{": ", as `jq -c .` does"}  # the first line of JSON printed over many lines

@@ -157,8 +157,8 @@ def pack(folder: Path) -> list[str]:
     A packed run whose JSON file was removed leaves the tables, too. Where there is nothing to do, no file changes.
 
     Raises:
-        RltokError: there is no run; a run is packed already, with another record; a record is damaged, or holds what no table
-            can.
+        RltokError: there is no run; a run is packed already, with another record; a record is damaged, lies under another
+            run's name, or holds what no table can.
     """
     sums, new = _listed(folder), {}
     names = [path.relative_to(folder).as_posix() for path in sweep_files(folder)]
@@ -167,6 +167,7 @@ def pack(folder: Path) -> list[str]:
     for name in names:
         if sums.get(name) != _digest(read_file(folder / name)):
             new[name] = read_record(folder / name, whole=True)
+            _check_name(folder, name, new[name])
             if name in sums and sums[name] != _digest(json_text(split(new[name])[0]).encode()):
                 raise RltokError(
                     f"{folder.name}/{name} is packed already, and this is another record of it. To put it in the place of the"
@@ -181,6 +182,16 @@ def pack(folder: Path) -> list[str]:
     for table in set(TABLES) - files.keys():
         (folder / table).unlink(missing_ok=True)
     return list(new)
+
+
+def _check_name(folder: Path, name: str, record: Record) -> None:
+    """Raise `RltokError` unless a file is called after the run that its record is of."""
+    run = f"{record['name']}-seed{record['seed']}"
+    if name != f"{run}.json" and not name.startswith(f"repeats/{run}-"):
+        raise RltokError(
+            f"{folder.name}/{name} holds a record of {run}, so it is not packed. Call it {run}.json, or repeats/{run}-2.json for"
+            " the same seed once more; or remove it."
+        )
 
 
 def _files(records: Mapping[str, Record]) -> dict[str, bytes]:

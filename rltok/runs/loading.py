@@ -1,16 +1,26 @@
 """From a run's folder or a checkpoint back to a model."""
 
+import json
 from pathlib import Path
 
 from rltok.config import Config, from_dict
 from rltok.fast.unet import FastUNet
 from rltok.runs.checkpoint import find_checkpoint, load_weights, read_state
+from rltok.system.files import MISSING, read_file
 from rltok.unet import AutoregressiveUNet
 
 
 def load_config(path: str | Path) -> Config:
     """The configuration stored in a run's newest checkpoint, or in the checkpoint given."""
     return from_dict(read_state(find_checkpoint(path))["config"])
+
+
+def text_name(path: str | Path) -> str | None:
+    """What a run's text is called in its data.json; None where that is missing or damaged, as beside a copied checkpoint."""
+    try:
+        return json.loads(read_file(find_checkpoint(path).parents[1] / "data.json"))["name"]
+    except (*MISSING, ValueError, KeyError, TypeError):
+        return None
 
 
 def load(name_or_path: str | Path) -> AutoregressiveUNet:

@@ -13,8 +13,12 @@ from rltok.errors import RltokError
 
 
 def end_with_parent() -> None:
-    """In a worker, at its start: control-C ends it without a trace, and so does the end of the process that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """In a worker, at its start: control-C ends it without a traceback, and so does the end of the process that started it.
+
+    Where control-C was ignored at the start, as behind `&` in a script, it stays ignored, as in the process that started it.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
