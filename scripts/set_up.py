@@ -63,12 +63,12 @@ def has_torch() -> bool:
 
 def cpu_builds(index: str) -> list[str]:
     """Versions of torch without CUDA that pip finds for this Python, newest first; none when the index does not answer."""
-    asked = ("index", "versions", "torch", "--index-url", index, "--timeout", "5", "--retries", "0")
+    question = ("index", "versions", "torch", "--index-url", index, "--timeout", "5", "--retries", "0")
     try:
-        told = pip(*asked, capture_output=True, text=True, timeout=TIMEOUT).stdout
+        answer = pip(*question, capture_output=True, text=True, timeout=TIMEOUT).stdout
     except subprocess.TimeoutExpired:
         return []
-    available = re.search(r"^Available versions: (.*)$", told, re.MULTILINE)
+    available = re.search(r"^Available versions: (.*)$", answer, re.MULTILINE)
     return sorted(re.findall(r"\b\d[\d.]*\+cpu\b", available[1]), key=numbers, reverse=True) if available else []
 
 

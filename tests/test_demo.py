@@ -8,7 +8,7 @@ from runs import digests
 
 from rltok.byte_classes import CLASSES
 from rltok.cli import demo
-from rltok.cli.demo import demo_config, passage, random_twin, verdict
+from rltok.cli.demo import demo_config, passage, rate_matched_random, verdict
 from rltok.cli.main import main
 from rltok.data import load_corpus
 from rltok.device import resolve_device
@@ -64,9 +64,9 @@ def test_the_verdict_says_what_it_cannot_show():
 
 def test_the_twin_differs_in_nothing_but_rule_rate_and_name():
     config = demo_config(3, smoke=False)
-    twin = random_twin(config, 0.17)
+    matched = rate_matched_random(config, 0.17)
     rule = replace(config.model.rule, name="random_k", target_rate=0.17)
-    assert twin == replace(config, name="tiny_random_k", model=replace(config.model, rule=rule))
+    assert matched == replace(config, name="tiny_random_k", model=replace(config.model, rule=rule))
     assert config.train.seed == 3
     assert demo_config(3, smoke=True).num_updates == 12
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rltok.cli import commands
-from rltok.cli.demo import demo_config, random_twin
+from rltok.cli.demo import demo_config, rate_matched_random
 from rltok.cli.main import main
 from rltok.cli.options import parse_value, use_colour
 from rltok.config import with_settings
@@ -63,7 +63,7 @@ def test_a_model_beyond_memory_is_refused_before_the_system_has_to_end_the_proce
 
 @pytest.mark.parametrize("rate", [0.0005, 0.9995, 1.0])
 def test_the_demo_has_a_twin_for_a_policy_that_collapsed(rate):
-    assert random_twin(demo_config(0, smoke=True), rate).model.rule.target_rate == pytest.approx(rate, abs=0.002)
+    assert rate_matched_random(demo_config(0, smoke=True), rate).model.rule.target_rate == pytest.approx(rate, abs=0.002)
 
 
 def test_parquet_with_values_that_python_cannot_hold_is_refused_in_one_line(tmp_path):

@@ -23,7 +23,7 @@ from rltok.variance.statistics import (
     with_intervals,
 )
 
-NAME, TWIN = "causal+early+gamma0.9+batch", "causal+early+gamma0.9+loo"
+NAME, COUNTERPART = "causal+early+gamma0.9+batch", "causal+early+gamma0.9+loo"
 ROWS, SIZE, DRAWS, REFERENCE_DRAWS = 4, 40, 4, 16
 FACTOR = (ROWS - 1) / ROWS  # of an estimator that centres by its own batch
 OF_ROWS, OF_DRAW, OF_LOSS = 0.3, 0.5, 0.2  # standard deviations of each coordinate: between batches, between draws, of the loss
@@ -38,7 +38,7 @@ def at_angle(cosine, length):
 
 
 def made_up(cosine=0.8, length=0.7, batches=400, seed=0, true_length=1.0):
-    """Gradients whose true expectation has length 1, and an estimator that is FACTOR times a twin at an angle to it.
+    """Gradients whose true expectation has length 1, and an estimator that is FACTOR times a counterpart at an angle to it.
 
     Half of the coordinates count as the policy's, with twice the noise; the first terms are the encoder's alone.
     """
@@ -49,9 +49,9 @@ def made_up(cosine=0.8, length=0.7, batches=400, seed=0, true_length=1.0):
     draw = generator.normal(size=(batches, REFERENCE_DRAWS, 2 * SIZE)) * OF_DRAW * scale
     samples = {
         REFERENCE: true_length * np.tile(true, 2) + spread + draw,
-        TWIN: true_length * np.tile(other, 2) + spread + draw,
+        COUNTERPART: true_length * np.tile(other, 2) + spread + draw,
     }
-    samples[NAME] = FACTOR * samples[TWIN]
+    samples[NAME] = FACTOR * samples[COUNTERPART]
     slices = {"encoder": slice(0, SIZE), "policy": slice(SIZE, 2 * SIZE)}
     first = {name: torch.from_numpy(grads[:, 0]) for name, grads in samples.items()}
     first[LOSS] = torch.from_numpy(loss_mean() + OF_LOSS * generator.normal(size=(batches, 2 * SIZE)) + spread[:, 0])
@@ -63,7 +63,7 @@ def made_up(cosine=0.8, length=0.7, batches=400, seed=0, true_length=1.0):
         mean={name: torch.from_numpy(grads[:, :DRAWS].mean(1)) for name, grads in samples.items()},
         first=first,
         square={name: torch.from_numpy(square) for name, square in squares.items()},
-        long={name: torch.from_numpy(samples[name].mean(1)) for name in (REFERENCE, TWIN)},
+        long={name: torch.from_numpy(samples[name].mean(1)) for name in (REFERENCE, COUNTERPART)},
         slices=slices,
         sizes=Sizes(ROWS, batches, DRAWS, REFERENCE_DRAWS),
         full=True,

@@ -13,7 +13,7 @@ from rltok.rng import row_uniforms
 from rltok.step import losses_of
 from rltok.variance import gradients, laboratory
 from rltok.variance.exact import joint_moments
-from rltok.variance.laboratory import LOSS, Sizes, batches_of, default_names, factor, measure_gradients, twin
+from rltok.variance.laboratory import LOSS, Sizes, batches_of, counterpart, default_names, factor, measure_gradients
 from rltok.variance.ladder import REFERENCE, gamma_sweep, ladder
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -80,16 +80,16 @@ def test_the_laboratorys_means_and_squares_agree_with_enumeration_for_both_group
             compared += [z_of_mean(found.square[name][:, number].numpy(), scatter + mean @ mean)]
             if name in found.long:
                 compared += [*z_of_mean(found.long[name][:, part].numpy() @ along.T, along @ mean)]
-    assert len(compared) == 2 * (len(names) * 5 + 4)  # the reference alone is its own twin
+    assert len(compared) == 2 * (len(names) * 5 + 4)  # the reference alone is its own counterpart
     assert 1 < np.abs(compared).max() < LARGEST
 
 
 @pytest.mark.parametrize("name", [*NAMES, "causal+gamma0.00001", "causal+gamma0.12345678"])
-def test_a_twin_has_the_same_expectation_but_for_the_factor(name):
+def test_a_counterpart_has_the_same_expectation_but_for_the_factor(name):
     model, ids = two_rows((3, 3))
-    moments = joint_moments(model, ids, [name, twin(name)])
-    close(moments[name].mean, factor(name, 2) * moments[twin(name)].mean, atol=1e-10)
-    assert twin(twin(name)) == twin(name) and gamma_of(twin(name)) == gamma_of(name)
+    moments = joint_moments(model, ids, [name, counterpart(name)])
+    close(moments[name].mean, factor(name, 2) * moments[counterpart(name)].mean, atol=1e-10)
+    assert counterpart(counterpart(name)) == counterpart(name) and gamma_of(counterpart(name)) == gamma_of(name)
 
 
 def test_the_factor_is_that_of_a_mean_which_holds_the_row_itself():

@@ -174,10 +174,10 @@ def _checked(name: str, rows: list[tuple[int, Any]], place: str, source: str, ex
         if problem is not None:
             found.setdefault(problem, []).append(number)
     if found:
-        told = "; ".join(
+        faults = "; ".join(
             f"{len(at)} of {len(rows)} items {problem}, the first on {place} {at[0]}" for problem, at in found.items()
         )
-        raise RltokError(f"{source}: {told}. Take the set again from where it is published, or mend these lines.")
+        raise RltokError(f"{source}: {faults}. Take the set again from where it is published, or mend these lines.")
     if not rows or (expected and len(rows) != task.count):
         raise RltokError(
             f"{source} holds {len(rows)} items; the published set {name} has {task.count}. Take the whole set"

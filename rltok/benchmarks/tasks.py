@@ -115,7 +115,7 @@ def score_items(
         max_items: score the first so many items only.
         all_choices: False scores the right choices alone, without accuracy; their bits per byte are the same.
     """
-    told = checked_draws(model, draws, num_draws)
+    drawn = checked_draws(model, draws, num_draws)
     for name, value in (("batch", batch), ("max_items", max_items), ("the number of items", len(items))):
         if value is not None and value < 1:
             raise RltokError(f"{name} must be at least 1; got {value}. Score at least one item.")
@@ -132,7 +132,7 @@ def score_items(
     require_finite(float(each.mean()))
     return TaskScore(
         task=items.task, items=len(chosen), bits_per_byte=float(each.mean()), standard_error=error_of_mean(each.numpy()),
-        **_accuracy(chosen, bits), scored_bytes=sum(len(to_utf8(item.choices[item.gold])) for item in chosen), draws=told,
+        **_accuracy(chosen, bits), scored_bytes=sum(len(to_utf8(item.choices[item.gold])) for item in chosen), draws=drawn,
         seed=seed, fingerprint=items.fingerprint, item_bits_per_byte=tuple(gold),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from rltok.data.sources import is_hub
 from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
 from rltok.presets import preset
-from rltok.speed.bench import FULL_UPDATES, WHAT, Plan
+from rltok.speed.bench import BENCH_RECORD, FULL_UPDATES, Plan
 from rltok.speed.bench import bench as measure
 from rltok.system.files import check_record_path, write_record
 
@@ -26,7 +26,7 @@ def bench(options: argparse.Namespace) -> None:
         options.updates, options.plain_updates, options.plain_micro_batch, options.repeats if options.policy_cost else None
     )
     if options.out is not None:
-        check_record_path(options.out, WHAT)
+        check_record_path(options.out, BENCH_RECORD)
         _keep_full_record(Path(options.out), plan)
     device = resolve_device(options.device)
     config = with_settings(
@@ -66,9 +66,9 @@ def _most_bytes(options: argparse.Namespace, config: Config) -> int | None:
 
 
 def lines(record: dict[str, Any]) -> list[str]:
-    """What a person reads of a record."""
+    """A record as lines for a terminal."""
     arm, product, train = record["arm"], record["product"], record["config"]["train"]
-    told = [
+    lines = [
         f"{record['preset']} on {record['device']}, {record['precision']}, {train['sequences_per_update']} rows an update"
         + ("" if record["full"] else f"; a full record has {FULL_UPDATES} updates or more"),
         *_arm_lines(arm),
@@ -79,18 +79,18 @@ def lines(record: dict[str, Any]) -> list[str]:
         f" matrices in {product['dtype']} ran at {product['rate'] / 1e12:.3g} TFLOP/s just now",
     ]
     if arm["share_of_datasheet"] is not None:
-        told.append(f"of the datasheet    {_percent(arm['share_of_datasheet'])}")
-    told.append(f"compiled after the warm-up: {arm['compilations_after_warm_up']}")
-    told += ["one update, profiled:", *_split_lines(arm)]
+        lines.append(f"of the datasheet    {_percent(arm['share_of_datasheet'])}")
+    lines.append(f"compiled after the warm-up: {arm['compilations_after_warm_up']}")
+    lines += ["one update, profiled:", *_split_lines(arm)]
     if record["plain"] is not None:
-        told += [*_arm_lines(record["plain"]), f"{arm['backend']} is {record['ratio']:.2f} times as fast as plain"]
+        lines += [*_arm_lines(record["plain"]), f"{arm['backend']} is {record['ratio']:.2f} times as fast as plain"]
     if record["policy_cost"] is not None:
         cost = record["policy_cost"]
-        told.append(
+        lines.append(
             f"cost of the policy  {cost['cost']:+.2%} of an update ({cost['interval'][0]:+.2%} to {cost['interval'][1]:+.2%},"
             f" {len(cost['repeats'])} repeats, confidence {cost['confidence']:.0%})"
         )
-    return told
+    return lines
 
 
 def _arm_lines(arm: dict[str, Any]) -> list[str]:
@@ -106,11 +106,11 @@ def _arm_lines(arm: dict[str, Any]) -> list[str]:
 def _split_lines(arm: dict[str, Any]) -> list[str]:
     """Groups of kernels that took time, large unknown ones by name, and on a card how long none ran in the median update."""
     split, whole = arm["time_split"], sum(arm["time_split"]["seconds"].values())
-    told = [f"  {group:24s}{split['shares'][group]:>7.1%}  {spent:.4f} s" for group, spent in split["seconds"].items() if spent]
-    told += [f"    other: {name}, {spent:.4f} s" for name, spent in split["other"].items() if spent > 0.01 * whole]
+    lines = [f"  {group:24s}{split['shares'][group]:>7.1%}  {spent:.4f} s" for group, spent in split["seconds"].items() if spent]
+    lines += [f"    other: {name}, {spent:.4f} s" for name, spent in split["other"].items() if spent > 0.01 * whole]
     if arm["peak_memory_bytes"] is not None:
-        told.append(f"  no kernel runs in {max(0.0, 1 - whole / statistics.median(arm['seconds'])):.1%} of a median update")
-    return told
+        lines.append(f"  no kernel runs in {max(0.0, 1 - whole / statistics.median(arm['seconds'])):.1%} of a median update")
+    return lines
 
 
 def _pair(values: dict[str, float], unit: float, name: str) -> str:

@@ -49,7 +49,7 @@ def _read_config(path: str) -> Config:
 
 
 def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:
-    """The configuration asked for, and a line about what was chosen on the user's behalf."""
+    """The configuration, and a line about settings that were chosen to fit the text."""
     changes = parse_settings(options.set)
     if options.config and options.preset:
         raise RltokError("give --preset or --config, not both.")
@@ -67,22 +67,22 @@ def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:
         options.data, max_bytes=options.max_bytes, allow_binary=options.allow_binary, force=options.force
     )  # fmt: skip
     chosen = with_settings(fit_to_corpus(base, size), changes)
-    told = (
+    note = (
         f"preset tiny fitted to {size} bytes of text: rows of {chosen.data.sequence_length} bytes,"
         f" {chosen.train.sequences_per_update} rows an update, about {chosen.train.training_bytes / max(1, size):.0f} passes"
     )
-    return chosen, told + ("" if size >= LITTLE_TEXT else f". So little text (under {LITTLE_TEXT} bytes) teaches next to nothing")
+    return chosen, note + ("" if size >= LITTLE_TEXT else f". So little text (under {LITTLE_TEXT} bytes) teaches next to nothing")
 
 
 def train(options: argparse.Namespace) -> None:
     """`rltok train`."""
     if options.out is not None:
         check_name(options.out, "folder")
-    config, told = _settings(options)
+    config, note = _settings(options)
     out = options.out or f"runs/{config.name}"
     check_folder(out, options.resume)  # before anything is read or downloaded
-    if told:
-        print(told, file=sys.stderr)
+    if note:
+        print(note, file=sys.stderr)
     max_bytes = options.max_bytes
     if max_bytes is None and is_hub(options.data):
         max_bytes = round(config.train.training_bytes / (1 - config.data.held_out_fraction))
@@ -98,12 +98,12 @@ def train(options: argparse.Namespace) -> None:
         result = {"out": out, "text": corpus.summary, "updates": record.updates, "bytes": record.bytes}
         print_json(result | {"evaluation": record.evaluation, "advice": travel_advice(config)})
         return
-    found = record.evaluation
+    scores = record.evaluation
     print(
         f"{record.updates} updates, {record.bytes} bytes, {record.bytes_per_second:.0f} bytes/s on {record.device}\n"
-        f"held-out bits per byte {found['bits_per_byte']:.3f} of {found['rows']} rows"
-        f" (early head {found['early_bits_per_byte']:.3f}), boundaries per byte {found['rate']:.3f},"
-        f" share of white space with a boundary {shown(found['whitespace_share'])}\n"
+        f"held-out bits per byte {scores['bits_per_byte']:.3f} of {scores['rows']} rows"
+        f" (early head {scores['early_bits_per_byte']:.3f}), boundaries per byte {scores['rate']:.3f},"
+        f" share of white space with a boundary {shown(scores['whitespace_share'])}\n"
         f"look at it: rltok show {quoted(out)} 'some text'"
     )
 

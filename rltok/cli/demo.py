@@ -33,7 +33,7 @@ def demo_config(seed: int, smoke: bool) -> Config:
     return with_settings(preset("tiny"), settings)
 
 
-def random_twin(config: Config, tokens_per_byte: float) -> Config:
+def rate_matched_random(config: Config, tokens_per_byte: float) -> Config:
     """The same run with boundaries at random places, as many as the learned model came to draw."""
     return with_settings(
         config, {"model.rule.name": "random_k", "model.rule.target_rate": min(tokens_per_byte, 0.999), "name": "tiny_random_k"}
@@ -48,9 +48,9 @@ def passage(corpus: Corpus) -> bytes:
 
 def _table(before: Evaluation, after: Evaluation, random: Evaluation) -> list[str]:
     lines = [f"{'held-out test text':28s}{'bits per byte':>20s}{'boundaries per byte':>22s}"]
-    for name, found in (("learned boundaries", after), ("random, same number", random)):
-        error = "" if found.standard_error is None else f" +- {found.standard_error:.3f}"
-        lines.append(f"{name:28s}{f'{found.bits_per_byte:.3f}{error}':>20s}{found.rate:>22.3f}")
+    for name, result in (("learned boundaries", after), ("random, same number", random)):
+        error = "" if result.standard_error is None else f" +- {result.standard_error:.3f}"
+        lines.append(f"{name:28s}{f'{result.bits_per_byte:.3f}{error}':>20s}{result.rate:>22.3f}")
     lines += ["", f"{'how the policy changed':28s}{'before':>10s}{'after':>10s}"]
     lines.append(f"{'entropy, nats a decision':28s}{before.policy_entropy:>10.3f}{after.policy_entropy:>10.3f}")
     for name in SHOWN_CLASSES:
@@ -109,8 +109,8 @@ def _run(folder: Path, *, seed: int, device: str, smoke: bool, quiet: bool) -> d
     learned = load(folder / "learned").to(chosen)
     after, views["after"] = score(learned), boundary_view(learned, text, seed)
     tell(f"2/2  the same model and data with {after.tokens_per_byte:.3f} tokens per byte at random places")
-    twin = random_twin(config, after.tokens_per_byte)
-    train(twin, corpus, folder / "random", device=device, progress=not quiet, full=not smoke)
+    matched = rate_matched_random(config, after.tokens_per_byte)
+    train(matched, corpus, folder / "random", device=device, progress=not quiet, full=not smoke)
     random = score(load(folder / "random"))
     for moment in ("before", "after"):
         tell(f"\n--- {moment} training\n" + paint_view(text, views[moment], colour))

@@ -68,7 +68,7 @@ def _can_compile(device: torch.device) -> bool:
 
 
 def lines(report: dict[str, Any]) -> list[str]:
-    """What a person reads."""
+    """The report as lines for a terminal."""
     measured = report["device"] in {row["device"] for row in report["measured"]}
     return [
         "versions  " + ", ".join(f"{name} {number}" for name, number in report["versions"].items()),

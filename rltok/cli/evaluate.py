@@ -28,17 +28,17 @@ TASK_BATCH = 64  # rows of a benchmark set are a few hundred bytes long
 
 
 def print_json(values: Any) -> None:
-    """A result for a machine to read."""
+    """Print a result as JSON."""
     print(json.dumps(values, indent=1, allow_nan=False))
 
 
 def shown(value: float | None) -> str:
-    """A number that may be missing."""
+    """A number to three digits, or `-` for a missing one."""
     return "-" if value is None else f"{value:.3f}"
 
 
 def scoring_device(options: argparse.Namespace) -> torch.device:
-    """Where a model is scored: always by plain operations."""
+    """The device on which a model is scored, always by plain operations."""
     refuse_kernels(options)
     return resolve_device(options.device)
 
@@ -63,7 +63,7 @@ def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
 
 
 def _check_split(options: argparse.Namespace) -> None:
-    """Raise `RltokError` for a split of the sample where the run has other text and the user named none."""
+    """Raise `RltokError` for a split without --data if the run was not trained on the bundled sample."""
     if options.data is None and options.split is not None and (trained := text_name(options.run)) not in ("sample", None):
         raise RltokError(
             f"--split {options.split} without --data is that of the bundled sample, but {options.run} was trained on {trained}."
@@ -116,8 +116,8 @@ def evaluate(options: argparse.Namespace) -> None:
     if options.tasks is None:
         config = load_config(options.run)
         model = load(options.run).to(scoring_device(options))
-        found = evaluate_rows(model, _rows_to_score(options, config), batch=EVALUATION_BATCH, **_how_drawn(options))
-        print_json(found.to_dict()) if options.json else print("\n".join(_text_lines(found)))
+        result = evaluate_rows(model, _rows_to_score(options, config), batch=EVALUATION_BATCH, **_how_drawn(options))
+        print_json(result.to_dict()) if options.json else print("\n".join(_text_lines(result)))
         return
     sets = [_items(options, name) for name in dict.fromkeys(options.task or TASKS)]  # all are read before any is scored
     model = load(options.run).to(scoring_device(options))
@@ -143,18 +143,18 @@ def _drawn(draws: str, seed: int) -> str:
     return {"sample": f"one draw with seed {seed}", "threshold": "where p > 1/2"}.get(draws, f"{draws} draws with seed {seed}")
 
 
-def _text_lines(found: Evaluation) -> list[str]:
-    whole, drawn = found.class_counts, _drawn(found.draws, found.seed)
-    by_class = (f"{name} {shown(rate)} (of {whole[name]})" for name, rate in found.class_rates.items())
+def _text_lines(result: Evaluation) -> list[str]:
+    whole, drawn = result.class_counts, _drawn(result.draws, result.seed)
+    by_class = (f"{name} {shown(rate)} (of {whole[name]})" for name, rate in result.class_rates.items())
     return [
-        f"bits per byte {found.bits_per_byte:.4f}{_error(found.standard_error)} over {found.rows} rows,"
-        f" {found.scored_bytes} bytes and end marks",
-        f"{'':20s}{_error(found.standard_error_documents)} over {found.documents} documents"
-        if found.documents > 1
+        f"bits per byte {result.bits_per_byte:.4f}{_error(result.standard_error)} over {result.rows} rows,"
+        f" {result.scored_bytes} bytes and end marks",
+        f"{'':20s}{_error(result.standard_error_documents)} over {result.documents} documents"
+        if result.documents > 1
         else f"{'':14s}all of one document, so without a standard error over documents",
-        f"early head    {found.early_bits_per_byte:.4f}",
-        f"boundaries    {found.rate:.4f} per byte, {found.tokens_per_byte:.4f} tokens per byte, {drawn}",
-        f"entropy       {shown(found.policy_entropy)} nats per decision",
+        f"early head    {result.early_bits_per_byte:.4f}",
+        f"boundaries    {result.rate:.4f} per byte, {result.tokens_per_byte:.4f} tokens per byte, {drawn}",
+        f"entropy       {shown(result.policy_entropy)} nats per decision",
         f"by byte class {', '.join(by_class)}",
     ]
 
@@ -163,9 +163,9 @@ def _task_lines(scores: Sequence[TaskScore]) -> list[str]:
     lines = [f"{'set':12s}{'items':>7s}  {'bits per byte':20s}{'accuracy':18s}{'chance':8s}".rstrip()]
     for score in scores:
         accuracy = shown(score.accuracy) + _error(score.accuracy_error, 3)
-        told = f"{score.bits_per_byte:.4f}{_error(score.standard_error)}"
+        bits = f"{score.bits_per_byte:.4f}{_error(score.standard_error)}"
         noise = "within noise of chance" if score.is_noise else ""
-        lines.append(f"{score.task:12s}{score.items:>7d}  {told:20s}{accuracy:18s}{shown(score.chance):8s}{noise}".rstrip())
+        lines.append(f"{score.task:12s}{score.items:>7d}  {bits:20s}{accuracy:18s}{shown(score.chance):8s}{noise}".rstrip())
     return [
         *lines,
         f"+- standard error over items; boundaries: {_drawn(scores[0].draws, scores[0].seed)}. Bits per byte of the right"

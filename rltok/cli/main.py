@@ -65,8 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
                 raise
             code = 0
         if code == 0 and (error := failure()) is not None:
-            told = f"standard output could not be written ({error.strerror}); all else is done. Make room, or send it elsewhere."
-            print(f"rltok: {told}", file=sys.stderr)
+            text = f"standard output could not be written ({error.strerror}); all else is done. Make room, or send it elsewhere."
+            print(f"rltok: {text}", file=sys.stderr)
             return 2
         return code
 

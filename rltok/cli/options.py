@@ -299,7 +299,7 @@ def say(options: argparse.Namespace, line: str) -> None:
 
 
 def use_colour(choice: str) -> bool:
-    """Whether to colour: as asked, or on a terminal that is not told otherwise by NO_COLOR."""
+    """Whether to use colour: as chosen, or, for "auto", on a terminal without NO_COLOR."""
     return choice == "always" or (
         choice == "auto" and sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )

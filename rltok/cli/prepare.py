@@ -64,7 +64,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def _how_to_go_on(folder: Path, record: dict[str, Any]) -> None:
-    """Say which splits are empty, and how to train."""
+    """Print which splits are empty, and how to train."""
     for split in ("validation", "test"):
         if not record["splits"][split]["documents"]:
             share = "training then holds out its last rows" if split == "validation" else "there is nothing to score in the end"
@@ -107,7 +107,7 @@ def _check(folder: Path, options: argparse.Namespace) -> None:
 
 
 def table(record: dict[str, Any]) -> list[str]:
-    """What was read, left out and kept, for a terminal."""
+    """Lines for a terminal: what was read, left out and kept."""
     read, timing = record["read"], record["timing"]
     lines = [f"{'split':<12}{'documents':>12}{'bytes':>16}{'rows':>12}{'duplicates':>12}"]
     for split in SPLITS:

@@ -18,7 +18,7 @@ from rltok.system.files import MISSING, check_record_path, read_file, write_reco
 from rltok.variance.gradients import GROUPS
 from rltok.variance.laboratory import Sizes, batches_of, default_names
 from rltok.variance.ladder import estimator
-from rltok.variance.stages import WHAT, measure_ladder, measure_stage, record_of
+from rltok.variance.stages import LADDER_RECORD, measure_ladder, measure_stage, record_of
 from rltok.variance.statistics import KNOWN
 
 LEGEND = (
@@ -64,7 +64,7 @@ def _check(options: argparse.Namespace, names: list[str]) -> None:
         if not 0 <= seed < 2**63:
             raise RltokError(f"--seeds must lie between 0 and 2**63 - 1; got {seed}.")
     if options.out is not None:
-        check_record_path(options.out, WHAT)
+        check_record_path(options.out, LADDER_RECORD)
 
 
 def _measure_stages(options: argparse.Namespace, names: list[str]) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def table(stage: dict[str, Any], rows: int) -> list[str]:
     """One stage as lines: for the policy's and the encoder's parameters, every estimator."""
     lines = [""]
     for group in GROUPS:
-        found = stage[group]
-        error = found["reference_error"]
+        measured = stage[group]
+        error = measured["reference_error"]
         lines.append(
             f"seed {stage['seed']}, {stage['stage']}, {group} parameters, batches of {rows} rows;"
             f" standard error of the reference {'not resolved' if error is None else f'{error:.2f} of its length'}"
@@ -174,7 +174,7 @@ def table(stage: dict[str, Any], rows: int) -> list[str]:
         lines.append(
             f"  {'estimator':34s} {'variance':>27s} {'limit of cosine':>25s} {'rows to cosine 0.5':>30s} {'without end':>12s}"
         )
-        for name, measures in found["estimators"].items():
+        for name, measures in measured["estimators"].items():
             limit = _shown(measures["limit"]) if known(error) else "not resolved"
             lines.append(
                 f"  {name:34s} {_shown(measures['variance']):>27s} {limit:>25s} {rows_shown(measures, error):>30s}"

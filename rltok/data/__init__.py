@@ -1,4 +1,4 @@
-"""Text in: documents from many kinds of sources, cut into rows, dealt out in a seeded order that can resume."""
+"""Text in: documents from many kinds of sources, cut into rows, in a seeded order from which training can resume."""
 
 from rltok.data.corpus import Corpus, load_corpus, load_test
 from rltok.data.documents import Document

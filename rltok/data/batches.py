@@ -33,7 +33,7 @@ def _moved(x: Tensor, device: torch.device) -> Tensor:
 
 
 class Prefetcher:
-    """Micro-batches of update after update; on a card, those of the next update are made while it computes this one.
+    """Micro-batches of consecutive updates; on a card, those of the next update are made while it computes the current one.
 
     Args:
         corpus, config, device: as in `micro_batches`.

@@ -28,7 +28,7 @@ class Corpus:
 
     @property
     def summary(self) -> str:
-        """What is trained on, in a line."""
+        """The training text in one line."""
         has, held_out = self.description["train"], self.description.get("held_out", "documents of their own")
         counts = f"{has['bytes']} bytes, {has['documents']} document{'s' * (has['documents'] != 1)}, {has['rows']} rows"
         return f"training text: {self.files or self.description['name']}: {counts}; held out: {held_out}"
@@ -67,14 +67,14 @@ def _cut(spec: Spec, config: DataConfig, max_bytes: int | None, allow_binary: bo
 
 
 def describe(rows: Rows | None) -> dict[str, Any] | None:
-    """What a record says about one split."""
+    """The entry of a split in a run's record: rows, documents, bytes and hash; None without rows."""
     if rows is None:
         return None
     return {"rows": len(rows), "documents": rows.num_documents, "bytes": rows.total_bytes, "hash": rows.hash}
 
 
 def _verified(spec: Spec, config: DataConfig) -> Prepared | None:
-    """A prepared folder that can be cut so and whose files are whole, or None for any other text."""
+    """The prepared folder that `spec` names, with its cut and its files checked; None for any other text."""
     if not isinstance(spec, str | Path) or not is_prepared(spec):
         return None
     prepared = open_prepared(spec)

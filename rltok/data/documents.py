@@ -1,4 +1,4 @@
-"""What a document is, whether bytes look like text at all, and a text file as one document."""
+"""Documents, a check whether bytes look like text, and a text file as one document."""
 
 import codecs
 import os
@@ -23,18 +23,18 @@ class Document(NamedTuple):
     text: bytes
     source: str  # corpus or file it belongs to
     id: str  # its name there
-    whole: str = ""  # of a part of a longer document: the name of the whole; empty for a document that is whole itself
+    whole: str = ""  # for a part of a longer document, the name of that document; empty otherwise
 
 
 class _NullText(bytes):
-    """Empty text of its own, so that a table's null can be told from an empty string."""
+    """Empty text of a type of its own, which distinguishes a table's null from an empty string."""
 
 
 NULL_TEXT = _NullText()  # the text of a row whose text is null
 
 
 def label_of(value: Any, otherwise: str) -> str:
-    """A source or id from a table as valid UTF-8; `otherwise` where the row has none."""
+    """A source or id from a table as valid UTF-8; `otherwise` if the row has none."""
     if value is None or value != value:  # null, or the NaN that pandas puts in its place
         return otherwise
     text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)

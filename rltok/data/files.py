@@ -1,4 +1,4 @@
-"""Which files a spec names: a file, the matches of a pattern, the one kind of text in a folder. Never guessed in silence."""
+"""Which files a spec names: a file, the matches of a pattern, the one kind of text in a folder. An ambiguous spec is an error."""
 
 import glob
 import itertools
@@ -56,7 +56,7 @@ class Selection:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is that of a training run: its logs look like JSON Lines of text and are none."""
+    """Whether a folder is that of a training run, whose logs look like JSON Lines of text."""
     logs = ("metrics.jsonl", "snapshots.jsonl", "sessions.jsonl")
     return all((folder / name).is_file() for name in ("config.json", "data.json")) and any((folder / n).is_file() for n in logs)
 
@@ -118,12 +118,12 @@ def _suffix(path: Path) -> str:
 
 
 def _count_suffixes(paths: list[Path]) -> list[str]:
-    """Such as `3 .csv`, one for each suffix."""
+    """How many files have each suffix, such as `3 .csv`."""
     return [f"{count} {printable(suffix)}" for suffix, count in sorted(Counter(map(_suffix, paths)).items())]
 
 
 def count_files(kind: str, names: list[str], place: str = "") -> str:
-    """Such as `3 text files of corpus (a.txt, b.txt, c.txt)`."""
+    """How many files there are, with the first names: `3 text files of corpus (a.txt, b.txt, c.txt)`."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     of = f" of {printable(place)}" if place else ""
     return f"{len(names)} {kind} file{'s' * (len(names) != 1)}{of} ({', '.join(map(printable, names[:NAMED]))}{more})"

@@ -59,7 +59,7 @@ def parse(spec: str) -> tuple[str, str | None]:
 
 
 def load_dataset(name: str, config: str | None, **where: Any) -> Any:
-    """A dataset as the package `datasets` streams it. Tests put local files in its place."""
+    """A dataset as the package `datasets` streams it; tests replace this function."""
     import datasets
 
     return datasets.load_dataset(name, config, streaming=True, **where)

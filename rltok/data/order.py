@@ -20,7 +20,7 @@ def pass_order(seed: int, pass_number: int, num_rows: int) -> np.ndarray:
 def row_indices(seed: int, step: int, rows_per_update: int, num_rows: int) -> np.ndarray:
     """Rows of update `step` (from 0), int64 [rows_per_update].
 
-    Updates deal out the rows of pass 0, then pass 1, and so on; every pass visits each row once in an order of its own.
+    Updates take the rows of pass 0, then those of pass 1, and so on; every pass visits each row once, in its own order.
     """
     numbers = np.arange(step * rows_per_update, (step + 1) * rows_per_update, dtype=np.int64)
     passes, places = np.divmod(numbers, num_rows)
@@ -32,10 +32,10 @@ def row_indices(seed: int, step: int, rows_per_update: int, num_rows: int) -> np
 
 
 def rank_rows(indices: np.ndarray, rank: int, ranks: int) -> np.ndarray:
-    """The part of an update's rows that falls to one of several processes: the rank-th of equal contiguous parts.
+    """The rows of an update that one of several processes takes: the rank-th of equal contiguous parts.
 
     Raises:
-        RltokError: the update cannot be dealt out equally.
+        RltokError: `ranks` does not divide the rows, or `rank` is out of range.
     """
     if not 0 <= rank < ranks:
         raise RltokError(f"rank must lie between 0 and {ranks - 1}, for {ranks} processes; got {rank}.")

@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from rltok.data.documents import SPLITS
 from rltok.data.prepared import (
     OLD_REQUEST,
+    PREPARED,
+    PREPARED_SCHEMA,
     RECORD,
-    SCHEMA,
     SKIPPED,
     UNFINISHED,
     UNSEALED,
-    WHAT,
     arrow_batches,
     file_facts,
     open_prepared,
@@ -50,7 +50,7 @@ Bar = Callable[[int | None], Tell]  # given the bytes expected
 
 
 class _Enough(Exception):
-    """Ends worker processes whose work is not needed."""
+    """Raised to end worker processes whose work is no longer needed."""
 
 
 _setting: tuple[Any, ...] = ()  # of a worker process
@@ -76,7 +76,7 @@ def _work(unit: Unit, path: Path) -> None:
 def _reader(
     missing: dict[Path, Unit], request: Request, jobs: int, force: bool, sleep: Callable[[float], None]
 ) -> Iterator[Callable[[Path, Callable[[int], None]], None]]:
-    """A function that waits until the file of a unit is written; processes read ahead of it, and stop where they aren't needed.
+    """A function that waits until the file of a unit is written; processes read ahead, and stop when they are no longer needed.
 
     Args:
         missing: units without a file, in order.
@@ -115,7 +115,7 @@ def _total(numbers: pa.ChunkedArray) -> int:
 
 
 def _columns(unit: Unit, path: Path) -> pa.Table:
-    """The columns of a unit's file but its text, with its role."""
+    """The columns of a unit's file without its text, and its role."""
     schema = pa.schema([each for each in COLUMNS if each.name != "text"])
     batches = (batch.select(schema.names) for batch, _ in arrow_batches(path))
     copies = [batch.take(pa.array(np.arange(len(batch)))) for batch in batches]  # without a copy they would hold the text, too
@@ -126,7 +126,7 @@ def _columns(unit: Unit, path: Path) -> pa.Table:
 def _read_units(
     units: list[Unit], place: Path, request: Request, jobs: int, force: bool, bar: Bar, sleep: Callable[[float], None]
 ) -> tuple[pa.Table, list[Path], int]:
-    """Columns and files of the units that belong to the result (all, or those up to the limit), and bytes read just now."""
+    """Columns and files of the units that the result needs (all, or those up to the limit), and the bytes that this call read."""
     place.mkdir(exist_ok=True)
     for left in place.glob("*.tmp"):
         left.unlink()
@@ -150,7 +150,7 @@ def _read_units(
 
 
 def _expected_bytes(missing: dict[Path, Unit], request: Request) -> int | None:
-    """Bytes of text that are still to be read, roughly, or None where nobody knows."""
+    """Approximate bytes of text that are still to be read, or None if unknown."""
     limit, sizes = request.max_bytes, [unit.expected_bytes for unit in missing.values()]
     total = None if None in sizes else sum(sizes)
     return total if limit is None or request.cut == "documents" else min(total or limit, limit)
@@ -215,7 +215,7 @@ def _statistics(table: pa.Table, documents: pa.Table) -> tuple[dict[str, Any], d
 
 
 def _count_splits(documents: pa.Table, kept: np.ndarray, beyond: np.ndarray, request: Request) -> dict[str, dict[str, int]]:
-    """Of each split: documents, bytes and rows kept, and what was dropped."""
+    """Documents, bytes and rows kept in each split, and what was dropped."""
     counts, lengths, split = {}, documents["length"].to_numpy(), documents["split"].to_numpy()
     for code, name in enumerate(SPLITS):
         mine = split == code
@@ -230,7 +230,7 @@ def _count_splits(documents: pa.Table, kept: np.ndarray, beyond: np.ndarray, req
 
 
 def _limits(table: pa.Table, documents: pa.Table, beyond: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Of each role: bytes within --max-bytes, and whether a document was too long for the rest."""
+    """Bytes within --max-bytes by role, and whether a document was too long for the rest."""
     ended = set(table.filter(pc.equal(table["reason"], BEYOND))["role"].to_pylist())
     lengths, role = documents["length"].to_numpy(), documents["role"].to_numpy()
     return {
@@ -261,7 +261,7 @@ def _why_none(read: dict[str, Any], request: Request, is_limited: bool) -> Rltok
 def _finish(
     units: list[Unit], table: pa.Table, files: list[Path], place: Path, request: Request
 ) -> dict[str, Any]:  # fmt: skip
-    """Write the files of the splits, and give the record but for its time."""
+    """Write the files of the splits; return the record without its timing."""
     documents = table.filter(pc.is_null(table["reason"]))
     read, largest = _statistics(table, documents)
     if not len(documents):
@@ -271,7 +271,7 @@ def _finish(
     parts = documents["part_of"].to_numpy()[kept]
     _, each = np.unique(parts[parts != 0], return_counts=True)
     return {
-        "schema": SCHEMA, "what": WHAT, "settings": request.record(),
+        "schema": PREPARED_SCHEMA, "what": PREPARED, "settings": request.record(),
         "splits": _count_splits(documents, kept, beyond, request), "read": read,
         "limits": {} if request.max_bytes is None else _limits(table, documents, beyond),
         "parts": {"documents": int(each.sum()), "wholes": len(each), "most": int(each.max(initial=0))},
@@ -282,7 +282,7 @@ def _finish(
 
 
 def _check_same(folder: Path, record: dict[str, Any], request: Request) -> None:
-    """Raise `RltokError` when a finished folder was made by another command or of other text; the hub is not asked."""
+    """Raise `RltokError` if a finished folder was made by another command or from other text; the hub is not read."""
     before, now = record["settings"], request.record()
     if differing := [f"{name} was {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]:
         words = "; ".join(differing[:3])[:400]
@@ -295,7 +295,7 @@ def _check_same(folder: Path, record: dict[str, Any], request: Request) -> None:
 
 
 def _check_units(folder: Path, before: list[dict[str, Any]], now: list[tuple[str, int, str | None]]) -> None:
-    """Raise `RltokError` when files came or went, or when one has another text now."""
+    """Raise `RltokError` if source files were added, removed or changed."""
     remedy = "Put back the old text, or choose a new --out."
     names = [unit["name"] for unit in before], [name for name, *_ in now]
     if names[0] != names[1]:
@@ -313,7 +313,7 @@ def _check_units(folder: Path, before: list[dict[str, Any]], now: list[tuple[str
 
 @contextmanager
 def _claimed(folder: Path) -> Iterator[bool]:
-    """Around work in a folder, which is made and which no other process works in; whether it is finished.
+    """Create the folder and lock it while the body runs; yields whether the folder is finished.
 
     Raises:
         RltokError: the folder is in use, cannot be written to, or has other files in it.
@@ -342,13 +342,13 @@ def prepare_folder(
     request: Request, folder: Path, *, jobs: int = 1, force: bool = False, bar: Bar = lambda total: lambda *_: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:  # fmt: skip
-    """Write a file of documents for each split; the record of the folder.
+    """Write a file of documents for each split; return the record of the folder.
 
     Args:
         request: what is wanted.
         jobs: processes that read at the same time.
         force: ask the hub without first testing that it answers.
-        bar: given the bytes expected, makes what is told how many were read.
+        bar: given the expected bytes, returns the function that is called with the bytes read since its last call.
         sleep: waits before another try to reach the hub.
 
     Raises:

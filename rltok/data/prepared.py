@@ -25,8 +25,8 @@ from rltok.system.files import MISSING, read_file, require_regular
 
 RECORD, UNFINISHED = "prepared.json", ".unfinished"
 OLD_REQUEST = "request.json"  # up to schema 2
-WHAT = "rltok prepare"
-SCHEMA = 3  # 3: Arrow files
+PREPARED = "rltok prepare"
+PREPARED_SCHEMA = 3  # 3: Arrow files
 TIMING = ("seconds", "bytes", "bytes_per_second")
 UNSEALED = ("timing",)  # differs from one preparation to the next, and nothing depends on it
 AGAIN = "Delete the folder and give the same `rltok prepare` again."
@@ -46,7 +46,7 @@ def is_prepared(spec: Any) -> bool:
 
 
 def piece_counts(sizes: np.ndarray, sequence_length: int, cut: Cut) -> np.ndarray:
-    """How many rows documents of these sizes give, as `rows.PIECES` cuts them."""
+    """The number of rows that `rows.PIECES` cuts from documents of these sizes."""
     full, rest = np.divmod(sizes, sequence_length)
     if cut == "documents":
         return np.minimum(full, 1)
@@ -93,7 +93,7 @@ class Prepared:
         return self.record["splits"][split]["bytes"]
 
     def describe(self, split: str) -> dict[str, int] | None:
-        """What a record says about a split whose rows are not read."""
+        """The entry of a split in a run's record if its rows are not read; None if it is empty."""
         counts = self.record["splits"][split]
         return {"documents": counts["documents"], "bytes": counts["bytes"]} if counts["documents"] else None
 
@@ -154,7 +154,7 @@ class Prepared:
 
 
 def _stored_documents(path: Path) -> tuple[np.ndarray, ...]:
-    """Of each document in an Arrow file: where in the file its text starts, its bytes, `part_of` and `complete`."""
+    """Where the text of each document starts in an Arrow file, how many bytes it has, its `part_of` and `complete`; each [n]."""
     columns = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, bool))]
     for batch, address in arrow_batches(path, mapped=True):
         _, offsets, text = batch.column("text").buffers()
@@ -165,7 +165,7 @@ def _stored_documents(path: Path) -> tuple[np.ndarray, ...]:
 
 
 def _join_parts(document: np.ndarray, part_of: np.ndarray) -> np.ndarray:
-    """The numbers of rows' documents, where parts of one document, wherever they stand, have that of its first row."""
+    """The document number of each row; all parts of one document get that of its first row."""
     number, key = document.copy(), part_of[document]
     parts = np.flatnonzero(key)
     _, first, which = np.unique(key[parts], return_index=True, return_inverse=True)
@@ -174,7 +174,7 @@ def _join_parts(document: np.ndarray, part_of: np.ndarray) -> np.ndarray:
 
 
 def _within(lengths: np.ndarray, max_bytes: int, least: int, width: int) -> tuple[int, int | None]:
-    """How many rows `max_bytes` lets through, and the bytes of the last where it is cut short, as `cut_documents` does it."""
+    """The number of rows within `max_bytes`, and the bytes of the last one if it is cut short, as in `cut_documents`."""
     reached = np.cumsum(lengths, dtype=np.int64)
     count = int(np.searchsorted(reached, max_bytes, side="right"))
     left = max_bytes - (int(reached[count - 1]) if count else 0)
@@ -184,14 +184,14 @@ def _within(lengths: np.ndarray, max_bytes: int, least: int, width: int) -> tupl
 
 
 def file_facts(path: Path) -> dict[str, Any]:
-    """Size and SHA-256 of a file, as a record states them."""
+    """Size and SHA-256 of a file, in the form of a record."""
     require_regular(path)
     with path.open("rb") as file:
         return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def _damage(folder: Path, name: str, stated: dict[str, Any], hashed: bool) -> str | None:
-    """In a line, why a file is not the one that the record states, or None."""
+    """One line that says how a file differs from the record, or None."""
     path = folder / name
     if os.path.exists(path) and not os.path.isfile(path):
         return f"{name} of {folder} is no ordinary file. {AGAIN}"
@@ -208,7 +208,7 @@ def _damage(folder: Path, name: str, stated: dict[str, Any], hashed: bool) -> st
 
 
 def open_prepared(spec: str | Path) -> Prepared:
-    """A prepared folder, without looking into its Arrow files.
+    """Open a prepared folder without reading its Arrow files.
 
     Raises:
         RltokError: the folder is not finished, damaged, or of another version of rltok.
@@ -217,10 +217,10 @@ def open_prepared(spec: str | Path) -> Prepared:
     path = folder / RECORD
     try:
         record = json.loads(read_file(path))
-        if record["what"] == WHAT and record["schema"] != SCHEMA:
+        if record["what"] == PREPARED and record["schema"] != PREPARED_SCHEMA:
             raise _of_another_version(folder)
         timing = [record["timing"][key] for key in TIMING]
-        if record["what"] == WHAT and is_sealed(record, UNSEALED) and all(isinstance(time, int | float) for time in timing):
+        if record["what"] == PREPARED and is_sealed(record, UNSEALED) and all(isinstance(time, int | float) for time in timing):
             return Prepared(folder, record)
         raise RltokError(f"{path} is damaged: its digest is not that of its entries. {AGAIN}")
     except MISSING as error:

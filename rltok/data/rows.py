@@ -47,7 +47,7 @@ class MappedBytes:
         return np.memmap(self._path, dtype=np.uint8, mode="r")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the map, which belongs to this process."""
+        """The state without the map, which belongs to this process."""
         return {name: value for name, value in self.__dict__.items() if name != "_file"}
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ class Rows:
 
     @property
     def scored(self) -> np.ndarray:
-        """int [R]: what is predicted of each row, its bytes and, where its document ends before N bytes, the end mark."""
+        """int [R]: predictions of each row: its bytes, and the end mark if its document ends before N bytes."""
         return self.lengths + (self.ends_document & (self.lengths < self.sequence_length))
 
     @cached_property
@@ -159,11 +159,11 @@ class _Cutter:
     kept: int = 0
 
     def room(self) -> float:
-        """Bytes that may still be taken, infinity for any number."""
+        """Bytes that may still be added; infinity without a limit."""
         return math.inf if self.max_bytes is None else self.max_bytes - self.kept
 
     def add(self, document: Document, pieces: list[tuple[int, int]]) -> None:
-        """Take (start, stop) pieces of one document as its rows; none counts it as skipped."""
+        """Add (start, stop) pieces of one document as rows; a document without pieces is counted as skipped."""
         text, number = document.text, self.num_documents
         if document.whole:  # its parts need not follow each other
             number = self.parted.setdefault((document.source, document.whole), number)

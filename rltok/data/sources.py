@@ -75,7 +75,7 @@ def _selected_documents(selection: Selection, allow_binary: bool, max_bytes: int
 
 
 def summary(spec: Spec) -> str:
-    """What a spec's text is read from, in words: how many files of which kind, their names, and what is left out beside them."""
+    """The source of a spec's text in words: how many files of which kind, their names, and what is left out."""
     if not isinstance(spec, str | Path):
         return "; ".join(map(summary, spec))
     if is_prepared(spec):

@@ -23,7 +23,7 @@ MAX_LINE = 1 << 26  # bytes of a line of JSON: a small packed file may hold one 
 
 
 def _document(text: bytes, source: Any, label: Any, file: str, place: str) -> Document:
-    """A row with the source and id that it states, or else those of its file and its place there.
+    """A row as a document, with its own source and id, or else its file's name and its place there.
 
     An id such as `book#3` names a part of the document `book`; that of a web address has a fragment and names no part.
     """
@@ -97,7 +97,7 @@ def jsonl_documents(path: Path, allow_null: bool = False) -> Iterator[Document]:
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether an Arrow type is one of strings or bytes, however its writer lays them out."""
+    """Whether an Arrow type holds strings or bytes, in any layout."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -1,4 +1,4 @@
-"""What `rltok prepare` is asked for, and its units of work: pieces of a source that processes read apart from each other.
+"""The request to `rltok prepare`, and its units of work: parts of the sources that processes read independently.
 
 Request.units --> Unit.documents --skip_reason, split_of--> write_unit: an Arrow file of COLUMNS
 """
@@ -42,7 +42,7 @@ COLUMNS = pa.schema([
 
 @dataclass(frozen=True)
 class Request:
-    """What is prepared.
+    """What to prepare, and how.
 
     Attributes:
         sources: texts of which each document goes to a split by its hash.
@@ -115,7 +115,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Unit:
-    """What one process reads in one go.
+    """A part of a source that one process reads on its own.
 
     Attributes:
         name: for records, without folders of this machine.
@@ -170,12 +170,12 @@ class Unit:
 
 @lru_cache(maxsize=2)
 def opened(spec: str, force: bool) -> Any:
-    """A dataset on the hub, resolved once in a process: that takes seconds where it has thousands of files."""
+    """A dataset on the hub, resolved once per process: with thousands of files that takes seconds."""
     return hub.open_texts(spec, force)
 
 
 def _text_bytes(path: Path) -> int:
-    """Bytes of text in a file, roughly, without reading it."""
+    """Approximate bytes of text in a file, without reading it."""
     name = path.name.lower()
     if name.endswith(tables.PARQUET_SUFFIXES):
         return tables.parquet_text_bytes(path)
@@ -278,7 +278,7 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
 
 @contextmanager
 def new_arrow(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
-    """A writer of an Arrow file, which gets its name when it is whole and on the disk."""
+    """A writer of an Arrow file, which is renamed to its final name once it is complete and on the disk."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:

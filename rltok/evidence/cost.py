@@ -28,12 +28,12 @@ class Extra:
 
     @property
     def counted_share(self) -> float:
-        """Of early head and policy, which is all that the paper's rule counts, in BPE guidance."""
+        """FLOPs of early head and policy, which is all that the paper's rule counts, in BPE guidance."""
         return (self.early_head + self.policy) / self.guided
 
     @property
     def share(self) -> float:
-        """Of everything."""
+        """FLOPs of everything."""
         return (self.early_head + self.policy + self.scan + self.estimator) / self.guided
 
 

@@ -70,12 +70,12 @@ def check_sealed(found: Any, demand: Demand, what: str, schema: int) -> None:
 
 def check_origin(record: Mapping[str, Any], demand: Demand) -> None:
     """Settings of its hash and seed, a commit that can be looked up, and the rule that its name says."""
-    config, told = record["config"], record.get("config_hash")
+    config, stated = record["config"], record.get("config_hash")
     try:
         digest = from_dict(config).digest()
     except (RltokError, KeyError, TypeError) as error:
         demand(False, f"its configuration cannot be read ({error})")
-    demand(digest == told, f"config_hash is {told!r}, its configuration has {digest}")
+    demand(digest == stated, f"config_hash is {stated!r}, its configuration has {digest}")
     demand(config["train"]["seed"] == record["seed"], f"seed is {record['seed']}, its configuration has another")
     check_commit(record["commit"], demand)
     rule, named = config["model"]["rule"]["name"], record["name"].split("_")[0]

@@ -258,11 +258,11 @@ def drivers_table(sweep: Sweep) -> str:
 
 def judged_claims(sweep: Sweep | None, headline: bool = False) -> list[tuple[Claim, list[Finding | None]]]:
     """Every claim with a finding for each of POLICIES, None where it is not asked of one. Without a sweep: no run yet."""
-    asked = sweep or Sweep("none", {}, [])
+    shown = sweep or Sweep("none", {}, [])
     judged = [
-        (claim, [claim.criterion(asked, policy) for policy in POLICIES]) for claim in claims() if claim.headline or not headline
+        (claim, [claim.criterion(shown, policy) for policy in POLICIES]) for claim in claims() if claim.headline or not headline
     ]
-    return [(claim, [one and replace(one, smoke=not asked.full) for one in findings]) for claim, findings in judged]
+    return [(claim, [one and replace(one, smoke=not shown.full) for one in findings]) for claim, findings in judged]
 
 
 def _cell_of(finding: Finding | None) -> str:

@@ -36,7 +36,7 @@ def _digest(path: Path) -> str:
 
 
 def _flush(path: Path) -> None:
-    """Ask the system to put a file, or a folder's list of names, on the disk."""
+    """Force a file, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -252,7 +252,7 @@ def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> lis
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint meant by a path: itself, or the newest of a run's folder."""
+    """The checkpoint that a path names: the path itself, or the newest checkpoint of a run's folder."""
     path = Path(path)
     if os.path.isfile(path / "state.json") or (NAME.fullmatch(path.name) and path.parent.name == "checkpoints"):
         return path

@@ -1,4 +1,4 @@
-"""A run's folder on disk: who may write it, what stands in it, and how it is wound back to a checkpoint.
+"""A run's folder on disk: its lock, its files, and how its logs are rewound to a checkpoint.
 
 config.json  data.json  metrics.jsonl  snapshots.jsonl  sessions.jsonl  checkpoints/  record.json
 """
@@ -22,13 +22,13 @@ LOGS = ("metrics.jsonl", "snapshots.jsonl")
 OWN = (".lock", "config.json", "data.json", "sessions.jsonl", "sessions.tmp", "record.json", *LOGS)
 Entry = tuple[int, str | None]  # what a logged line is about: step and split
 SPLITS = ("train", "validation")
-# All that a run leaves that is killed while it takes possession of its folder; config.json comes last.
+# All that a run leaves behind when it is killed while it sets up its folder; config.json is written last.
 BEFORE_CONFIG = (".lock", ".data.json.tmp", "data.json", ".config.json.tmp")
 RESTORE = "Restore the file, or train again in a new folder."
 
 
 def check_folder(path: str | Path, resume: bool) -> None:
-    """Raise `RltokError` when the folder is no place for the run: taken, foreign, or no folder. Changes nothing."""
+    """Raise `RltokError` unless a run may start, or with `resume` continue, in the folder. Changes nothing."""
     check_name(path, "folder")
     path = Path(path)
     if path.exists() and not path.is_dir():
@@ -51,10 +51,10 @@ class RunFolder:
     """The folder of one run, locked for the life of this object.
 
     Args:
-        path: made when it does not exist.
-        config: compared with the stored one on resume.
-        data: description of the corpus; its hash is compared too.
-        resume: go on from the newest checkpoint, or from the start when there is none yet.
+        path: created if it does not exist.
+        config: must equal the stored one on resume.
+        data: description of the corpus; its hashes must equal the stored ones, too.
+        resume: continue from the newest checkpoint, or from the start if there is none yet.
 
     Raises:
         RltokError: the folder already holds a run and resume is off, belongs to other settings or data, is in use,
@@ -136,7 +136,7 @@ class RunFolder:
 
     @contextmanager
     def tentative(self) -> Iterator[None]:
-        """Context for work before the logs are opened: a failure in a folder without a run removes what the claim made."""
+        """Around work before the logs are opened: if it fails in a folder that held no run, remove what was created there."""
         try:
             yield
         except Exception:  # not an interruption, after which --resume starts over
@@ -150,22 +150,22 @@ class RunFolder:
             raise
 
     def newest_checkpoint(self) -> Path | None:
-        """The checkpoint to go on from, if there is one."""
-        found = checkpoints(self.path)
-        return found[-1] if found else None
+        """The checkpoint to continue from, or None."""
+        saved = checkpoints(self.path)
+        return saved[-1] if saved else None
 
     def rewind(
         self, step: int | None, expected: dict[str, list[Entry]], first: Callable[[], object] = lambda: None
     ) -> None:  # fmt: skip
-        """Drop every logged line after `step` (None: all lines), half-written ones included, and open the logs.
+        """Delete all logged lines after `step` (None: all lines), incomplete ones included, and open the logs for appending.
 
         Args:
-            step: of the checkpoint to go on from.
-            expected: for each log the lines that training has written up to `step`.
-            first: called when the lines are found to be in order, before any is dropped.
+            step: of the checkpoint to continue from.
+            expected: the lines that each log must hold up to `step`.
+            first: called after the lines were checked and before any is deleted.
 
         Raises:
-            RltokError: a line is missing, double, foreign or damaged; nothing is changed then.
+            RltokError: a line is missing, duplicated, unexpected or damaged; nothing was changed.
         """
         kept = {}
         for name in LOGS:
@@ -182,7 +182,7 @@ class RunFolder:
                 self._logs[name] = path.open("a")
 
     def log(self, name: str, values: dict[str, Any]) -> None:
-        """Append one JSON line and hand it to the system at once."""
+        """Append one JSON line and flush it."""
         try:
             line = json.dumps(values, allow_nan=False)
         except ValueError as error:
@@ -192,7 +192,7 @@ class RunFolder:
             self._logs[name].flush()
 
     def sync(self) -> None:
-        """Put the logs on the disk; before a checkpoint, so that no checkpoint is ahead of its log."""
+        """Force the logs to the disk; called before a checkpoint, so that no checkpoint is ahead of its log."""
         with room(self.path):
             for log in self._logs.values():
                 os.fsync(log.fileno())
@@ -202,7 +202,7 @@ class RunFolder:
         return metrics_of(self.path)
 
     def close(self) -> None:
-        """Close the logs and free the lock."""
+        """Close the logs and release the lock."""
         for log in self._logs.values():
             with suppress(OSError):  # on a full disk, which `log` has reported
                 log.close()
@@ -231,21 +231,21 @@ def _entry(line: bytes) -> Entry:
 
 
 def _lines_up_to(path: Path, step: int, expected: list[Entry]) -> list[bytes]:
-    """Finished lines of a log that belong to no later step, after comparing them with the lines that must be there."""
+    """Complete lines of a log up to `step`, after comparing them with the expected ones."""
     lines = read_file(path).splitlines(keepends=True) if path.exists() else []
-    kept, found = [], []
+    kept, entries = [], []
     for number, line in enumerate(lines, start=1):
         try:
             if line.endswith(b"\n") and (entry := _entry(line))[0] <= step:
                 kept.append(line)
-                found.append(entry)
+                entries.append(entry)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            if len(found) == len(expected):  # later than the checkpoint, so it goes anyway
+            if len(entries) == len(expected):  # later than the checkpoint, so it goes anyway
                 break
             raise RltokError(f"{path}, line {number} is damaged ({error}). {RESTORE}") from error
-    for place, (there, wanted) in enumerate(zip_longest(found, expected)):
+    for place, (there, wanted) in enumerate(zip_longest(entries, expected)):
         if there != wanted:
-            lacks = wanted is not None and wanted not in found[place:]
+            lacks = wanted is not None and wanted not in entries[place:]
             step, split = wanted if lacks else there
             line = f"line of step {step}" + (f" ({split})" if split else "")
             raise RltokError(f"{path} {f'lacks the {line}' if lacks else f'has a foreign or double {line}'}. {RESTORE}")

@@ -16,7 +16,7 @@ def load_config(path: str | Path) -> Config:
 
 
 def text_name(path: str | Path) -> str | None:
-    """What a run's text is called in its data.json; None where that is missing or damaged, as beside a copied checkpoint."""
+    """The name of a run's text, from its data.json; None if that is missing, as beside a copied checkpoint, or damaged."""
     try:
         return json.loads(read_file(find_checkpoint(path).parents[1] / "data.json"))["name"]
     except (*MISSING, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""A model to train: sized by the settings, refused where it cannot fit, with weights that the seed decides."""
+"""New models: sized by the settings, refused if they cannot fit into memory, with weights that depend on the seed."""
 
 import torch
 

@@ -13,14 +13,14 @@ UNKNOWN_STEP = 10**9  # bytes from line to line of a run whose end nobody knows
 
 
 class _Bar(tqdm):
-    """A bar whose lock serves one process: one for several leaves a semaphore behind, and a warning, when a signal ends it."""
+    """A bar with a lock for one process; tqdm's own, for several, leaks a semaphore when a signal ends the process."""
 
 
 _Bar.set_lock(threading.RLock())
 
 
 class Progress:
-    """Shows bytes trained on, bytes/s and time left on stderr, or nothing; a stderr that takes no more ends no work.
+    """Shows bytes trained on, bytes/s and time left on stderr, or nothing; a closed or full stderr does not stop training.
 
     Args:
         total: bytes of the whole run; None where nobody knows.
@@ -41,7 +41,7 @@ class Progress:
         self._next = done + self._step
 
     def update(self, scored: int, status: str) -> None:
-        """Another update is done, on so many bytes; `status` stands at the end of the line."""
+        """Count the bytes of another update; `status` is printed at the end of the line."""
         self._done += scored
         self._bar.update(scored)
         self._bar.set_postfix_str(status, refresh=False)
@@ -62,5 +62,5 @@ class Progress:
         print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Close the bar and leave it on the screen."""
         self._bar.close()

@@ -17,12 +17,12 @@ from rltok.config import Config
 from rltok.runs.sessions import problem
 from rltok.system.files import MISSING, read_file, write_json
 
-SCHEMA = 2  # 2: tokens and FLOPs of the whole run in place of FLOPs per byte
+RUN_SCHEMA = 2  # 2: tokens and FLOPs of the whole run in place of FLOPs per byte
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """All that is needed to name, repeat and judge a run."""
+    """Everything that identifies a run, and its results."""
 
     name: str
     config: dict[str, Any]
@@ -50,10 +50,10 @@ class RunRecord:
     backend: str = "plain"  # "triton" where kernels took the place of plain operations
     note: str = ""
     sessions: list[dict[str, Any]] = field(default_factory=list)  # of `rltok.runs.sessions`; records made earlier have none
-    schema: int = field(default=SCHEMA)
+    schema: int = field(default=RUN_SCHEMA)
 
     def save(self, path: Path) -> None:
-        """Write as JSON, in one step."""
+        """Write the record as JSON, atomically."""
         write_json(path, asdict(self))
 
 
@@ -63,7 +63,7 @@ def read_run_record(path: Path, config: Config) -> RunRecord | None:
         record = RunRecord(**json.loads(read_file(path)))
     except (*MISSING, ValueError, TypeError, RecursionError):
         return None
-    same = (record.schema, record.config_hash, record.updates) == (SCHEMA, config.digest(), config.num_updates)
+    same = (record.schema, record.config_hash, record.updates) == (RUN_SCHEMA, config.digest(), config.num_updates)
     return record if same and problem(record.sessions) is None else None
 
 
@@ -98,7 +98,7 @@ def git_environment() -> dict[str, str]:
 
 @functools.cache
 def _commit_of(root: Path) -> str | None:
-    """Read once in a process: what is committed or changed later is not the code that runs in it."""
+    """The commit, read once per process: later commits and changes are not the code that runs in it."""
     if not (root / ".git").exists():
         return None
 
@@ -113,7 +113,7 @@ def _commit_of(root: Path) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions that numbers depend on; Triton's where it is installed."""
+    """Versions on which numbers depend, with Triton's if it is installed."""
     found = {"python": platform.python_version(), "torch": torch.__version__}
     for package in ("rltok", "numpy"):
         try:

@@ -1,11 +1,11 @@
-"""The sessions of a run: where each began, and what the one before it had done beyond its last checkpoint.
+"""The sessions of a run: the update at which each began, and how many updates of the previous one it had to repeat.
 
     sessions.jsonl: one line a session, {"after": 200, "seconds": 111.2, "redone": 46, "lost_seconds": 25.7, ...}
 
-A session that was interrupted lost the updates after its last checkpoint. They are done again, to the same numbers, and the time
-they took the first time is in no other record. So the new entry is on the disk, in sessions.tmp, before the log is wound back:
+An interrupted session loses the updates after its last checkpoint. They are repeated, with the same numbers, and no other record
+holds the time they took the first time. So the new entry is written to sessions.tmp before the log is rewound:
 
-    announce (sessions.tmp) --> the log is wound back --> settle (sessions.jsonl)
+    announce (sessions.tmp) --> the log is rewound --> settle (sessions.jsonl)
 """
 
 import json
@@ -18,17 +18,17 @@ from rltok.errors import RltokError
 from rltok.system.files import MISSING, read_file, require_own, room
 
 NAME = "sessions.jsonl"
-ANNOUNCED = "sessions.tmp"  # the list with a session whose log may not be wound back yet
+ANNOUNCED = "sessions.tmp"  # the list with a session whose log may not be rewound yet
 KEYS = {"after", "seconds", "redone", "lost_seconds", "device", "commit"}
 
 Session = dict[str, Any]
 
 
-def problem(found: Any) -> str | None:
-    """The first fault of a list of sessions, None for a good one. Entries beyond `KEYS` are free."""
-    if not isinstance(found, list) or not all(isinstance(session, dict) for session in found):
+def problem(sessions: Any) -> str | None:
+    """What is wrong with a list of sessions, or None. Keys beyond `KEYS` are not checked."""
+    if not isinstance(sessions, list) or not all(isinstance(session, dict) for session in sessions):
         return "it is no list of tables"
-    for number, session in enumerate(found, start=1):
+    for number, session in enumerate(sessions, start=1):
         if lacking := sorted(KEYS - session.keys()):
             return f"session {number} lacks {', '.join(lacking)}"
         odd = [key for key in ("after", "redone") if type(session[key]) is not int or session[key] < 0]
@@ -45,21 +45,21 @@ def _is_time(value: Any) -> bool:
 
 
 def sessions_of(folder: Path) -> list[Session]:
-    """Every session of a run, oldest first; none in the folder of a version of rltok that kept no list.
+    """All sessions of a run, oldest first; empty for runs of versions of rltok that kept no list.
 
     Raises:
         RltokError: the list is damaged.
     """
     path = folder / NAME
     try:
-        found = [json.loads(line) for line in read_file(path).splitlines()]
+        sessions = [json.loads(line) for line in read_file(path).splitlines()]
     except MISSING:
         return []
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
-    if why := problem(found):
+    if why := problem(sessions):
         raise _damaged(path, why)
-    return found
+    return sessions
 
 
 def _damaged(path: Path, why: object) -> RltokError:
@@ -69,9 +69,9 @@ def _damaged(path: Path, why: object) -> RltokError:
 
 
 def furthest(metrics: Path) -> tuple[int, float]:
-    """(update, seconds) of the last whole line of training in metrics.jsonl; (0, 0) without one.
+    """(update, seconds) of the last complete training line in metrics.jsonl; (0, 0) if there is none.
 
-    A damaged line ends the search: what to do about it is decided by whoever winds the log back.
+    A damaged line ends the search; `RunFolder.rewind` decides what to do about it.
     """
     step, seconds = 0, 0.0
     try:
@@ -91,17 +91,17 @@ def furthest(metrics: Path) -> tuple[int, float]:
 def announce(
     folder: Path, *, after: int, seconds: float, reached: tuple[int, float], device: str, commit: str | None
 ) -> list[Session]:  # fmt: skip
-    """Put the list with one more session on the disk, beside the one that counts until `settle`; gives that list.
+    """Write the list with a new session to sessions.tmp, beside the list that is valid until `settle`; return the new list.
 
-    A process that was killed between the two left an announced session in which nothing was done. The new one takes its place,
-    and where the log was wound back already, what that had cost.
+    A process that was killed before `settle` leaves an announced session without any work. The new session replaces it and, if
+    the log was already rewound, takes over its `redone` and `lost_seconds`.
 
     Args:
         folder: of the run.
-        after: updates done when it begins.
-        seconds: spent in them.
-        reached: `furthest` of the session before, which may have been logged seldom: it did at least so many updates.
-        device, commit: of this session.
+        after: updates done when the session begins.
+        seconds: spent on them.
+        reached: `furthest` of the previous session, a lower bound if it logged only some updates.
+        device, commit: of the new session.
     """
     step, spent = reached
     redone = max(0, step - after)
@@ -112,29 +112,29 @@ def announce(
         redone, lost = before["redone"], before["lost_seconds"]
     session = {"after": after, "seconds": round(seconds, 3), "redone": redone, "lost_seconds": round(lost, 3),
                "device": device, "commit": commit}  # fmt: skip
-    found = [*known, session]
+    sessions = [*known, session]
     with room(folder), (folder / ANNOUNCED).open("w") as file:
-        file.write("".join(json.dumps(each) + "\n" for each in found))
+        file.write("".join(json.dumps(each) + "\n" for each in sessions))
         file.flush()
         os.fsync(file.fileno())
-    return found
+    return sessions
 
 
 def _announced(folder: Path, known: list[Session]) -> Session | None:
-    """The session that was announced and not settled. One that was written in part wound nothing back, so it is none."""
+    """The session that was announced but not settled, or None. With an incomplete file the log was not rewound: None, too."""
     require_own(folder / ANNOUNCED)
     try:
-        found = [json.loads(line) for line in read_file(folder / ANNOUNCED).splitlines()]
+        sessions = [json.loads(line) for line in read_file(folder / ANNOUNCED).splitlines()]
     except (*MISSING, ValueError, RecursionError):
         return None
-    return found[-1] if problem(found) is None and found[:-1] == known and found else None
+    return sessions[-1] if problem(sessions) is None and sessions[:-1] == known and sessions else None
 
 
 def made_on(sessions: list[Session], step: int) -> str | None:
-    """The device, with its number of threads, on which the last of so many updates was computed; None where nobody knows."""
+    """The device, with its number of threads, on which update `step` was computed; None if unknown."""
     return next((session["device"] for session in reversed(sessions) if session["after"] < step), None)
 
 
 def settle(folder: Path) -> None:
-    """The announced list counts from now on: the log is wound back."""
+    """Make the announced list the valid one; called after the log was rewound."""
     os.replace(folder / ANNOUNCED, folder / NAME)

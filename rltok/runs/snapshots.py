@@ -1,4 +1,4 @@
-"""How the boundaries of a few fixed texts change during training: a picture book at log-spaced steps."""
+"""How the boundaries of a few fixed texts change during training, at log-spaced steps."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def snapshot(model: AutoregressiveUNet, step: int, seed: int) -> dict[str, Any]:
 
 
 def drawn_texts(model: AutoregressiveUNet, seed: int) -> dict[str, Any]:
-    """The view of every fixed text in few letters: boundaries as "0010", probabilities to two digits."""
+    """The view of every fixed text in compact form: boundaries as "0010", probabilities to two digits."""
 
     def compact(view: dict[str, list]) -> dict[str, Any]:
         probabilities = view["probabilities"] and [round(p, 2) for p in view["probabilities"]]

@@ -40,7 +40,7 @@ CURVE_POINTS = 200
 
 @dataclass
 class Run:
-    """Everything the loop needs, and how far it has come."""
+    """The state of a run: everything the loop needs, and its progress."""
 
     config: Config
     corpus: Corpus

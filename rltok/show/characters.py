@@ -1,7 +1,7 @@
 """A text with a decision after every byte, as the characters that a view shows.
 
-A character of several bytes appears once, with the value of its last byte. Where a boundary falls inside it, its bytes
-appear instead, as <E6>: a token ends there that no character could show. Nothing here can steer a terminal.
+A character of several bytes appears once, with the value of its last byte. If a boundary falls inside it, its bytes appear
+instead, such as <E6>. No character that is shown can control a terminal.
 """
 
 import unicodedata
@@ -15,7 +15,7 @@ SIGNS = {"\n": "\u21b5", "\t": "\u21e5"}  # what a view prints for a line's end 
 
 
 class Shown(NamedTuple):
-    """What stands in a view: text to print, the value that colours it, and whether a token ends after it."""
+    """One entry of a view: text to print, the value that colours it, and whether a token ends after it."""
 
     text: str  # "\n" for a line's end
     value: float
@@ -23,7 +23,7 @@ class Shown(NamedTuple):
 
 
 def _picture(character: str) -> str:
-    """The character itself, or something visible in its place if it would move the cursor or show nothing."""
+    """The character, or a visible replacement if it would move the cursor or be invisible."""
     code = ord(character)
     if character in "\n\t" or character.isprintable() or unicodedata.category(character) == "Zs":
         return character
@@ -31,12 +31,12 @@ def _picture(character: str) -> str:
 
 
 def shown_characters(text: str | bytes, boundaries: Sequence[int], values: Sequence[float]) -> list[Shown]:
-    """The characters of a text of n bytes in turn.
+    """The characters of a text of n bytes, in order.
 
     Args:
-        text: n bytes once encoded; bytes that are no UTF-8 appear as <FF>.
+        text: n bytes when encoded; bytes that are not UTF-8 appear as <FF>.
         boundaries: 1 where a boundary was drawn after the byte; n entries.
-        values: what colours each byte, such as the probability of a boundary; n entries.
+        values: the value that colours each byte, such as the probability of a boundary; n entries.
     """
     data = to_utf8(text)
     if not len(data) == len(boundaries) == len(values):

@@ -1,4 +1,4 @@
-"""What the first cell of every chapter calls, once it can import rltok."""
+"""What the first cell of every chapter calls."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def machine() -> str:
 
 
 def begin() -> None:
-    """Work where the stored results are, or say that there are none, and describe the machine."""
+    """Change to the folder with the stored results, or print that there is none; describe the machine."""
     if not Path("results").is_dir() and (CLONE / "notebooks" / "results").is_dir():
         os.chdir(CLONE / "notebooks")
     if not (Path("results").is_dir() or Path("notebooks/results").is_dir()):

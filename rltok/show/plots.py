@@ -1,7 +1,7 @@
-"""Figures of the book: one style, readable in print and by colour-blind eyes, and a line of text that says what was plotted.
+"""Figures of the book: one style, readable in print and for colour-blind readers, and a line of text about the plotted data.
 
-A PNG is compared by nobody. So every figure goes through `show`, which prints a digest of the plotted data under it: a
-strict notebook check turns red when the data change.
+PNGs are not compared. So every figure goes through `show`, which prints a digest of the plotted data below it, and a strict
+check of the notebook fails when the data change.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ def use_style() -> None:
 
 
 def _rounded(values: np.ndarray | np.floating) -> np.ndarray | np.floating:
-    """To DIGITS significant digits; zero stays zero, and -0 becomes 0."""
+    """Rounded to DIGITS significant digits; zero stays zero, and -0 becomes 0."""
     values = np.asarray(values, dtype=np.float64)
     size = np.where(values == 0, 1.0, np.abs(values))
     unit = 10.0 ** (np.floor(np.log10(size)) - (DIGITS - 1))
@@ -44,12 +44,12 @@ def _rounded(values: np.ndarray | np.floating) -> np.ndarray | np.floating:
 
 
 def _plotted(axes: "Axes") -> list[np.ndarray]:
-    """Data of everything drawn in an axes: lines, bars, points, images."""
-    found = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
-    found += [np.array([patch.get_height() for patch in bars]) for bars in axes.containers if hasattr(bars, "patches")]
-    found += [np.asarray(points.get_offsets()) for points in axes.collections if type(points).__name__ == "PathCollection"]
-    found += [np.asarray(image.get_array(), dtype=float) for image in axes.images]
-    return [values[np.isfinite(values)] for values in found if values.size]
+    """The finite values of everything drawn in an axes: lines, bars, points, images."""
+    arrays = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
+    arrays += [np.array([patch.get_height() for patch in bars]) for bars in axes.containers if hasattr(bars, "patches")]
+    arrays += [np.asarray(points.get_offsets()) for points in axes.collections if type(points).__name__ == "PathCollection"]
+    arrays += [np.asarray(image.get_array(), dtype=float) for image in axes.images]
+    return [values[np.isfinite(values)] for values in arrays if values.size]
 
 
 def digest(figure: "Figure", checksum: bool = True) -> str:

@@ -1,4 +1,4 @@
-"""A slider for notebooks that draws a figure and says some words again at every move; pages of the book show its first state."""
+"""A slider for notebooks that redraws a figure and a caption whenever it moves; pages of the book show its first state."""
 
 import base64
 import html
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def slider(
     options: Sequence[float], value: float, description: str, draw: Callable[[float], tuple["Figure", str]], *, alt: str
 ) -> Any:
-    """A box of a slider over the options, the figure that `draw` makes of the chosen one, and its words as HTML.
+    """A box with a slider over the options, the figure that `draw` returns for the chosen one, and its caption as HTML.
 
-    `alt` says what the figure shows to those who cannot see it; the words say what changes.
+    `alt` describes the figure for readers who cannot see it; the caption says what changes.
 
     Raises:
         RltokError: ipywidgets is not installed.
@@ -32,7 +32,7 @@ def slider(
 
     choice = widgets.SelectionSlider(options=list(options), value=value, description=description)
     # No Output widget: it needs messages while a cell runs. No Image widget: it cannot have a text.
-    picture, told = widgets.HTML(), widgets.HTML()
+    picture, caption = widgets.HTML(), widgets.HTML()
 
     def show(change: Any = None) -> None:
         (figure, words), buffer = draw(choice.value), io.BytesIO()
@@ -40,8 +40,8 @@ def slider(
         plt.close(figure)
         data = base64.b64encode(buffer.getvalue()).decode()
         picture.value = f'<img alt="{html.escape(alt)}" style="max-width: 100%" src="data:image/png;base64,{data}">'
-        told.value = words
+        caption.value = words
 
     choice.observe(show, names="value")
     show()
-    return widgets.VBox([choice, picture, told])
+    return widgets.VBox([choice, picture, caption])

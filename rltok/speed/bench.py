@@ -30,8 +30,8 @@ from rltok.speed.policy_cost import policy_cost
 from rltok.step import train_step
 from rltok.system.stopwatch import stopwatch
 
-SCHEMA = 1
-WHAT = "rltok bench"  # how the description of a record begins
+BENCH_SCHEMA = 1
+BENCH_RECORD = "rltok bench"  # how the description of a record begins
 FULL_UPDATES = 50  # fewer mark a record as not full
 PLAIN_UPDATES = 5  # beside kernels
 WARM_UP = 3  # updates, the first of which compiles
@@ -56,7 +56,7 @@ def _without_advice(step: Step, *arguments: Any) -> StepMetrics:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured."""
+    """The size of a measurement."""
 
     updates: int
     plain_updates: int | None = None  # None: 5 beside kernels, 0 where the first arm is plain itself
@@ -115,8 +115,8 @@ def bench(
         with backends.use(backend):
             cost = policy_cost(still, corpus, device, plan.policy_repeats)
     return {
-        "schema": SCHEMA,
-        "what": f"{WHAT}: whole updates, data and optimizer included, at learning rate 0",
+        "schema": BENCH_SCHEMA,
+        "what": f"{BENCH_RECORD}: whole updates, data and optimizer included, at learning rate 0",
         **origin(config, corpus.description, device),
         "precision": "bf16 autocast" if uses_bf16(config, device) else "fp32",
         "full": plan.updates >= FULL_UPDATES,

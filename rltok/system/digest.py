@@ -1,4 +1,4 @@
-"""Plain values that carry a digest of themselves, so that an edited or damaged file is noticed."""
+"""Plain values with a digest of themselves, which shows whether a file was edited or damaged."""
 
 import hashlib
 import json

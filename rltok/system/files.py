@@ -1,4 +1,4 @@
-"""Reading and writing a run's files: trouble with the disk becomes one line that says what to do."""
+"""Reading and writing files: an error of the disk becomes one line that says what to do."""
 
 import errno
 import json
@@ -24,13 +24,13 @@ WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 def cannot_read(path: Path, error: OSError) -> RltokError:
-    """The error for a file or folder that is there and that the system does not hand out."""
+    """The error for an existing file or folder that cannot be read."""
     remedy = "Check its permissions." if isinstance(error, PermissionError) else "Check its disk."
     return RltokError(f"cannot read {path} ({error.strerror or error}). {remedy}")
 
 
 def cannot_write(folder: Path, error: OSError) -> RltokError:
-    """The error for a folder of --out in which nothing can be made."""
+    """The error for a folder of --out that cannot be written to."""
     return RltokError(f"cannot write to {folder} ({error.strerror}). Choose a folder you may write to with --out.")
 
 
@@ -81,7 +81,7 @@ def room(folder: Path, how: str = "--resume") -> Iterator[None]:
 
 
 def locked(path: Path, in_use: str) -> BaseFileLock:
-    """Take a lock without waiting; the system frees it when the process ends, however it ends.
+    """Take a lock without waiting; the system releases it when the process ends, however it ends.
 
     Where the file system has no locks, two processes in one place are for the user to avoid.
 
@@ -148,8 +148,8 @@ def check_name(out: str | Path, what: str) -> None:
     except (*MISSING, PermissionError):
         pass
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise RltokError(f"--out {name[:60]!a} cannot be a {what}'s name ({told}). Name another {what}.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise RltokError(f"--out {name[:60]!a} cannot be a {what}'s name ({reason}). Name another {what}.") from error
 
 
 @contextmanager
@@ -198,8 +198,8 @@ def check_record_path(out: str, what: str) -> None:
         if path.exists() and not _is_record(path, what):
             raise RltokError(f"--out {out} exists and is no record of this command, so it stays. Name another file.")
     except (OSError, RuntimeError) as error:  # a loop of links
-        told = getattr(error, "strerror", None) or str(error)[:60]
-        raise RltokError(f"--out {out[:60]} cannot be a file's name ({told}). Name another file.") from error
+        reason = getattr(error, "strerror", None) or str(error)[:60]
+        raise RltokError(f"--out {out[:60]} cannot be a file's name ({reason}). Name another file.") from error
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -210,14 +210,14 @@ def check_record_path(out: str, what: str) -> None:
 def _is_record(path: Path, what: str) -> bool:
     """Whether a file is a record of this kind, of the schema that is written."""
     try:
-        found = json.loads(path.read_bytes())
-        return (found["what"] == what or found["what"].startswith(f"{what}:")) and found.get("schema", 1) == 1
+        record = json.loads(path.read_bytes())
+        return (record["what"] == what or record["what"].startswith(f"{what}:")) and record.get("schema", 1) == 1
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
-    """In one step. If it fails, the record goes to the terminal, and the error says so."""
+    """Write a record atomically; if that fails, print it, and the error says so."""
     try:
         write_json(path, record)
     except OSError as error:

@@ -57,20 +57,20 @@ def held_back() -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL if answered else handler)
 
 
-def act_on(number: int, told: str, shown: bool) -> None:
+def act_on(number: int, saved: str, shown: bool) -> None:
     """Do what a signal that was held back asks for: an `Ended` with a note under `answer`, else the end of the process.
 
     Args:
         number: of the signal.
-        told: what was saved.
+        saved: what was saved, in words.
         shown: whether to say so on stderr before the end of the process.
     """
     if signal.getsignal(number) is _raise:
         try:
             _raise(number, None)
         except Ended as ended:
-            ended.add_note(told)
+            ended.add_note(saved)
             raise
     if shown:
-        print(f"{signal.Signals(number).name}: {told}", file=sys.stderr, flush=True)
+        print(f"{signal.Signals(number).name}: {saved}", file=sys.stderr, flush=True)
     signal.raise_signal(number)

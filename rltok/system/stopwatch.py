@@ -1,4 +1,4 @@
-"""Seconds: of something that may run on a card, which must be waited for, and as a person says them."""
+"""Seconds of a call that may run on a card, and seconds in words."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def stopwatch(work: Callable[[], T], device: torch.device) -> tuple[float, T]:
-    """Seconds of a call and what it returns; the card has nothing to do before, and is done after."""
+    """Seconds of a call, and what it returns; waits for the card before and after."""
     _wait(device)
     start = time.perf_counter()
     made = work()
@@ -24,7 +24,7 @@ def _wait(device: torch.device) -> None:
 
 
 def duration(seconds: float, large: float = 100) -> str:
-    """Seconds as a person says them: in minutes from `large` seconds on, in hours from `large` minutes on."""
+    """Seconds in words: in minutes from `large` seconds on, in hours from `large` minutes on."""
     if seconds < large:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds / 60 < large else f"{seconds / 3600:.1f} h"

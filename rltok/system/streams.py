@@ -1,4 +1,4 @@
-"""Output that ends no work: what cannot be written, to a pipe that nobody reads or a full disk, is dropped."""
+"""Output whose failure does not stop work: what cannot be written, to a closed pipe or a full disk, is dropped."""
 
 import io
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Raw(io.RawIOBase):
-    """Hands bytes on to another stream until that fails for the first time; `error` says why."""
+    """Passes bytes on to another stream until that fails; `error` says why it did."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -48,7 +48,7 @@ class Lasting(io.TextIOWrapper):
         super().__init__(io.BufferedWriter(self._lasting), stream.encoding, stream.errors, line_buffering=at_once)
 
     def failure(self) -> OSError | None:
-        """Why something was dropped; None where all went out, or the reader of a pipe had enough."""
+        """Why something was dropped; None if everything was written, or the reader closed the pipe."""
         self.flush()
         error = self._lasting.error
         return None if isinstance(error, BrokenPipeError) else error
@@ -61,7 +61,7 @@ def lasting(stream: Any) -> Any:
 
 @contextmanager
 def lasting_output(errors: str = "replace") -> Iterator[Callable[[], OSError | None]]:
-    """Inside, whatever standard output and standard error cannot take ends no work; gives `Lasting.failure` of the former.
+    """Make standard output and standard error `Lasting` inside; yields `Lasting.failure` of standard output.
 
     `errors` is what becomes of characters that standard output's encoding lacks.
     """

@@ -1,4 +1,4 @@
-"""Worker processes that stop with whoever asked for them: at an error, at control-C, and when that process is killed."""
+"""Worker processes that end with the process that started them: at an error, at control-C, and when it is killed."""
 
 import multiprocessing
 import os
@@ -31,7 +31,7 @@ def _exit_after(parent: multiprocessing.process.BaseProcess) -> None:
 
 @contextmanager
 def stopping(pool: ProcessPoolExecutor, count: int, remedy: str) -> Iterator[None]:
-    """Around the use of a pool: whatever goes wrong, jobs that wait are dropped and workers ended, instead of finished first.
+    """Around the use of a pool: at any error, waiting jobs are cancelled and workers terminated at once.
 
     Raises:
         RltokError: a worker ended by itself; `remedy` says how to go on.

@@ -3,8 +3,8 @@
     rows -> batches -> share + draw -> policy gradients -> Gradients (means by batch) -> statistics: measures with intervals
 
 A *sample* is what one training step sees: a fresh batch of B rows, one draw of boundaries each. Its gradient g scatters
-because of the draw and because of the rows; both are measured. Several draws on the same batch share one encoder pass. Of each
-batch and estimator two gradients are kept, the mean and the first, and of twins a third; never one of every draw.
+because of the draw and because of the rows; both are measured. Several draws on the same batch share one encoder pass. For each
+batch and estimator two gradients are kept, the mean and the first, and for counterparts a third, the mean over more draws.
 """
 
 import math
@@ -41,8 +41,8 @@ MOST = 100_000  # rows, batches, draws
 LOSS = "loss"  # the first term, eq. (12), beside the estimators of the second
 
 
-def twin(name: str) -> str:
-    """An estimator with the same expectation but for a factor, and with little variance.
+def counterpart(name: str) -> str:
+    """The estimator with little variance whose expectation is that of `name` up to `factor`; bias is measured against it.
 
     Early rewards, causal credit and centring change the variance, not the direction of the expected gradient; a discount does.
     """
@@ -50,18 +50,18 @@ def twin(name: str) -> str:
 
 
 def factor(name: str, rows: int) -> float:
-    """Expected gradient over that of the twin: (B - 1) / B when the mean of eq. (17) holds the row itself, else 1."""
+    """Expected gradient divided by its counterpart's: (B - 1) / B if the mean of eq. (17) includes the row itself, else 1."""
     return (rows - 1) / rows if estimator(name).centring == "batch" else 1.0
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The size of a measurement."""
 
     rows: int  # B, rows in a batch
     batches: int  # n
     draws: int  # K, of every estimator on each batch
-    reference_draws: int  # of the twins, the long run that bias is measured against; the first K are shared with all
+    reference_draws: int  # of the counterparts on each batch; the first K are those of all estimators
 
     def __post_init__(self) -> None:
         for what, value, least, why in (
@@ -86,7 +86,7 @@ class Gradients:
     mean: dict[str, Float[Tensor, "n P"]]  # over K draws on each batch
     first: dict[str, Float[Tensor, "n P"]]  # of the first draw
     square: dict[str, Float[Tensor, "n groups"]]  # mean of |g|^2 over K draws
-    long: dict[str, Float[Tensor, "n P"]]  # mean over the reference draws, of twins only
+    long: dict[str, Float[Tensor, "n P"]]  # mean over the reference draws, of counterparts only
     slices: dict[str, slice]
     sizes: Sizes
     full: bool  # no row ended early
@@ -107,12 +107,12 @@ def measure_gradients(
 
     Args:
         batches: ids on the model's device, as many as `sizes` says.
-        names: estimators; the twin of each is added, because the bias is measured against it.
+        names: estimators; the counterpart of each is added, because the bias is measured against it.
         seed: of the uniforms, which are a function of (seed, draw, row).
     """
     _check_batches(batches, sizes)
-    twins = list(dict.fromkeys([*(twin(name) for name in names), REFERENCE]))
-    names = list(dict.fromkeys([*names, *twins]))
+    counterparts = list(dict.fromkeys([*(counterpart(name) for name in names), REFERENCE]))
+    names = list(dict.fromkeys([*names, *counterparts]))
     slices, positions = group_slices(model), _Positions(names)
     kept: dict[str, dict[str, list[Tensor]]] = {what: {} for what in ("mean", "first", "square", "long")}
 
@@ -120,19 +120,19 @@ def measure_gradients(
         kept[what].setdefault(name, []).append(value)
 
     for number, ids in enumerate(batches):
-        shared, weights = share(model, ids), dict.fromkeys(twins, 0.0)
+        shared, weights = share(model, ids), dict.fromkeys(counterparts, 0.0)
         sums = {name: [0.0, 0.0] for name in names}  # of gradients, of their squared lengths
         for numbers in _portions(sizes):
             made = draw(model, shared, _uniforms(seed, numbers, number * sizes.rows, ids))
             _check_finite(made, number)
             for_all = numbers.start < sizes.draws
-            found = policy_weights(model, shared, made, names if for_all else twins)
-            for name in twins:
-                weights[name] = weights[name] + found[name].sum(dim=0)  # gradients are linear in them: one pull-back for all
+            by_name = policy_weights(model, shared, made, names if for_all else counterparts)
+            for name in counterparts:
+                weights[name] = weights[name] + by_name[name].sum(dim=0)  # gradients are linear in them: one pull-back for all
             if not for_all:
                 continue
             positions.add(shared, made)
-            for name, grads in pull_back_each(model, shared, found).items():
+            for name, grads in pull_back_each(model, shared, by_name).items():
                 squares = torch.stack([grads[:, part].double().square().sum() for part in slices.values()])
                 sums[name] = [sums[name][0] + grads.sum(dim=0), sums[name][1] + squares]
                 if numbers.start == 0:
@@ -142,20 +142,20 @@ def measure_gradients(
         for name, (total, square) in sums.items():
             keep("mean", name, total / sizes.draws)
             keep("square", name, square / sizes.draws)
-        means = pull_back(model, shared, torch.stack([weights[name] / sizes.reference_draws for name in twins]))
-        for name, mean in zip(twins, means, strict=True):
+        means = pull_back(model, shared, torch.stack([weights[name] / sizes.reference_draws for name in counterparts]))
+        for name, mean in zip(counterparts, means, strict=True):
             keep("long", name, mean)
     full = not any(bool((ids == PAD).any()) for ids in batches)
-    stacked = {what: {name: torch.stack(parts) for name, parts in by_name.items()} for what, by_name in kept.items()}
+    stacked = {what: {name: torch.stack(parts) for name, parts in tensors.items()} for what, tensors in kept.items()}
     return Gradients(**stacked, slices=slices, sizes=sizes, full=full, **positions.summary())
 
 
 def _check_batches(batches: list[Tensor], sizes: Sizes) -> None:
-    """Raise `RltokError` for batches of another number of rows than the sizes say, for which `factor` would be wrong."""
-    found = [len(ids) for ids in batches]
-    if found != [sizes.rows] * sizes.batches:
+    """Raise `RltokError` unless all batches have `sizes.rows` rows; otherwise `factor` would be wrong."""
+    counts = [len(ids) for ids in batches]
+    if counts != [sizes.rows] * sizes.batches:
         raise RltokError(
-            f"the sizes ask for {sizes.batches} batches of {sizes.rows} rows; got {len(found)} of {sorted(set(found))} rows."
+            f"the sizes ask for {sizes.batches} batches of {sizes.rows} rows; got {len(counts)} of {sorted(set(counts))} rows."
             " Make them with batches_of(rows, sizes, ...)."
         )
 
@@ -169,7 +169,7 @@ def _check_finite(made: Draws, number: int) -> None:
 
 
 def _portions(sizes: Sizes) -> list[range]:
-    """Numbers of the draws that are scored together: first the K in which every estimator takes part, then the rest."""
+    """Numbers of the draws that are scored together: first the K draws of all estimators, then the rest."""
     edges = [*range(0, sizes.draws, AT_ONCE), *range(sizes.draws, sizes.reference_draws, AT_ONCE), sizes.reference_draws]
     return [range(start, stop) for start, stop in zip(edges[:-1], edges[1:], strict=True)]
 
@@ -224,7 +224,7 @@ class _Positions:
 
 
 def batches_of(rows: Rows, sizes: Sizes, seed: int, device: torch.device) -> list[Int[Tensor, "B N_plus_1"]]:
-    """Batches of different full rows, chosen by the seed."""
+    """Batches of distinct full rows, chosen by the seed."""
     if not 0 <= seed < 2**63:
         raise RltokError(f"the seed must lie between 0 and 2**63 - 1; got {seed}.")
     order = np.random.default_rng(seed).permutation(len(rows))

@@ -28,7 +28,7 @@ from rltok.variance.statistics import measured_cosines, products_of, reference_e
 
 STAGES = {"start": 0.0, "early": 0.1, "late": 1.0}  # share of the updates that are done
 LAMBDAS = [0.01, 0.1, 0.3, 1.0]  # weights of the policy term that `shared_parameters` compares; tiny trains with 0.3
-WHAT = "variance ladder"  # how the description of a record begins
+LADDER_RECORD = "variance ladder"  # how the description of a record begins
 BINS = 32  # of positions in a record
 FULL = "causal+early+gamma0.9+batch"  # the estimator whose weight `shared_parameters` varies: all reductions, as presets train
 
@@ -119,7 +119,7 @@ def record_of(
     """The record of a measurement, with everything that identifies it."""
     return {
         "schema": 1,
-        "what": f"{WHAT}: policy-gradient estimators on real rows, by stage of training",
+        "what": f"{LADDER_RECORD}: policy-gradient estimators on real rows, by stage of training",
         **origin(config, corpus.description, device),
         **asdict(sizes),
         "seconds": round(time.perf_counter() - start, 1),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rltok.errors import RltokError
-from rltok.variance.laboratory import LOSS, Gradients, factor, twin
+from rltok.variance.laboratory import LOSS, Gradients, counterpart, factor
 from rltok.variance.ladder import REFERENCE
 
 RESAMPLES = 1000
@@ -53,10 +53,10 @@ def rows_needed(limit: float, noise: float, rows: int, wanted: float = USEFUL) -
 
 @dataclass(frozen=True)
 class Products:
-    """Inner products of one group of parameters' gradients; e an estimator, t its twin, r the reference; [n, n]."""
+    """Inner products of one group of parameters' gradients; `own` of an estimator, `other` of its counterpart; [n, n]."""
 
-    twin_twin: np.ndarray
-    twin_reference: np.ndarray
+    other_other: np.ndarray
+    other_reference: np.ndarray
     reference_reference: np.ndarray
     own_own: np.ndarray
     own_reference: np.ndarray
@@ -71,7 +71,7 @@ def products_of(found: Gradients, name: str, group: str) -> Products:
     if not found.full:
         raise RltokError("some rows end early (PAD): how much centring scales their gradient is not known. Measure full rows.")
     part, own = found.slices[group], found.mean[name][:, found.slices[group]]
-    other, reference = found.long[twin(name)][:, part], found.long[REFERENCE][:, part]
+    other, reference = found.long[counterpart(name)][:, part], found.long[REFERENCE][:, part]
     square = found.square[name][:, list(found.slices).index(group)].cpu().numpy()
     return Products(
         _inner(other, other), _inner(other, reference), _inner(reference, reference), _inner(own, own), _inner(own, reference),
@@ -87,13 +87,13 @@ def measure(p: Products, weights: np.ndarray) -> dict[str, float]:
     scale: E g along the true gradient over its length, measured on the estimator itself.
     """
     total = weights.sum()
-    true2, twin2 = pairs(p.reference_reference, weights), pairs(p.twin_twin, weights)
-    cross = pairs(p.twin_reference, weights)
-    mean2 = p.factor**2 * twin2
+    true2, other2 = pairs(p.reference_reference, weights), pairs(p.other_other, weights)
+    cross = pairs(p.other_reference, weights)
+    mean2 = p.factor**2 * other2
     variance = float(weights @ p.square / total) - mean2
     of_draw = float(weights @ (p.square - np.diag(p.own_own)) / total) * p.draws / (p.draws - 1)
-    resolved = true2 > 0 and twin2 > 0
-    limit = max(-1.0, min(1.0, cross / math.sqrt(true2 * twin2))) if resolved else math.nan
+    resolved = true2 > 0 and other2 > 0
+    limit = max(-1.0, min(1.0, cross / math.sqrt(true2 * other2))) if resolved else math.nan
     apart = mean2 - 2 * p.factor * cross + true2
     return {
         "signal": math.sqrt(mean2) if resolved else math.nan,
@@ -189,7 +189,7 @@ def shared_parameters(
     """
     part, f = found.slices[group], factor(name, found.sizes.rows)
     loss, own = found.first[LOSS][:, part], found.first[name][:, part]
-    other, truth = found.long[twin(name)][:, part], found.long[REFERENCE][:, part]
+    other, truth = found.long[counterpart(name)][:, part], found.long[REFERENCE][:, part]
     one = np.ones(len(loss))
     ll, lo, oo = _inner(loss, loss), _inner(loss, own), _inner(own, own)
     l2, lt, lr = pairs(ll, one), pairs(_inner(loss, other), one), pairs(_inner(loss, truth), one)

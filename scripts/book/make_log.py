@@ -122,18 +122,18 @@ def _memory(runs: list[dict[str, Any]]) -> str:
 def _bench(record: dict[str, Any]) -> str:
     """Speed, and the cost of the policy where it was timed."""
     cost, plain = record["policy_cost"], record["ratio"]
-    told = [f"{record['preset']} {record['arm']['bytes_per_second'] / 1e6:.2f} MB/s"]
-    told += [] if plain is None else [f"{plain:.1f} times plain"]
+    words = [f"{record['preset']} {record['arm']['bytes_per_second'] / 1e6:.2f} MB/s"]
+    words += [] if plain is None else [f"{plain:.1f} times plain"]
     if cost is not None:
-        told.append(f"policy {cost['cost']:+.1%} ({cost['interval'][0]:+.1%} to {cost['interval'][1]:+.1%})")
-    return ", ".join(told)
+        words.append(f"policy {cost['cost']:+.1%} ({cost['interval'][0]:+.1%} to {cost['interval'][1]:+.1%})")
+    return ", ".join(words)
 
 
 def _paths(record: dict[str, Any]) -> str:
     """Losses of both paths at the end, beside what seeds do."""
     means, deviation = record["means"], record["seed_deviation"]
-    told = f"nats per byte of the last {record['last']} updates: fast {means['triton']:.4f}, plain {means['plain']:.4f}"
-    return told if deviation is None else f"{told}, standard deviation over seeds {deviation:.4f}"
+    words = f"nats per byte of the last {record['last']} updates: fast {means['triton']:.4f}, plain {means['plain']:.4f}"
+    return words if deviation is None else f"{words}, standard deviation over seeds {deviation:.4f}"
 
 
 def _toy(shares: list[dict[str, Any]]) -> str:
@@ -144,8 +144,8 @@ def _toy(shares: list[dict[str, Any]]) -> str:
 def _scores(record: dict[str, Any]) -> str:
     """Held-out bits per byte of an evidence record; the test split where it was scored."""
     splits = {name: record["scores"][name] for name in ("validation", "test") if record["scores"][name]}
-    told = [f"{name} {found['bits_per_byte']:.4f}" for name, found in splits.items()]
-    return f"bits per byte: {', '.join(told)}; {splits['validation']['rate']:.3f} boundaries per byte"
+    words = [f"{name} {found['bits_per_byte']:.4f}" for name, found in splits.items()]
+    return f"bits per byte: {', '.join(words)}; {splits['validation']['rate']:.3f} boundaries per byte"
 
 
 def verdict(record: dict[str, Any]) -> str:

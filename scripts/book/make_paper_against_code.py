@@ -61,11 +61,11 @@ def compared(entry: dict[str, Any]) -> str:
     path = RESULTS / "figures" / entry["sweep"] / "gaps.csv"
     rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines())) if path.is_file() else []
     found = {row["contender"]: row["told"] for row in rows if row["place"] == entry["place"]}
-    told = [f"{name} {found[name]}" for name in entry["contenders"] if name in found]
-    if not told:
+    said = [f"{name} {found[name]}" for name in entry["contenders"] if name in found]
+    if not said:
         return f"The runs of the sweep {entry['sweep']} for this are to come."
-    single = f" {ONE_SEED}" if any(one.endswith(" 1 seed") for one in told) else ""
-    return entry["say"].replace("{}", "; ".join(told)) + single
+    single = f" {ONE_SEED}" if any(one.endswith(" 1 seed") for one in said) else ""
+    return entry["say"].replace("{}", "; ".join(said)) + single
 
 
 def measured(entry: dict[str, Any]) -> str:

@@ -18,50 +18,50 @@ WORDS = ROOT / "book" / "texts.yml"
 PAGE = ROOT / "book" / "_generated" / "texts.md"
 SPLITS = ("train", "validation", "test")
 COUNTED = ("documents", "rows", "bytes", "windows")
-Told = dict[str, Any]
+Table = dict[str, Any]
 
 
-def record() -> Told:
+def record() -> Table:
     """The counts."""
     return json.loads(RECORD.read_text(encoding="utf-8"))
 
 
-def words() -> Told:
+def words() -> Table:
     """Registers, licences, origins."""
     return yaml.safe_load(WORDS.read_text(encoding="utf-8"))
 
 
-def check(counted: Told, told: Told) -> None:
+def check(counted: Table, described: Table) -> None:
     """End with a line that names what one file has and the other lacks, or a kind that nobody explains."""
     for key in ("sources", "tasks"):
-        for name in counted[key].keys() - told[key].keys():
+        for name in counted[key].keys() - described[key].keys():
             raise SystemExit(f"{WORDS.name} says nothing of {name}, which {RECORD.name} counts. Enter it under {key}.")
-        for name in told[key].keys() - counted[key].keys():
+        for name in described[key].keys() - counted[key].keys():
             raise SystemExit(f"{RECORD.name} does not count {name}, of which {WORDS.name} tells under {key}. Take it out there.")
-    for name, source in told["sources"].items():
-        if source["kind"] not in told["kinds"]:
+    for name, source in described["sources"].items():
+        if source["kind"] not in described["kinds"]:
             raise SystemExit(f"{WORDS.name}: {name} is of kind {source['kind']!r}, which is not under kinds. Enter it there.")
 
 
-def totals(counted: Told) -> str:
+def totals(counted: Table) -> str:
     """What each split holds altogether."""
     rows = [[split, *(f"{counted['splits'][split][key]:,}" for key in COUNTED)] for split in SPLITS]
     return table(["split", *COUNTED[:3], f"windows of {counted['window_bytes']} bytes"], rows, 1)
 
 
-def kinds(counted: Told, told: Told) -> str:
+def kinds(counted: Table, described: Table) -> str:
     """Shares of the windows of each split by kind of text, largest in training first."""
     found = {}
-    for kind in told["kinds"]:
-        names = [name for name, source in told["sources"].items() if source["kind"] == kind]
+    for kind in described["kinds"]:
+        names = [name for name, source in described["sources"].items() if source["kind"] == kind]
         sums = {split: sum(counted["sources"][name][split]["windows"] for name in names) for split in SPLITS}
         found[kind] = [sums[split] / counted["splits"][split]["windows"] for split in SPLITS]
     ordered = sorted(found.items(), key=lambda item: -item[1][0])
-    rows = [[told["kinds"][kind], *(f"{share:.1%}" for share in shares)] for kind, shares in ordered]
+    rows = [[described["kinds"][kind], *(f"{share:.1%}" for share in shares)] for kind, shares in ordered]
     return table(["share of the windows", *SPLITS], rows, 1)
 
 
-def concentration(counted: Told) -> str:
+def concentration(counted: Table) -> str:
     """How few documents a held-out split lies in, a line for each."""
     lines = []
     for split, found in counted["held_out"].items():
@@ -77,18 +77,18 @@ def concentration(counted: Told) -> str:
     return "".join(lines) + (f"\nIn training only: {names}.\n" if absent else "")
 
 
-def licence(entry: Told, told: Told) -> str:
+def licence(entry: Table, described: Table) -> str:
     """Its name, a link where there is one."""
     name = entry["licence"]
-    return f"[{name}]({told['licences'][name]})" if name in told["licences"] else name
+    return f"[{name}]({described['licences'][name]})" if name in described["licences"] else name
 
 
-def repository(entry: Told) -> str:
+def repository(entry: Table) -> str:
     """A link."""
     return f"[{entry['repository']}](https://github.com/{entry['repository']})"
 
 
-def notes(entries: dict[str, Told]) -> str:
+def notes(entries: dict[str, Table]) -> str:
     """What a table has no room for: origin, what has to be known about a licence, folders."""
     lines = []
     for name, each in entries.items():
@@ -99,19 +99,19 @@ def notes(entries: dict[str, Told]) -> str:
     return "".join(lines)
 
 
-def by_size(counted: Told) -> list[str]:
+def by_size(counted: Table) -> list[str]:
     """Names of the sources, most training text first."""
     return sorted(counted["sources"], key=lambda name: (-counted["sources"][name]["train"]["bytes"], name))
 
 
-def credit(counted: Told, told: Told) -> str:
+def credit(counted: Table, described: Table) -> str:
     """Where each source comes from, and under which licence."""
-    entries = {f"`{name}`": told["sources"][name] for name in by_size(counted)}
-    rows = [[name, each["register"], repository(each), licence(each, told)] for name, each in entries.items()]
+    entries = {f"`{name}`": described["sources"][name] for name in by_size(counted)}
+    rows = [[name, each["register"], repository(each), licence(each, described)] for name, each in entries.items()]
     return table(["source", "register", "repository", "licence"], rows) + "\n" + notes(entries)
 
 
-def sizes(counted: Told) -> str:
+def sizes(counted: Table) -> str:
     """Documents and kilobytes of each source by split, with their sums."""
     head = ["source", *(f"{unit}, {split}" for unit in ("documents", "kB") for split in SPLITS)]
     cells = {f"`{name}`": counted["sources"][name] for name in by_size(counted)}
@@ -126,33 +126,33 @@ def sizes(counted: Told) -> str:
     return table(head, rows, 1)
 
 
-def tasks(counted: Told, told: Told) -> str:
+def tasks(counted: Table, described: Table) -> str:
     """The benchmark sets."""
     rows = [
-        [each["name"], each["split"], f"{counted['tasks'][name]['items']:,}", repository(each), licence(each, told)]
-        for name, each in told["tasks"].items()
+        [each["name"], each["split"], f"{counted['tasks'][name]['items']:,}", repository(each), licence(each, described)]
+        for name, each in described["tasks"].items()
     ]
     head = ["set", "split", "items", "repository", "licence"]
-    return table(head, rows) + "\n" + notes({each["name"]: each for each in told["tasks"].values()})
+    return table(head, rows) + "\n" + notes({each["name"]: each for each in described["tasks"].values()})
 
 
-def hashes(counted: Told) -> str:
+def hashes(counted: Table) -> str:
     """SHA-256 of every file, as `sha256sum` prints them."""
     found = [file for split in SPLITS for file in counted["files"][split]]
     found += [each["file"] | {"name": f"eval/{each['file']['name']}"} for each in counted["tasks"].values()]
     return "\n".join(["```text", *(f"{file['sha256']}  {file['name']}" for file in found), "```", ""])
 
 
-def render(counted: Told, told: Told) -> str:
+def render(counted: Table, described: Table) -> str:
     """The whole body of the page."""
-    check(counted, told)
+    check(counted, described)
     parts = [
         "<!-- Made by scripts/book/make_texts.py from book/texts.yml and notebooks/results/texts.json. -->\n",
-        "## How much of what\n", totals(counted), kinds(counted, told),
+        "## How much of what\n", totals(counted), kinds(counted, described),
         "## How few documents the held-out splits are\n", concentration(counted),
-        "## Sources and credit\n", credit(counted, told), sizes(counted),
-        "## Benchmark sets\n", tasks(counted, told),
-        "## How the text was cleaned\n", "".join(f"* {' '.join(rule.split())}\n" for rule in told["cleaning"]),
+        "## Sources and credit\n", credit(counted, described), sizes(counted),
+        "## Benchmark sets\n", tasks(counted, described),
+        "## How the text was cleaned\n", "".join(f"* {' '.join(rule.split())}\n" for rule in described["cleaning"]),
         "## Files\n", f"Counted at commit `{counted['commit'][:7]}`; SHA-256:\n", hashes(counted),
     ]  # fmt: skip
     return "\n".join(parts).rstrip("\n") + "\n"

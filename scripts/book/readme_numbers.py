@@ -115,15 +115,15 @@ def speeds() -> str:
 
     rows = measured_speeds()
     plain = {row["record"]: row["bytes_per_second"] for row in rows if row["backend"] == "plain"}
-    told = []
+    each = []
     for row in (row for row in rows if row["backend"] == "triton"):
         rate, total = row["bytes_per_second"], preset(row["preset"]).train.training_bytes
-        told.append(
+        each.append(
             f"`{row['preset']}` trains at {rate / 1e6:.2f} MB/s, {rate / plain[row['record']]:.1f} times as fast as plain PyTorch"
             f" ({total / rate / 3600:.1f} hours for its {total / 1e9:g} GB)"
         )
     devices = " and ".join(dict.fromkeys(row["device"] for row in rows))
-    return f"On one {devices}, {'; '.join(told)}; what was timed, and how, is in [the tables](book/_generated/speed_bench.md)."
+    return f"On one {devices}, {'; '.join(each)}; what was timed, and how, is in [the tables](book/_generated/speed_bench.md)."
 
 
 READ = (
@@ -143,8 +143,8 @@ def evidence() -> str:
     sweeps, others = found[:1], found[1:]  # that of most runs; of the others a paragraph
     parts = [f"{tables.heading(sweep)}\n\n{tables.claims_table(sweep, headline=True)}" for sweep in sweeps]
     for sweep in sweeps:
-        told = [READ, summary.chance(sweep), summary.single_seeds(sweep), summary.luck(sweep)]
-        parts.append(" ".join(filter(None, told)))
+        sentences = [READ, summary.chance(sweep), summary.single_seeds(sweep), summary.luck(sweep)]
+        parts.append(" ".join(filter(None, sentences)))
     slow = ch06_runs.schedule_sweep(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
     parts += [aside.aside(slow, found[0], main=True)] if slow else []
     parts += [aside.aside(sweep, found[0]) for sweep in others]

@@ -59,6 +59,6 @@ def measure_words(rule: BpeRule, corpus: Corpus, rows: Rows) -> dict[str, Any]:
             place[0] += n
             place[1] -= n * math.log2(estimate(beginning, after, rough))
             place[2] -= n * math.log2(estimate((beginning, bits), after, rough))
-    count, without, told = (sum(column) for column in zip(*sums.values(), strict=True))
+    count, without, seen = (sum(column) for column in zip(*sums.values(), strict=True))
     by_known = {str(k): {"bytes": n, "leak": (a - b) / n} for k, (n, a, b) in sorted(sums.items())}
-    return {"without_bits": without / count, "shifted_bits": told / count, "leak": (without - told) / count, "by_known": by_known}
+    return {"without_bits": without / count, "shifted_bits": seen / count, "leak": (without - seen) / count, "by_known": by_known}

@@ -48,10 +48,10 @@ def read_texts(folder: Path, sweeps: Sequence[Sweep]) -> dict[str, Text]:
 
 def kinds(texts: Mapping[str, Text]) -> dict[str, Any]:
     """Kinds and registers of the sources that the texts have, in the order of book/texts.yml."""
-    told = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
+    described = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
     there = {source for text in texts.values() for source in text.sources}
-    registers = {source: (each["kind"], each["register"]) for source, each in told["sources"].items() if source in there}
-    return kinds_of(registers, told["kinds"])
+    registers = {source: (each["kind"], each["register"]) for source, each in described["sources"].items() if source in there}
+    return kinds_of(registers, described["kinds"])
 
 
 def of_sweep(sweep: Sweep, kind: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -65,10 +65,10 @@ def measure(sweeps: Sequence[Sweep], folder: Path) -> dict[str, Any]:
     texts = read_texts(folder, sweeps)
     for split, text in texts.items():
         check_scored(split, text, sweeps)
-    told = kinds(texts)
-    kind = {split: kind_of(text, told) for split, text in texts.items()}
+    described = kinds(texts)
+    kind = {split: kind_of(text, described) for split, text in texts.items()}
     return {
-        "kinds": told,
+        "kinds": described,
         "splits": {split: {"hash": text.hash, "parts": parts(text, kind[split])} for split, text in texts.items()},
         "sweeps": {sweep.name: of_sweep(sweep, kind) for sweep in sweeps},
     }

@@ -68,12 +68,12 @@ def gaps(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def verdict(lines: list[dict[str, Any]]) -> str:
     """Difference in bits per byte of each rank, with its standard error over seeds."""
-    told = []
+    parts = []
     for line in lines:
         if "bits_per_byte" in line:
             error = line["bits_per_byte_standard_error"]
-            told.append(f"rank {line['rank']} {line['bits_per_byte']:+.4f}" + ("" if error is None else f" ± {error:.4f}"))
-    return f"bits per byte minus those with a full early head: {', '.join(told) or 'not measured yet'}"
+            parts.append(f"rank {line['rank']} {line['bits_per_byte']:+.4f}" + ("" if error is None else f" ± {error:.4f}"))
+    return f"bits per byte minus those with a full early head: {', '.join(parts) or 'not measured yet'}"
 
 
 def record_of(runs: list[dict[str, Any]], corpus: Corpus, updates: int) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def record_of(runs: list[dict[str, Any]], corpus: Corpus, updates: int) -> dict[
     return small_runs.record_of(WHAT, updates >= UPDATES, config_of(0, updates), corpus, runs, **more)
 
 
-def told(found: dict[str, Any]) -> str:
+def line_of(found: dict[str, Any]) -> str:
     """A line on a run."""
     what = f"rank {found['rank'] or 'full'}, seed {found['seed']}: {found['bits_per_byte']:.4f} bits per byte"
     return f"{what}, early head {found['early_bits_per_byte']:.4f}"
@@ -104,7 +104,7 @@ def main() -> None:
         options, WHAT, itertools.product([FULL, *(options.ranks or [scaled_rank(shared)])], options.seeds),
         lambda found: (found["rank"], found["seed"]),
         lambda job, config, corpus: one_run(job[0], config, corpus),
-        lambda runs, corpus: record_of(runs, corpus, options.updates), told,
+        lambda runs, corpus: record_of(runs, corpus, options.updates), line_of,
     )  # fmt: skip
     print(record["verdict"])
 

@@ -69,12 +69,12 @@ def one_run(loss: str, start: float, config: Config, corpus: Corpus) -> dict[str
 
 def verdict(runs: list[dict[str, Any]]) -> str:
     """Lowest and highest rate that each loss reached, over seeds, from the target's start and from the others."""
-    told = []
+    parts = []
     for loss, far in itertools.product(LOSSES, (False, True)):
         rates = [found["rate"] for found in runs if found["loss"] == loss and (found["start"] != STARTS[0]) == far]
         if rates:
-            told.append(f"{loss} {'far from the target' if far else 'at the target'} {min(rates):.3f} to {max(rates):.3f}")
-    return f"rates reached, by loss and start: {', '.join(told)}"
+            parts.append(f"{loss} {'far from the target' if far else 'at the target'} {min(rates):.3f} to {max(rates):.3f}")
+    return f"rates reached, by loss and start: {', '.join(parts)}"
 
 
 def record_of(runs: list[dict[str, Any]], corpus: Corpus, updates: int) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def record_of(runs: list[dict[str, Any]], corpus: Corpus, updates: int) -> dict[
     return small_runs.record_of(WHAT, updates >= UPDATES, shared, corpus, runs, **more)
 
 
-def told(found: dict[str, Any]) -> str:
+def line_of(found: dict[str, Any]) -> str:
     """A line on a run."""
     what = f"{found['loss']} from {found['start_rate']:.3f}, seed {found['seed']}: rate {found['rate']:.4f}"
     return f"{what}, {found['bits_per_byte']:.4f} bits per byte"
@@ -101,7 +101,7 @@ def main() -> None:
         options, WHAT, itertools.product(options.starts, options.losses, options.seeds),
         lambda found: (found["start"], found["loss"], found["seed"]),
         lambda job, config, corpus: one_run(job[1], job[0], config, corpus),
-        lambda runs, corpus: record_of(runs, corpus, options.updates), told,
+        lambda runs, corpus: record_of(runs, corpus, options.updates), line_of,
     )  # fmt: skip
     for loss, start in itertools.product(LOSSES, STARTS):
         rates = [found["rate"] for found in record["runs"] if (found["loss"], found["start"]) == (loss, start)]

@@ -97,8 +97,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 found = rate_of(result, device_name(device))
                 runs.append(found)
                 write_json(options.out, record_of(runs, with_settings(base, settings), setting))
-                told = f"{found['rule']} at 1/{round(1 / found['target'])}, seed {found['seed']}: {found['rate']:.4f}"
-                print(f"{number}/{len(jobs)}  {told}, off by {found['off']:+.4f}", file=sys.stderr, flush=True)
+                line = f"{found['rule']} at 1/{round(1 / found['target'])}, seed {found['seed']}: {found['rate']:.4f}"
+                print(f"{number}/{len(jobs)}  {line}, off by {found['off']:+.4f}", file=sys.stderr, flush=True)
     return record_of(runs, with_settings(base, settings), setting)
 
 

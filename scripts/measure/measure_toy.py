@@ -145,8 +145,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for number, found in enumerate(results(arms, settings, options.jobs), start=1):
         runs.append(found)
         write_json(options.out, record_of(runs, options.training_bytes))
-        told = f"{found['words']} {found['order']} {found['name']}, seed {found['seed']}: {found['seconds']:.0f} s"
-        print(f"{number}/{len(arms)}  {told}, {found['test']['bits_per_byte']:.3f} bits per byte", file=sys.stderr, flush=True)
+        line = f"{found['words']} {found['order']} {found['name']}, seed {found['seed']}: {found['seconds']:.0f} s"
+        print(f"{number}/{len(arms)}  {line}, {found['test']['bits_per_byte']:.3f} bits per byte", file=sys.stderr, flush=True)
     return record_of(runs, options.training_bytes)
 
 

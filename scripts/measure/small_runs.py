@@ -103,7 +103,8 @@ def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 def run_missing(
     options: argparse.Namespace, what: str, jobs: Iterable[Job], key_of: Callable[[Run], Job],
-    make: Callable[[Job, Config, Corpus], Run], remade: Callable[[list[Run], Corpus], dict[str, Any]], told: Callable[[Run], str],
+    make: Callable[[Job, Config, Corpus], Run], remade: Callable[[list[Run], Corpus], dict[str, Any]],
+    line_of: Callable[[Run], str],
 ) -> dict[str, Any]:  # fmt: skip
     """All runs that the file does not hold yet; the record is written after each: an interruption loses what is under way.
 
@@ -114,7 +115,7 @@ def run_missing(
         key_of: key of a run.
         make: a run, from key, configuration and text.
         remade: the record of runs.
-        told: a line on a run, for the terminal.
+        line_of: a line on a run, for the terminal.
     """
     corpus = load_corpus("sample", config_of(0, options.updates).data)
     runs = stored_runs(
@@ -125,7 +126,7 @@ def run_missing(
     for number, job in enumerate(missing, start=1):
         runs.append(make(job, config_of(job[-1], options.updates), corpus))
         write_json(options.out, remade(runs, corpus))
-        print(f"{number}/{len(missing)}  {told(runs[-1])}", file=sys.stderr, flush=True)
+        print(f"{number}/{len(missing)}  {line_of(runs[-1])}", file=sys.stderr, flush=True)
     record = remade(runs, corpus)
     write_json(options.out, record)
     return record
