@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import types
 import typing
 from typing import Any, Literal
@@ -42,15 +43,19 @@ def _describe(hint: Any) -> str:
     }.get(hint, "null" if hint is type(None) else getattr(hint, "__name__", str(hint)))
 
 
+types_of = functools.cache(typing.get_type_hints)  # of a settings class: evaluating annotations takes long
+
+
 class Section:
     """Base of the settings: holds each field to its annotation; a whole number becomes a float where a float is meant."""
 
     section = "config"
 
     def __post_init__(self) -> None:
-        for name, hint in typing.get_type_hints(type(self)).items():
+        for name, hint in types_of(type(self)).items():
             value = getattr(self, name)
-            require(_matches(value, hint), self.section, name, value, _describe(hint))
+            if not _matches(value, hint):
+                require(False, self.section, name, value, _describe(hint))
             if float in (hint, *typing.get_args(hint)) and type(value) is int:
                 object.__setattr__(self, name, float(value))
         self._check()
@@ -70,7 +75,7 @@ def build(cls: type, values: Any, path: str) -> Any:
     """A settings class from nested plain values; unknown keys are errors that name the nearest known one."""
     if not isinstance(values, dict):
         raise RltokError(f"{path or 'config'} must be a table of settings; got {values!r}.")
-    hints = typing.get_type_hints(cls)
+    hints = types_of(cls)
     for key in values:
         if key not in hints:
             close = difflib.get_close_matches(str(key), hints, n=1)
