@@ -5,17 +5,21 @@ import difflib
 import functools
 import types
 import typing
-from typing import Any, Literal
+from typing import Any, Literal, no_type_check
 
 from rltok.errors import RltokError
 
+# The shape checks of tests, which find nothing in these three, would take more time than all that building settings does.
 
+
+@no_type_check
 def require(ok: bool, section: str, key: str, value: Any, allowed: str) -> None:
     """Raise an error that names key, value and what is allowed, unless `ok`."""
     if not ok:
         raise RltokError(f"{section}.{key} must be {allowed}; got {value!r}.")
 
 
+@no_type_check
 def _matches(value: Any, hint: Any) -> bool:
     """Whether a plain value fits a field's annotation: numbers are no bools, whole ones fit 63 bits, others fp32."""
     if typing.get_origin(hint) is Literal:
@@ -63,6 +67,7 @@ class Section:
     def _check(self) -> None:
         """Limits of values and of their combinations."""
 
+    @no_type_check
     def _between(self, low: float, high: float, *names: str) -> None:
         """Hold numeric settings to two limits, which are allowed; None passes. Far beyond them numbers overflow."""
         allowed = " and ".join(f"{limit:g}" if isinstance(limit, float) else str(limit) for limit in (low, high))
