@@ -116,7 +116,7 @@ def test_a_policy_of_the_user_that_norms_in_another_way_makes_its_own_terms(norm
 
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_all_tokens_or_a_single_one():
-    ids, boundaries = batch((7, 7))
+    ids, boundaries = batch((12, 12))
     model = scrambled(fast_model(embedding_dim=32))
     assert_as_good_as_plain(model, ids, torch.ones_like(boundaries))
     boundaries[:, 1:] = False
