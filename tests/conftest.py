@@ -50,6 +50,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_sessionfinish():
+    """Libraries that count what they gave out say so at the end of a process if something was never freed."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def shapes_unchecked():
     """For tests of hundreds of forward passes: the shape checks would take most of the time, and other tests have them on."""
