@@ -44,6 +44,12 @@ settings.register_profile("rltok", deadline=None, derandomize=True)
 settings.load_profile("rltok")
 
 
+def pytest_collection_modifyitems(items):
+    """Files that take long come first: at the end two processes share short tests, and neither waits for the other."""
+    long = Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split()
+    items.sort(key=lambda item: item.path.name not in long)
+
+
 def pytest_collection_finish():
     """What is there before the first test stays to the end: no collection of garbage need look at its million objects again."""
     gc.collect()
