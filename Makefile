@@ -32,9 +32,10 @@ lint: $(VENV)/installed/test  ## Style, format and import directions.
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
+# Chapters in their order: 00 takes longest, and by their numbers of cells it would come last, with one core idle.
 test: $(VENV)/installed/test  ## All tests, and every stored output of the notebooks.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
-	$(if $(NOTEBOOKS),$(BIN)/python -m pytest -n 2 --dist loadfile --nbval notebooks)
+	$(if $(NOTEBOOKS),$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval notebooks)
 
 test-fast: $(VENV)/installed/test  ## Under a minute on two cores: leaves out the notebooks and the slow files that tests/slow_tests.txt lists.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests $(addprefix --ignore=tests/,$(file < tests/slow_tests.txt))

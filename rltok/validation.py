@@ -2,19 +2,24 @@
 
 import dataclasses
 import difflib
+import functools
 import types
 import typing
-from typing import Any, Literal
+from typing import Any, Literal, no_type_check
 
 from rltok.errors import RltokError
 
+# The shape checks of tests, which find nothing in these three, would take more time than all that building settings does.
 
+
+@no_type_check
 def require(ok: bool, section: str, key: str, value: Any, allowed: str) -> None:
     """Raise an error that names key, value and what is allowed, unless `ok`."""
     if not ok:
         raise RltokError(f"{section}.{key} must be {allowed}; got {value!r}.")
 
 
+@no_type_check
 def _matches(value: Any, hint: Any) -> bool:
     """Whether a plain value fits a field's annotation: numbers are no bools, whole ones fit 63 bits, others fp32."""
     if typing.get_origin(hint) is Literal:
@@ -42,15 +47,19 @@ def _describe(hint: Any) -> str:
     }.get(hint, "null" if hint is type(None) else getattr(hint, "__name__", str(hint)))
 
 
+types_of = functools.cache(typing.get_type_hints)  # of a settings class: evaluating annotations takes long
+
+
 class Section:
     """Base of the settings: holds each field to its annotation; a whole number becomes a float where a float is meant."""
 
     section = "config"
 
     def __post_init__(self) -> None:
-        for name, hint in typing.get_type_hints(type(self)).items():
+        for name, hint in types_of(type(self)).items():
             value = getattr(self, name)
-            require(_matches(value, hint), self.section, name, value, _describe(hint))
+            if not _matches(value, hint):
+                require(False, self.section, name, value, _describe(hint))
             if float in (hint, *typing.get_args(hint)) and type(value) is int:
                 object.__setattr__(self, name, float(value))
         self._check()
@@ -58,6 +67,7 @@ class Section:
     def _check(self) -> None:
         """Limits of values and of their combinations."""
 
+    @no_type_check
     def _between(self, low: float, high: float, *names: str) -> None:
         """Hold numeric settings to two limits, which are allowed; None passes. Far beyond them numbers overflow."""
         allowed = " and ".join(f"{limit:g}" if isinstance(limit, float) else str(limit) for limit in (low, high))
@@ -70,7 +80,7 @@ def build(cls: type, values: Any, path: str) -> Any:
     """A settings class from nested plain values; unknown keys are errors that name the nearest known one."""
     if not isinstance(values, dict):
         raise RltokError(f"{path or 'config'} must be a table of settings; got {values!r}.")
-    hints = typing.get_type_hints(cls)
+    hints = types_of(cls)
     for key in values:
         if key not in hints:
             close = difflib.get_close_matches(str(key), hints, n=1)

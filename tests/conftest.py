@@ -1,13 +1,26 @@
-"""Settings of every test run. Nothing of rltok is imported here: that would come before its shape checks are hooked in."""
+"""Settings of every test run. Nothing of rltok is imported here: fixtures do, in tests.
 
+What rltok needs of other packages is, though: jaxtyping's hook has whatever is imported during an import of rltok compiled anew,
+as it looks for bytecode under a name of its own. That took several seconds of every process.
+"""
+
+import gc
+import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
+import beartype  # noqa: F401
+import filelock  # noqa: F401
 import jaxtyping
+import pandas  # noqa: F401
+import pyarrow.parquet  # noqa: F401
 import pytest
+import safetensors.torch  # noqa: F401
+import scipy.special  # noqa: F401
 import torch
 from hypothesis import settings
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,9 +39,29 @@ os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A test may end with its process, never with the machine's power: it need not wait for the disk, 22 times a small run.
+os.fsync = lambda handle: None
+
 # The same examples every time, and no limit on how long one takes: a busy machine must not turn a test red.
 settings.register_profile("rltok", deadline=None, derandomize=True)
 settings.load_profile("rltok")
+
+
+def pytest_collection_modifyitems(items):
+    """Files that take long come first: at the end two processes share short tests, and neither waits for the other."""
+    long = Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split()
+    items.sort(key=lambda item: item.path.name not in long)
+
+
+def pytest_collection_finish():
+    """What is there before the first test stays to the end: no collection of garbage need look at its million objects again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    """Libraries that count what they gave out say so at the end of a process if something was never freed."""
+    gc.unfreeze()
 
 
 @pytest.fixture
@@ -66,16 +99,46 @@ def finished(tmp_path_factory):
     return folder / "run"
 
 
-@pytest.fixture(scope="session")
-def children():
-    """The process of `killed_runs.py`, which runs.kill_run talks to."""
+@contextmanager
+def helper(name, **streams):
+    """The process of a file of this folder that takes orders, a line each, and runs them in its children."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    command = [sys.executable, str(Path(__file__).with_name("killed_runs.py"))]
+    command = [sys.executable, str(Path(__file__).with_name(name))]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, **streams
     ) as process:
         yield process
         process.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def children():
+    """The process of `killed_runs.py`, which runs.kill_run talks to."""
+    with helper("killed_runs.py", stderr=subprocess.DEVNULL) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def commands():
+    """The process of `signalled_commands.py`, which `ended` talks to."""
+    with helper("signalled_commands.py") as process:
+        yield process
+
+
+@pytest.fixture
+def ended(commands, tmp_path):
+    """Run a command in a process of its own, which may send itself signals; its exit code and its standard error."""
+
+    def run(arguments, *sent, ignored=()):
+        arguments = arguments if isinstance(arguments, dict) else [str(argument) for argument in arguments]
+        order = {"arguments": arguments, "signals": sent, "ignored": ignored, "folder": str(tmp_path)}
+        commands.stdin.write(json.dumps(order) + "\n")
+        commands.stdin.flush()
+        code, told = int(commands.stdout.readline()), (tmp_path / "stderr").read_text()
+        assert "Traceback" not in told and "Interrupt" not in told
+        return code, told
+
+    return run
 
 
 class _NothingRead(TorchDispatchMode):

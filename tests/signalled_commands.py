@@ -1,9 +1,9 @@
-"""A process that runs commands in children which send themselves signals at chosen moments; `test_signals.py` talks to it.
+"""A process that runs commands in children, which may send themselves signals at chosen moments; `conftest.ended` talks to it.
 
 It reads one JSON line a child, {"arguments", "signals": [[name, point, call], ...], "ignored", "folder"}, and answers with its
 exit code, negative where a signal ended it. Arguments are those of the command line or, in a table, of `rltok.train`. A signal
 comes just before the `call`-th call of the function called `point`. What the child says is in the files stdout and stderr of the
-folder. Importing torch happens once, in the parent, which never computes anything.
+folder. Importing torch happens once, in the parent, which never computes anything. A child that waits for ever ends by SIGALRM.
 """
 
 import json
@@ -31,6 +31,7 @@ POINTS = {
     "close": (RunFolder, "close"),
     "exit": (sys, "exit"),
 }
+PATIENCE = 120  # seconds: far more than any of these commands takes
 
 
 def signal_at(name: str, point: str, call: int) -> None:
@@ -48,6 +49,7 @@ def signal_at(name: str, point: str, call: int) -> None:
 
 
 def run(order: dict) -> None:
+    signal.alarm(PATIENCE)
     for number, name in enumerate(("stdout", "stderr"), start=1):
         os.dup2(os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     for name in order["ignored"]:

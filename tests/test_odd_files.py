@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,15 +14,18 @@ from rltok.system.files import write_json
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SMALL = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]
-PATIENCE = 120  # seconds: far more than a command that is refused takes, and an end to one that waits for a pipe
 
 
-def refused(*command):
+@pytest.fixture
+def refused(ended):
     """What a command that must be refused says; in a process of its own, which a pipe might stop for good."""
-    words = [sys.executable, "-m", "rltok", *map(str, command)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
+
+    def run(*command):
+        code, told = ended(command)
+        assert code == 2 and told.count("\n") == 1, told
+        return told
+
+    return run
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-def test_a_pipe_as_config_or_as_text_to_show_is_not_waited_for(pipe, finished, tmp_path):
+def test_a_pipe_as_config_or_as_text_to_show_is_not_waited_for(pipe, finished, tmp_path, refused):
     text = write_text(tmp_path)
     told = refused("train", "--data", text, "--out", tmp_path / "run", "--config", pipe)
     assert "pipe is no ordinary file. Write the settings to one" in told and not (tmp_path / "run").exists()
@@ -41,15 +42,14 @@ def test_a_pipe_as_config_or_as_text_to_show_is_not_waited_for(pipe, finished, t
 
 
 @pytest.mark.parametrize("name", [".lock", "train.arrow", "prepared.json"])
-def test_a_pipe_in_a_prepared_folder_is_not_waited_for(name, tmp_path):
+def test_a_pipe_in_a_prepared_folder_is_not_waited_for(name, tmp_path, refused):
     text, corpus = write_text(tmp_path), tmp_path / "corpus"
     command = ["prepare", text, "--out", str(corpus), "--cut", "windows", "--jobs", "1", "--sequence-length", "64"]
     assert main(command) == 0
     (corpus / name).unlink(missing_ok=True)
     os.mkfifo(corpus / name)
-    words = [sys.executable, "-m", "rltok", *(command if name != "train.arrow" else ["prepare", "--check", "--out", str(corpus)])]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 2 and f"{name} is no ordinary file" in done.stderr
+    told = refused(*(command if name != "train.arrow" else ["prepare", "--check", "--out", corpus]))
+    assert f"{name} is no ordinary file" in told
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])

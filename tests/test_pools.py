@@ -12,7 +12,9 @@ import pytest
 from rltok.system.workers import end_with_parent
 
 SCRIPT = """
-import multiprocessing, os, sys, time
+import multiprocessing, os, sys, time, types
+package = sys.modules["rltok"] = types.ModuleType("rltok")  # its own first file imports torch, which is not needed here
+package.__path__ = [os.path.join(os.environ["PYTHONPATH"], "rltok")]
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from rltok.errors import RltokError
 from rltok.system.workers import end_with_parent, stopping

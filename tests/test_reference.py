@@ -41,7 +41,7 @@ def test_packed_gradients_equal_gradients_in_place(rule):
 def check_earlier_predictions(model, lengths):
     """A changed byte leaves every prediction before it equal to the bit, also where it changes the number of tokens."""
     counts_differed = 0
-    for seed in range(6):
+    for seed in range(4):
         ids, uniforms = ragged_ids(lengths, seed=seed), random_uniforms(len(lengths), 13, seed=seed)
         with torch.no_grad():
             one = model(ids, uniforms=uniforms)
@@ -60,7 +60,7 @@ def check_earlier_predictions(model, lengths):
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("lengths", [(13,), (13, 7), LENGTHS], ids=len)
+@pytest.mark.parametrize("lengths", [(13,), LENGTHS], ids=len)
 @pytest.mark.parametrize("lags", [0, 1, 7, 8])
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_with_sampled_boundaries_a_byte_changes_no_bit_of_any_earlier_prediction_in_fp32(lags, lengths, training):

@@ -1,11 +1,6 @@
 """rltok.system.signals: training saves before it ends, a second control-C ends at once, and nothing ends with a traceback."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from runs import SETTINGS, UPDATES, as_options, json_lines, small_config, write_text
@@ -15,34 +10,7 @@ from rltok.runs.sessions import sessions_of
 from rltok.system import signals
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
-ROOT = Path(__file__).resolve().parents[1]
 GO_ON = "Go on with the same command and --resume."
-
-
-@pytest.fixture(scope="module")
-def children():
-    """The process of `signalled_commands.py`."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(Path(__file__).with_name("signalled_commands.py"))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        yield process
-        process.stdin.close()
-
-
-@pytest.fixture
-def ended(children, tmp_path):
-    """Run a command that sends itself signals; its exit code and what it wrote to standard error."""
-
-    def run(arguments, *sent, ignored=()):
-        arguments = arguments if isinstance(arguments, dict) else [str(argument) for argument in arguments]
-        order = {"arguments": arguments, "signals": sent, "ignored": ignored, "folder": str(tmp_path)}
-        children.stdin.write(json.dumps(order) + "\n")
-        children.stdin.flush()
-        code, told = int(children.stdout.readline()), (tmp_path / "stderr").read_text()
-        assert "Traceback" not in told and "Interrupt" not in told
-        return code, told
-
-    return run
 
 
 def train(folder, *more):

@@ -1,5 +1,6 @@
 """Stored evidence: every record is whole and of a commit of this repository, and what is made of the records is up to date."""
 
+import functools
 import json
 import subprocess
 from pathlib import Path
@@ -24,6 +25,11 @@ MOST_A_RUN = 100_000  # bytes of a packed sweep for each of its runs
 import make_figure_csv  # noqa: E402
 
 
+@functools.cache  # records are many, and commits few
+def git(*arguments):
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True).stdout.strip()
+
+
 def test_there_are_records_to_check():
     assert STORED
     assert read_sweeps(RESULTS / "sweeps")
@@ -43,13 +49,12 @@ def test_a_record_is_whole_small_and_where_it_belongs(path):
 @pytest.mark.parametrize("path", STORED, ids=lambda path: str(path.relative_to(RESULTS).with_suffix("")))
 def test_the_commit_of_a_record_is_one_of_this_repository(path):
     """A shallow clone does not hold old commits, and an archive none."""
-    commit = STORED[path]["commit"]
-    git = ["git", "-C", str(ROOT)]
-    if not (ROOT / ".git").exists() or subprocess.run([*git, "rev-parse", "--is-shallow-repository"], capture_output=True,
-                                                      text=True).stdout.strip() != "false":  # fmt: skip
+    if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository") != "false":
         pytest.skip("the history is not here")
-    found = subprocess.run([*git, "cat-file", "-t", commit], capture_output=True, text=True)
-    assert found.stdout.strip() == "commit", f"{commit} is no commit of this repository. Make the record again from a clean tree."
+    commit = STORED[path]["commit"]
+    assert git("cat-file", "-t", commit) == "commit", (
+        f"{commit} is no commit of this repository. Make the record again from a clean tree."
+    )
 
 
 OTHERS = [path for path in sorted(RESULTS.glob("*.json")) if path.name != "headers.json"]  # which is of notebooks

@@ -26,6 +26,9 @@ BODY = SMALL.replace('print("value 0.375")', 'import os\nimport sys\n\nimport rl
 )
 
 
+QUICK = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")  # which takes a second, and no test here uses it
+
+
 def command(project, *arguments):
     """A command in the project, as on a machine where another rltok is installed and a GPU is there."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
@@ -34,7 +37,7 @@ def command(project, *arguments):
 
 
 def pytest_in(project, *arguments):
-    return command(project, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+    return command(project, "-m", "pytest", *QUICK, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +104,7 @@ def test_an_edited_py_turns_the_pair_check_red(project):
 
 
 def test_the_mutation_script_sees_green_and_red(executed):
-    path, arguments = executed / "notebooks" / "07_small", ["--nbval", "notebooks"]
+    path, arguments = executed / "notebooks" / "07_small", [*QUICK, "--nbval", "notebooks"]
     assert not mutate_notebooks.turns_red(path, executed, None, arguments)
     library = mutate_notebooks.change_library("rltok/__init__.py", "0.375", "0.376")
     assert mutate_notebooks.turns_red(path, executed, library, arguments)

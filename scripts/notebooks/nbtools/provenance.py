@@ -13,7 +13,6 @@ from typing import Any
 
 from nbtools.execute import Facts
 from nbtools.rules import NotebookError, mend, tags, where
-from rltok.runs.results import git_environment
 
 SCHEMA = 1
 BLOCK = "rltok_provenance"
@@ -182,6 +181,8 @@ def drift(nb, path: Path) -> list[str]:
 
 def git(root: Path, *arguments: str) -> str:
     """Output of a git command, or NotebookError."""
+    from rltok.runs.results import git_environment  # here, as torch comes with it, and few of those who check notebooks stamp one
+
     run = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, env=git_environment())
     if run.returncode:
         raise NotebookError(f"git {arguments[0]} failed: {run.stderr.strip().splitlines()[-1]}. Stamp inside a repository.")
