@@ -10,6 +10,7 @@ happened.
 """
 
 import math
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +28,7 @@ def earlier_boundaries(boundaries: Bool[Tensor, "B N"], lag: int) -> Bool[Tensor
     return F.pad(boundaries, (lag, 0))[:, : boundaries.shape[1]]
 
 
-def _scaled_logits(base: Tensor, lagged: list[Tensor], scale: float, bias: float) -> Tensor:
+def _scaled_logits(base: Tensor, lagged: Iterable[Tensor], scale: float, bias: float) -> Tensor:
     """Eqs. (21) and (22) from terms already multiplied by their boundaries; one order of operations for every caller."""
     raw = base
     for term in lagged:
@@ -73,17 +74,20 @@ def _draw_thresholds(uniforms: Tensor, softcap: float | None, dtype: torch.dtype
     return logit.to(dtype)
 
 
+def _decision(terms: Tensor, earlier: Tensor, thresholds: Tensor, bias: float, scale: float) -> Tensor:
+    """One decision of every row from the `lags` before it, latest first."""
+    lagged = torch.where(earlier, terms[:, 1:], 0.0).unbind(dim=1)
+    return thresholds < _scaled_logits(terms[:, 0], lagged, scale, bias)
+
+
 def _sample_plain(terms: Tensor, thresholds: Tensor, bias: float, scale: float) -> Tensor:
     rows, length, num_terms = terms.shape
-    boundaries = torch.zeros(rows, length, dtype=torch.bool, device=terms.device)
-    boundaries[:, 0] = True  # forced on BOS: the first bytes need a token to read
+    lags = num_terms - 1
+    drawn = torch.zeros(rows, lags + length, dtype=torch.bool, device=terms.device)  # none before the start of the row
+    drawn[:, lags] = True  # forced on BOS: the first bytes need a token to read
     for i in range(1, length):
-        lagged = [
-            torch.where(boundaries[:, i - lag], terms[:, i, lag], 0.0) if i >= lag else torch.zeros_like(terms[:, i, 0])
-            for lag in range(1, num_terms)
-        ]
-        boundaries[:, i] = thresholds[:, i] < _scaled_logits(terms[:, i, 0], lagged, scale, bias)
-    return boundaries
+        drawn[:, lags + i] = _decision(terms[:, i], drawn[:, i : i + lags].flip(1), thresholds[:, i], bias, scale)
+    return drawn[:, lags:]
 
 
 def _sample_sweeps(terms: Tensor, thresholds: Tensor, bias: float, scale: float) -> Tensor:
@@ -157,6 +161,22 @@ def sample_boundaries(
     if problem is not None:
         raise RltokError(f"backend='triton' {problem}. backend='auto' draws the same boundaries.")
     return samplers[name](terms, _draw_thresholds(uniforms, softcap, terms.dtype), bias, scale)
+
+
+@torch.no_grad()
+def next_boundary(
+    terms: Float[Tensor, "B terms"], earlier: Bool[Tensor, "B lags"], uniforms: Float[Tensor, " B"], *, bias: float, scale: float,
+    softcap: float | None,
+) -> Bool[Tensor, " B"]:  # fmt: skip
+    """One decision of `sample_boundaries` in every row, at a position after BOS.
+
+    Args:
+        terms: those of the position.
+        earlier: the decisions before it, latest first; False before the start of the row.
+        uniforms: those of the position.
+        bias, scale, softcap: as in `boundary_logits`.
+    """
+    return _decision(terms, earlier, _draw_thresholds(uniforms, softcap, terms.dtype), bias, scale)
 
 
 def log_prob(boundary_logits: Float[Tensor, "B N"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:

@@ -109,14 +109,22 @@ class AutoregressiveUNet(nn.Module):
 
     def mid(self, packed: Packed) -> Float[Tensor, "M d"]:
         """Token states Y' from X', eq. (4): full causal attention inside each row."""
-        index = torch.arange(len(packed.positions), device=packed.positions.device)
+        states = self._token_layers(packed, self.token_rotary(packed))
+        return self.token_output(states, packed.states)
+
+    def token_rotary(self, packed: Packed, earlier: Int[Tensor, " rows"] | None = None) -> tuple[Tensor, Tensor]:
+        """(cos, sin) of tokens by their byte positions or their numbers in the row, as `token_positions` says; `earlier`: how
+        many tokens of each row came before these."""
+        places = packed.positions
         if self.config.token_positions == "index":
+            index = torch.arange(len(places), device=places.device)
             rows = torch.bucketize(index, packed.offsets[1:], right=True)
-            rotary = self.rotary(index - packed.offsets[rows], packed.states.dtype)
-        else:
-            rotary = self.rotary(packed.positions, packed.states.dtype)
-        states = self._token_layers(packed, rotary)
-        return states - packed.states if self.config.upsample == "deviation" else states
+            places = index - packed.offsets[rows] + (0 if earlier is None else earlier[rows])
+        return self.rotary(places, packed.states.dtype)
+
+    def token_output(self, states: Float[Tensor, "M d"], before: Float[Tensor, "M d"]) -> Float[Tensor, "M d"]:
+        """Y' from the states after and before the token layers, as `upsample` says."""
+        return states - before if self.config.upsample == "deviation" else states
 
     def decode(self, upsampled: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
         """Byte layers after the token level, eq. (6) up to the output head."""
@@ -128,7 +136,7 @@ class AutoregressiveUNet(nn.Module):
         with torch.autocast(wide.device.type, enabled=False):
             return head(norm(wide)) + self.never_predicted
 
-    def output_logits(self, decoded: Float[Tensor, "B N d"]) -> Float[Tensor, "B N ids"]:
+    def output_logits(self, decoded: Float[Tensor, "... d"]) -> Float[Tensor, "... ids"]:
         """Logits of the next byte from decoded states, eq. (6)."""
         return self._logits(decoded, self.output_norm, self.output_head)
 

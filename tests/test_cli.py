@@ -31,6 +31,7 @@ OPTIONS = {
     "train": "--preset --config --set --data --max-bytes --any-bytes --force --validation --out --resume --tensorboard --note",
     "evaluate": "run --data --max-bytes --any-bytes --force --split --seed --tasks --task --max-items --draws --num-draws",
     "show": "run text --file --bytes --color --seed",
+    "generate": "run prompt --file --bytes --temperature --top-k --top-p --stop --seed --num-samples --boundaries --color",
     "demo": "--smoke --out --seed",
     "compare": "--rules --budget --preset --set --data --max-bytes --any-bytes --force --split --seeds --jobs --out --resume",
     "bench": "--preset --set --data --updates --plain-updates --plain-micro-batch --policy-cost --repeats --out",

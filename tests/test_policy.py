@@ -18,6 +18,7 @@ from rltok.policy import (
     earlier_boundaries,
     entropy,
     log_prob,
+    next_boundary,
     sample_boundaries,
     uncapped_rate,
 )
@@ -117,6 +118,17 @@ def test_both_samplers_and_a_scalar_loop_draw_the_same_bits(std, softcap, dtype,
         for backend in ("plain", "sweeps", "auto"):
             found = sample_boundaries(terms, torch.from_numpy(uniforms).to(dtype), **settings, backend=backend)
             assert found.tolist() == expected, (lags, backend)
+
+
+@pytest.mark.parametrize("lags", [0, 1, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_decisions_drawn_one_at_a_time_are_the_same_bits(lags, dtype):
+    terms, uniforms = random_terms(3, 40, lags, std=20.0, dtype=dtype), random_uniforms(3, 40)
+    drawn = [torch.zeros(3, dtype=torch.bool)] * lags + [torch.ones(3, dtype=torch.bool)]
+    for i in range(1, 40):
+        earlier = torch.stack([drawn[lags + i - lag] for lag in range(1, lags + 1)], 1) if lags else torch.zeros(3, 0).bool()
+        drawn.append(next_boundary(terms[:, i], earlier, uniforms[:, i], **SETTINGS))
+    assert torch.equal(torch.stack(drawn[lags:], 1), sample_boundaries(terms, uniforms, **SETTINGS, backend="sweeps"))
 
 
 @pytest.mark.usefixtures("shapes_unchecked")

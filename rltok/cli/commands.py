@@ -12,8 +12,10 @@ from rltok.cli.bench import bench
 from rltok.cli.compare import compare
 from rltok.cli.doctor import doctor
 from rltok.cli.evaluate import evaluate, print_json, scoring_device, shown
+from rltok.cli.generate import generate
 from rltok.cli.options import parse_settings, use_colour
 from rltok.cli.prepare import prepare
+from rltok.cli.reading import MOST_TEXT, file_bytes
 from rltok.cli.variance import variance
 from rltok.config import Config, from_dict, with_settings
 from rltok.data import load_corpus
@@ -29,10 +31,9 @@ from rltok.system.files import check_name, quoted, read_file
 from rltok.vocab import to_utf8
 
 LITTLE_TEXT = 1000  # bytes
-MOST_SHOWN = 50_000  # bytes: the attention of a longer row takes gigabytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
 
-__all__ = ["bench", "compare", "demo", "doctor", "evaluate", "prepare", "show", "train", "variance"]
+__all__ = ["bench", "compare", "demo", "doctor", "evaluate", "generate", "prepare", "show", "train", "variance"]
 
 
 def _read_config(path: str) -> Config:
@@ -109,25 +110,16 @@ def train(options: argparse.Namespace) -> None:
 
 
 def _text_to_show(options: argparse.Namespace) -> bytes:
-    if not 1 <= options.bytes <= MOST_SHOWN:
-        raise RltokError(f"--bytes must lie between 1 and {MOST_SHOWN}; got {options.bytes}.")
+    if not 1 <= options.bytes <= MOST_TEXT:
+        raise RltokError(f"--bytes must lie between 1 and {MOST_TEXT}; got {options.bytes}.")
     if options.text is not None and options.file is not None:
         raise RltokError("give a text or --file, not both.")
-    if options.file == "-" and sys.stdin is None:
-        raise RltokError("standard input is closed. Pipe a text in, or name a file.")
-    if options.file == "-":
-        data = sys.stdin.buffer.read(options.bytes)
-    elif options.file is not None and Path(options.file).is_dir():
-        raise RltokError(f"{options.file} is a folder. Name one of its files.")
-    elif options.file is not None and os.path.exists(options.file) and not os.path.isfile(options.file):
-        raise RltokError(f"{options.file} is no ordinary file. Pipe its text in: --file -")
-    elif options.file is not None:
-        with Path(options.file).open("rb") as handle:
-            data = handle.read(options.bytes)
+    if options.file is not None:
+        data = file_bytes(options.file, options.bytes)
     else:
         data = to_utf8(PASSAGE if options.text is None else options.text)
-    if len(data) > MOST_SHOWN:
-        raise RltokError(f"the text has {len(data)} bytes; at most {MOST_SHOWN} can be shown. Give a part of it.")
+    if len(data) > MOST_TEXT:
+        raise RltokError(f"the text has {len(data)} bytes; at most {MOST_TEXT} can be shown. Give a part of it.")
     if not data:
         raise RltokError("there is no text to show. Give at least one byte.")
     return data

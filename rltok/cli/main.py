@@ -21,15 +21,17 @@ HOW_TO_GO_ON = {
 
 SMALLER = "data.sequence_length or the size of the model."
 FREE = "End other programs that hold memory, or try another --device."
+FEWER = "Lower --num-samples or --bytes, or give fewer or shorter prompts."
 SHORTER = "Show less text, of a file with --bytes."
 # What to do when memory runs out, by command: where torch says so, it is a model that wants it, else the text that is read.
 MODEL_TOO_LARGE = {
     "train": f"Lower train.micro_batch, {SMALLER}", "bench": f"Lower train.micro_batch, {SMALLER}",
     "compare": f"Take --jobs 1, or lower train.micro_batch, {SMALLER}", "variance": f"Lower --rows, {SMALLER}", "show": SHORTER,
+    "generate": FEWER,
 }  # fmt: skip
 TEXT_TOO_LARGE = {
     "prepare": "Take --jobs 1. A document is held as a whole: split those that are larger than memory.",
-    "show": SHORTER, "demo": FREE, "doctor": FREE,
+    "show": SHORTER, "generate": FEWER, "demo": FREE, "doctor": FREE,
 }  # fmt: skip
 READ_LESS = "Read less of the text with --max-bytes, or let rltok prepare write it to files that stay on the disk."
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from rltok import registry
 from rltok.benchmarks.task_items import TASKS
+from rltok.cli.generate_options import add_generate
 from rltok.cli.prepare_options import add_prepare
 from rltok.errors import RltokError
 from rltok.evidence.methods import RULES
@@ -232,10 +233,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = build_parser()
     _Parser.given = tuple(sys.argv[1:] if arguments is None else arguments)
     options, rest = parser.parse_known_args(arguments)
-    # `show RUN --seed 1 TEXT`: before Python 3.13 argparse takes an optional TEXT only right after RUN
-    marked = rest[:1] == ["--"]
-    if options.command == "show" and options.text is None and len(rest) == 1 + marked and (marked or rest[0][:1] != "-"):
-        options.text, rest = rest[-1], []
+    # `show RUN --seed 1 TEXT`: before Python 3.13 argparse takes texts that may be left out only right after RUN
+    texts = rest[1:] if rest[:1] == ["--"] else rest if not any(word.startswith("-") for word in rest) else []
+    if options.command == "show" and options.text is None and len(texts) == 1:
+        options.text, rest = texts[0], []
+    if options.command == "generate" and texts:
+        options.prompt, rest = [*options.prompt, *texts], []
     if rest:
         spaces = "" if any(word.startswith("-") for word in rest) else " (a text with spaces needs quotes)"
         parser.error(f"unknown arguments: {' '.join(rest)}{spaces}")
@@ -266,6 +269,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     show.add_argument("--seed", type=int, default=0, help="of the boundary draws")
     _add_common(show)
+
+    add_generate(commands, _add_common)
 
     _add_variance(commands)
 

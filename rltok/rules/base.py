@@ -13,6 +13,7 @@ from rltok import resample
 from rltok.config import ModelConfig
 from rltok.registry import RULES
 from rltok.resample import Packed
+from rltok.rules.growing import GrowingRows, entries
 from rltok.vocab import PAD
 
 
@@ -38,10 +39,17 @@ class TrainingRows(Protocol):
 
 
 class Rule(nn.Module):
-    """A way of drawing boundaries. A new rule overrides `decide`, and `downsample` or `upsample` if it pools differently."""
+    """A way of drawing boundaries. A new rule overrides `decide`, and `downsample` or `upsample` if it pools differently.
+
+    Generation decides byte by byte through `decide_newest`, which calls `decide` on the end of each row. A rule need say only
+    what is special about it: `looks_ahead`, `sees`, `reads_length`, and `settle` where `upsample` mixes tokens.
+    """
 
     # Whether uniforms of 1/2 give the boundaries with p > 1/2 (or the only ones there are): what draws="threshold" stands on.
     has_threshold = True
+    looks_ahead: str | None = None  # why a decision needs what comes after it, so that this rule cannot generate
+    sees: int | None = None  # positions that a decision depends on, its own included; None: all up to there
+    reads_length = False  # whether a decision depends on how long the row will be
 
     @classmethod
     def for_model(cls, model: ModelConfig) -> "Rule":
@@ -71,6 +79,18 @@ class Rule(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} does not define decide().")
 
+    def decide_newest(self, rows: GrowingRows) -> Boundaries:
+        """What `decide` says of the newest position of every row, [B, 1], from as many positions as a decision depends on."""
+        width = rows.ids.shape[1] - 1 if self.reads_length else rows.longest
+        if self.sees is not None:
+            width = min(max(2, self.sees), width)  # 2: the first of the positions that `decide` sees is forced
+        start = (rows.newest - width + 1).clamp(min=0)
+        known = (rows.byte_states, rows.ids, rows.uniforms)
+        seen = [values[:, :width] if width >= rows.longest else entries(values, start, width) for values in known]
+        decided, place = self.decide(*seen), (rows.newest - start)[:, None]
+        soft = None if decided.soft is None else decided.soft.gather(1, place)
+        return Boundaries(decided.boundaries.gather(1, place), soft=soft)
+
     def prescribed(self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]) -> Boundaries:
         """`Boundaries` for boundaries made elsewhere; rules with a policy add their logits."""
         return Boundaries(boundaries)
@@ -78,6 +98,11 @@ class Rule(nn.Module):
     def downsample(self, byte_states: Float[Tensor, "B N d"], decided: Boundaries) -> Packed:
         """Byte states to packed token states; select by default, eqs. (3), (7) and (8)."""
         return resample.downsample(byte_states, decided.boundaries)
+
+    def settle(self, token_states: Float[Tensor, "M d"], decided: Boundaries) -> Float[Tensor, "M d"]:
+        """What bytes read of packed tokens, where `upsample` mixes a token with those before it; the tokens themselves by
+        default. Must give the same from any token on when that one is replaced by what became of it."""
+        return token_states
 
     def upsample(
         self, token_states: Float[Tensor, "M d"], byte_states: Float[Tensor, "B N d"], decided: Boundaries

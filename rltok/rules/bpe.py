@@ -36,6 +36,7 @@ class BpeRule(FittedRule):
     def __init__(self, *, vocabulary: int, causal: bool, fit_bytes: int) -> None:
         super().__init__()
         self.causal = causal
+        self.looks_ahead = None if causal else "later bytes decide where a token of bpe_boundary='shifted' ends"
         self.fit_bytes = fit_bytes
         # ids of both sides of every merge, -1 where the text supported no more; the settings decide the size
         self.register_buffer("merges", torch.full((vocabulary - 256, 2), -1, dtype=torch.int32))

@@ -96,6 +96,8 @@ class DynamicPoolingRule(Rule):
         norm_eps: of the RMSNorm before the perceptron; None leaves the norm out.
     """
 
+    sees = 1
+
     def __init__(
         self,
         embedding_dim: int,

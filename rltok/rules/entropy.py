@@ -27,7 +27,7 @@ class ByteModel(nn.Module):
 
     Args:
         dim: width, a multiple of 32.
-        layers: blocks; the model sees layers * (window - 1) bytes back.
+        layers: blocks.
         window: positions that a block sees, itself included.
         norm_eps, rope_theta: as in the U-Net.
     """
@@ -35,6 +35,7 @@ class ByteModel(nn.Module):
     def __init__(self, *, dim: int, layers: int, window: int, norm_eps: float, rope_theta: float) -> None:
         super().__init__()
         self.window, self.rope_theta = window, rope_theta
+        self.sees = layers * (window - 1) + 1  # positions
         self.embedding = nn.Embedding(PADDED_IDS, dim)
         self.blocks = nn.ModuleList(Block(dim, dim // HEAD_DIM, 2 * dim, norm_eps) for _ in range(layers))
         self.norm = RMSNorm(dim, norm_eps)
@@ -81,6 +82,7 @@ class EntropyRule(FittedRule):
         super().__init__()
         self.byte_model = byte_model.requires_grad_(False)
         self.target_rate, self.fit_bytes, self.learning_rate = target_rate, fit_bytes, learning_rate
+        self.sees = byte_model.sees
         self.register_buffer("threshold", torch.zeros(()))
 
     @classmethod

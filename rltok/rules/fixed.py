@@ -17,6 +17,8 @@ def _tokens_per_row(ids: Int[Tensor, "B N"], rate: float) -> tuple[Int[Tensor, "
 class EvenRule(Rule):
     """round(n * rate) evenly spaced boundaries in a row of n positions, the one on BOS included."""
 
+    reads_length = True
+
     def __init__(self, target_rate: float) -> None:
         super().__init__()
         self.target_rate = target_rate
@@ -33,6 +35,7 @@ class RandomKRule(Rule):
     """round(n * rate) boundaries in a row of n positions, the one on BOS included, the others anywhere with equal chance."""
 
     has_threshold = False  # it compares uniforms with each other, not with probabilities
+    looks_ahead = "it compares the random numbers of the whole row"
 
     def __init__(self, target_rate: float) -> None:
         super().__init__()

@@ -124,6 +124,8 @@ class HNetRule(Rule):
         ratio_weight: weight of the ratio loss.
     """
 
+    sees = 2
+
     def __init__(self, embedding_dim: int, *, target_rate: float, variant: str, smooth: str, ratio_weight: float) -> None:
         super().__init__()
         self.target_rate, self.ratio_weight = target_rate, ratio_weight
@@ -150,16 +152,21 @@ class HNetRule(Rule):
         """Boundaries made elsewhere with the router's own gates, which smooth as they would; no loss of its own."""
         return Boundaries(boundaries, soft=dissimilarity(byte_states, self.query, self.key))
 
+    def settle(self, token_states: Float[Tensor, "M d"], decided: Boundaries) -> Float[Tensor, "M d"]:
+        """Moving averages of the tokens of each row."""
+        if not self.smooths:
+            return token_states
+        boundaries = decided.boundaries
+        return smooth_tokens(token_states, decided.soft[boundaries], resample.row_offsets(boundaries), boundaries.shape[1])
+
     def upsample(
         self, token_states: Float[Tensor, "M d"], byte_states: Float[Tensor, "B N d"], decided: Boundaries
     ) -> Float[Tensor, "B N d"]:
         """Smooth, give each byte the latest token, multiply by the confidence, add the byte's own state."""
-        boundaries, gates = decided.boundaries, decided.soft
-        offsets = resample.row_offsets(boundaries)
-        if self.smooths:
-            token_states = smooth_tokens(token_states, gates[boundaries], offsets, boundaries.shape[1])
-        distributed = token_states[resample.latest_token(boundaries, offsets)]
-        return self._own(byte_states) + confidence(gates, boundaries)[..., None] * distributed
+        boundaries = decided.boundaries
+        settled = self.settle(token_states, decided)
+        distributed = settled[resample.latest_token(boundaries, resample.row_offsets(boundaries))]
+        return self._own(byte_states) + confidence(decided.soft, boundaries)[..., None] * distributed
 
     def _own(self, byte_states: Tensor) -> Tensor:
         if not self.faithful:

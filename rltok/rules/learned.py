@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from rltok.config import ModelConfig
 from rltok.kernels import LARGEST_CAP, backends
 from rltok.layers import RMSNorm
-from rltok.policy import boundary_logits, sample_boundaries
+from rltok.policy import boundary_logits, next_boundary, sample_boundaries
 from rltok.rules.base import Boundaries, Rule, settings_of
+from rltok.rules.growing import GrowingRows
 
 
 class LearnedRule(Rule):
@@ -63,6 +64,12 @@ class LearnedRule(Rule):
         terms = self.terms(byte_states) if terms is None else terms
         boundaries = sample_boundaries(terms, uniforms, **self._settings())
         return Boundaries(boundaries, self.logits(terms, boundaries))
+
+    def decide_newest(self, rows: GrowingRows) -> Boundaries:
+        """Draw the newest decision of every row, given those before it, [B, 1]; without its logit."""
+        terms = self.terms(rows.now(rows.byte_states)[:, None])[:, 0]
+        earlier = rows.decisions_before(terms.shape[-1] - 1)
+        return Boundaries(next_boundary(terms, earlier, rows.now(rows.uniforms), **self._settings())[:, None])
 
     def prescribed(
         self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"],

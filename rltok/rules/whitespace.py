@@ -30,6 +30,8 @@ class WhitespaceRule(Rule):
     `target_rate` is not looked at. White space alone would leave scripts that write none without tokens.
     """
 
+    sees = 2
+
     def spacelike(self, ids: Int[Tensor, "B N"]) -> Bool[Tensor, "B N"]:
         """s of each id."""
         return _SPACELIKE.to(ids.device)[ids]

@@ -30,6 +30,11 @@ def _picture(character: str) -> str:
     return chr(0x2400 + code) if code < 32 else f"<U+{code:04X}>"
 
 
+def harmless(text: str) -> str:
+    """The text with something visible in place of what could steer a terminal, ends of lines and tabs aside."""
+    return "".join(map(_picture, text))
+
+
 def shown_characters(text: str | bytes, boundaries: Sequence[int], values: Sequence[float]) -> list[Shown]:
     """The characters of a text of n bytes, in order.
 
