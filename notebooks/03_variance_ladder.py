@@ -601,22 +601,22 @@ plots.show(figures.training_figure(sweep, run))
 between = differences.gap(sweep, "ours_gamma0.9", "ours", "validation")
 found = {"supported": "ours_gamma0.9", "contradicted": "ours"}.get(verdicts.one_sided(between, -1))
 print("no clear difference, so no guess is right" if found is None else f"{found}; the guess was {guess_run}")
-told = {"supported": "lower", "contradicted": "higher", "indicative: for": "lower?", "indicative: against": "higher?"}
+told = {"supported": "lower", "contradicted": "higher", "leans for": "lower?", "leans against": "higher?"}
 for name in run:
     if name != "ours":
         gap = differences.gap(sweep, name, "ours", "validation")
         verdict = verdicts.one_sided(gap, -1)
-        print(f"{name:18s} minus ours: {words.in_sigmas(gap)}; {told.get(verdict, verdict)}")
+        print(f"{name:18s} minus ours: {words.with_interval(gap)}; {told.get(verdict, verdict)}")
 scored = differences.gap(sweep, "ours_gamma0.9", "ours", "test")
 if scored is not None:
     verdict = verdicts.one_sided(scored, -1)
-    print(f"ours_gamma0.9 on test text, minus ours: {words.in_sigmas(scored)}; {told.get(verdict, verdict)}")
+    print(f"ours_gamma0.9 on test text, minus ours: {words.with_interval(scored)}; {told.get(verdict, verdict)}")
 
 # %% [markdown]
-# (Bits per byte, behind ± the errors over documents / over seeds; lower or higher counts beyond two of the larger one, σ. A single seed
-# borrows the error in parentheses from methods with three, [as chapter 07 explains](07_reading_the_results.ipynb#what-one-seed-says), and
-# keeps its question mark.) Compare with what each part did to the variance. What lies below three σ cannot be told apart here, so mind
-# not to read an order into the single parts.
+# (Bits per byte, behind ± the errors over documents / over seeds, then half the width of the interval beyond which a difference counts as
+# lower or higher; what only leans has a question mark. A single seed borrows the error in parentheses from methods with three, [as chapter
+# 07 explains](07_reading_the_results.ipynb#what-one-seed-says), and leans at most.) Compare with what each part did to the variance. What
+# lies within its interval cannot be told apart here, so mind not to read an order into the single parts.
 #
 # Read this with the pull in mind. With a shorter discount the advantages are smaller, so the same weight $\lambda_\pi$ pulls less, and
 # without one of the reductions they are larger, most of all without a discount; the runs differ in two things at once.

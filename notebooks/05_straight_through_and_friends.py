@@ -1082,11 +1082,10 @@ verdicts = {part: ch05_rules.leak_gaps(leak, part) for part in ("probe", "unet")
 for part, name in (("probe", "causal bits - shifted bits"), ("unet", "causal - shifted as often as causal")):
     gap = verdicts[part][name]
     said = {"higher": "lower loss with shifted", "lower": "lower loss with causal", "undecided": "undecided"}[gap.verdict]
-    print(f"{part:5s} {name}: {said}, by two standard errors")
+    print(f"{part:5s} {name}: {said}, by its 95 % interval")
 
 # %% [markdown]
-# Mind that with three seeds chance alone goes beyond two errors rather often; the last section works out how often. What this may
-# claim: that a boundary of this construction carries information about later bytes (shown above, for sure), how
+# Mind that from three seeds an interval is wide; the last section works out how wide. What this may claim: that a boundary of this construction carries information about later bytes (shown above, for sure), how
 # much of it counts can use, and whether a small network on a small corpus used it. What it may not: how large the effect is in
 # the paper's table, at another size, with a tokenizer from another corpus.
 #
@@ -1123,17 +1122,19 @@ Markdown(ch05_rates.rates_table(rates))
 # sample (not the paper's corpus), its test split, one budget of bytes for all. Before that, how to read them.
 #
 # * *minus learned* is paired: the same rows and seeds on both sides, so what is common to them drops out.
-# * There are two errors: over rows of text, and over seeds. The larger one counts. A difference of more than twice that gets a
+# * There are two errors: over rows of text, and over seeds. That whose 95 % interval is wider counts. A difference beyond it gets a
 #   verdict, *lower* or *higher* loss than `learned`; anything else is *undecided*.
-# * With so few seeds, two standard errors are weaker than they sound. How often would pure chance go beyond them?
+# * With so few seeds, two standard errors are weaker than they sound. How often would pure chance go beyond them? The interval over
+#   seeds is therefore Student's, and wider.
 
 # %%
 seeds = len({run["seed"] for run in compared["runs"]})
 x = np.linspace(0, 2000, 2_000_001)
 density = (1 + x**2 / (seeds - 1)) ** (-seeds / 2)  # Student's t with seeds - 1 degrees of freedom, up to a factor
-by_chance, many = density[x > 2].sum() / density.sum(), len(ch05_rules.minus_learned(compared))
-print(f"{seeds} seeds and no true difference: beyond two standard errors of seeds in {by_chance:.0%} of cases")
-print(f"among {many} such differences, {many * by_chance:.1f} on average")
+beyond = 1 - density.cumsum() / density.sum()
+many = len(ch05_rules.minus_learned(compared))
+print(f"{seeds} seeds and no true difference: beyond two standard errors of seeds in {beyond[x > 2][0]:.0%} of cases")
+print(f"beyond {x[beyond < 0.05][0]:.1f} of them in 5 %; among {many} such differences, {many * 0.05:.1f} on average")
 
 # %% [markdown]
 # (The error over rows, which comes on top, makes false verdicts rarer.) Predict: of the contenders that are compared with
@@ -1157,7 +1158,7 @@ print("lower loss than learned with no more tokens per byte (within 0.01):", ", 
 # %%
 Markdown(ch05_rules.comparison_table(compared))
 
-# %% mystnb={"figure": {"caption": "Held-out bits per byte minus those of the learned rule (left; lines are twice the larger of the two standard errors, dots are seeds) and tokens per byte (right), which differ. Preset tiny, bundled English sample (not the paper's corpus), test split. A line that crosses 0 supports no verdict. Orange: as many random places as the rule of that name draws. Small differences at this size say nothing about larger ones.", "name": "fig-comparison"}, "image": {"alt": "A line for each contender, sorted by its difference from the learned rule, with a horizontal bar and dots around it; beside it a square at its tokens per byte, with a vertical line at the learned rule's."}}
+# %% mystnb={"figure": {"caption": "Held-out bits per byte minus those of the learned rule (left; lines are 95 % intervals, dots are seeds) and tokens per byte (right), which differ. Preset tiny, bundled English sample (not the paper's corpus), test split. A line that crosses 0 supports no verdict. Orange: as many random places as the rule of that name draws. Small differences at this size say nothing about larger ones.", "name": "fig-comparison"}, "image": {"alt": "A line for each contender, sorted by its difference from the learned rule, with a horizontal bar and dots around it; beside it a square at its tokens per byte, with a vertical line at the learned rule's."}}
 plots.show(ch05_rules.comparison_figure(compared))
 
 # %% [markdown]

@@ -18,9 +18,11 @@ from rltok.errors import RltokError
 from rltok.registry import RULES
 from rltok.validation import Section, build, require
 
+# Settings of training that only a policy has, with the paper's values, which every other rule must have.
+OF_POLICY = {"policy_lr_multiplier": 1.0, "policy_start_fraction": 0.0}
 # Settings younger than stored runs, with the value that the code had before: at that value `Config.digest` leaves them out, so
 # that a run keeps its digest.
-ADDED_SETTINGS: dict[str, dict[str, Any]] = {"train": {"policy_lr_multiplier": 1.0}}
+ADDED_SETTINGS: dict[str, dict[str, Any]] = {"train": OF_POLICY}
 
 LEAST_RATE = 1e-6  # of dynamic_pooling and hnet, as far from 1
 MOST_WEIGHT = 1_000_000  # of a part of the loss, and of what logits are divided by
@@ -194,6 +196,7 @@ class TrainConfig(Section):
     micro_batch: int = 32  # rows per forward pass; eq. (17) averages over them, so changing it changes the estimator
     learning_rate: float = 1.5e-3
     policy_lr_multiplier: float = 1.0  # of the learned rule's own parameters; 1 as in the paper, short runs need more (optim.py)
+    policy_start_fraction: float = 0.0  # share of training before which those parameters stay put; 0 as in the paper
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of forward passes; auto: bf16 autocast on cards that have it
     warmup_fraction: float = 0.075  # of training_bytes
     warmup_start: float = 0.1  # learning rate at step 0 / learning_rate
@@ -221,7 +224,7 @@ class TrainConfig(Section):
         self._between(0, 1, "warmup_fraction", "warmup_start", "final_fraction")
         self._between(0, 10, "weight_decay")
         self._between(0, 2**63 - 1, "seed")
-        for name in ("beta1", "beta2"):
+        for name in ("beta1", "beta2", "policy_start_fraction"):
             value = getattr(self, name)
             require(0 <= value < 1, self.section, name, value, "at least 0 and below 1")
         if self.sequences_per_update % self.micro_batch:
@@ -245,17 +248,18 @@ class Config(Section):
         require(
             re.fullmatch(r"[\w.+-]{1,80}", self.name) is not None, self.section, "name", self.name, "letters, digits and . _ + -"
         )
-        multiplier, rule = self.train.policy_lr_multiplier, self.model.rule.name
+        rule = self.model.rule.name
         if self.objective.centring != "none" and self.train.micro_batch < 2 and RULES[rule].policy:
             raise RltokError(
                 f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it needs"
                 f" at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise it, or set centring='none'."
             )
-        if multiplier != 1 and not RULES[rule].policy:
-            raise RltokError(
-                f"train.policy_lr_multiplier={multiplier:g} speeds up a learned policy, and the rule {rule!r} has none."
-                " Set it to 1, or model.rule.name to learned."
-            )
+        for name, value in OF_POLICY.items():
+            if getattr(self.train, name) != value and not RULES[rule].policy:
+                raise RltokError(
+                    f"train.{name}={getattr(self.train, name):g} is of a learned policy, and the rule {rule!r} has none."
+                    f" Set it to {value:g}, or model.rule.name to learned."
+                )
         if self.num_updates < 1:
             raise RltokError(
                 f"train.training_bytes={self.train.training_bytes} is less than one update of {self.bytes_per_update} bytes"

@@ -5,30 +5,30 @@ import math
 import torch
 from torch import nn
 
-from rltok.config import Config, TrainConfig
+from rltok.config import OF_POLICY, Config, TrainConfig
 
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
     """AdamW over fp32 parameters; weight decay on matrices of the blocks and heads, none on norms, embedding and policy.
 
-    Frozen parameters, such as a fitted rule's, are left out. With a `policy_lr_multiplier` the rule's parameters are a group
-    of their own; without one they stay where checkpoints have always had them.
+    Frozen parameters, such as a fitted rule's, are left out. With a `policy_lr_multiplier` or a `policy_start_fraction` the
+    rule's parameters are a group of their own; without them they stay where checkpoints have always had them.
     """
-    fast = train.policy_lr_multiplier != 1
+    apart = any(getattr(train, name) != value for name, value in OF_POLICY.items())
 
     def decays(name: str, parameter: nn.Parameter) -> bool:
         return parameter.ndim == 2 and not name.startswith(("embedding.", "rule."))
 
-    def is_fast(name: str) -> bool:
-        return fast and name.startswith("rule.")
+    def is_apart(name: str) -> bool:
+        return apart and name.startswith("rule.")
 
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for name, p in named if decays(name, p)], "weight_decay": train.weight_decay},
-        {"params": [p for name, p in named if not (decays(name, p) or is_fast(name))], "weight_decay": 0.0},
+        {"params": [p for name, p in named if not (decays(name, p) or is_apart(name))], "weight_decay": 0.0},
     ]
-    if fast:
-        own = [p for name, p in named if is_fast(name)]
+    if apart:
+        own = [p for name, p in named if is_apart(name)]
         groups.append({"params": own, "weight_decay": 0.0, "lr_multiplier": train.policy_lr_multiplier})
     fused = all(parameter.is_cuda for _, parameter in named)  # one kernel instead of a dozen passes over the state
     return torch.optim.AdamW(
@@ -52,26 +52,42 @@ def learning_rate(step: int, num_updates: int, train: TrainConfig) -> float:
     return train.learning_rate * factor
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give every group the rate, times the group's own multiplier if it has one."""
+def policy_start(num_updates: int, train: TrainConfig) -> int:
+    """Updates before the policy's weights move."""
+    return round(train.policy_start_fraction * num_updates)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float, policy_moves: bool = True) -> None:
+    """Give every group the rate; the policy's own group, if there is one, its multiple of it, or 0 while it is to stay put.
+
+    Adam averages gradients all the while, so the first step of weights that stayed put is as long as any other.
+    """
     for group in optimizer.param_groups:
-        group["lr"] = rate * group.get("lr_multiplier", 1.0)
+        of_policy = "lr_multiplier" in group
+        group["lr"] = 0.0 if of_policy and not policy_moves else rate * group.get("lr_multiplier", 1.0)
 
 
 def policy_travel(config: Config) -> float:
     """How far a run can move a logit of the policy for each unit of its input: learning rates summed over updates, over D.
 
-        travel = multiplier / D * sum_t learning_rate(t)
+        travel = multiplier / D * sum_t learning_rate(t),    t from the update at which the policy's weights begin to move
 
     Adam moves a weight by about its learning rate an update, whatever the size of the gradient, and eq. (22) divides by D = 16.
-    The sum is that of `learning_rate`, in closed form, so that a budget of any length costs nothing.
     """
     train, updates = config.train, config.num_updates
-    warmup = warmup_updates(updates, train)
-    falling = updates - warmup
-    climb = warmup * train.warmup_start + (1 - train.warmup_start) * max(0, warmup - 1) / 2
-    fall = falling * train.final_fraction + (1 - train.final_fraction) * (falling + 1) / 2 if falling else 0.0
-    return train.policy_lr_multiplier * train.learning_rate * (climb + fall) / config.model.rule.scale
+    moved = _summed_rates(updates, updates, train) - _summed_rates(policy_start(updates, train), updates, train)
+    return train.policy_lr_multiplier * moved / config.model.rule.scale
+
+
+def _summed_rates(steps: int, num_updates: int, train: TrainConfig) -> float:
+    """Sum of `learning_rate` over the first steps, in closed form, so that a budget of any length costs nothing."""
+    warmup = warmup_updates(num_updates, train)
+    rising, falling = min(steps, warmup), max(0, steps - warmup)
+    climb = rising * train.warmup_start + (1 - train.warmup_start) * rising * max(0, rising - 1) / 2 / max(1, warmup)
+    angle = math.pi / max(1, num_updates - warmup)  # sum_{k < n} cos(k a) = sin(n a / 2) cos((n - 1) a / 2) / sin(a / 2)
+    cosines = math.sin(falling * angle / 2) * math.cos((falling - 1) * angle / 2) / math.sin(angle / 2)
+    fall = falling * train.final_fraction + (1 - train.final_fraction) * (falling + cosines) / 2
+    return train.learning_rate * (climb + fall)
 
 
 def gradient_norm(parameters: list[nn.Parameter]) -> torch.Tensor:

@@ -1,13 +1,28 @@
-"""Standard errors, and differences with theirs: the one rule of when a difference counts."""
+"""Standard errors, and differences with theirs: the one rule of when a difference counts, by Student's t."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import bdtrc, stdtrit
 
-SURE = 2.0  # standard errors that a difference must exceed before it counts
+SURE, LEANING = 0.95, 0.8  # two-sided levels: beyond the interval of the first a difference counts, beyond the second it leans
 ROUNDING = 1e-9  # bits per byte; equal scores differ by rounding alone
+
+
+def t_limit(level: float, freedom: float) -> float:
+    """Standard errors within which a difference that is none lies with probability `level`: Student's t, two-sided.
+
+    Args:
+        freedom: degrees of freedom of the error, math.inf for one that is known, as the error over many units is.
+    """
+    return float(stdtrit(freedom, (1 + level) / 2))
+
+
+def by_guessing(right: int, items: int, chance: float) -> float:
+    """Probability of so many right answers or more of these items by guessing: P(X >= right), X binomial, exact."""
+    return float(bdtrc(right - 1, items, chance)) if right > 0 else 1.0
 
 
 def error_of_mean(values: Sequence[float] | np.ndarray) -> float | None:
@@ -40,24 +55,33 @@ class Difference:
     error_units: float | None  # over units of text: documents, rows or items; None where there is one, or none is known
     error_seeds: float | None  # over seeds of training; None for a single one
     seeds: int  # number of seeds
-    borrowed: bool = False  # error_seeds is that of other methods (`rltok.evidence.differences`), printed in parentheses
+    borrowed_freedom: int | None = None  # degrees of freedom of an error_seeds of other methods (`evidence.differences`)
 
     @property
-    def sigma(self) -> float | None:
-        """The larger standard error; None where neither is known."""
-        return max((error for error in (self.error_units, self.error_seeds) if error is not None), default=None)
+    def borrowed(self) -> bool:
+        """Whether the error over seeds is that of other methods, printed in parentheses."""
+        return self.borrowed_freedom is not None
 
-    @property
-    def sign(self) -> int:
-        """-1 or 1 for a difference that counts, beyond SURE of the larger standard error; 0 for one that does not."""
-        if self.sigma is None or abs(self.bits) <= SURE * self.sigma + ROUNDING:
+    def reach(self, level: float = SURE) -> float | None:
+        """Half the width of the interval of this level, of that error whose interval is wider; None where neither is known.
+
+        The error over units is taken as known; that over n seeds has n - 1 degrees of freedom, a borrowed one its own.
+        """
+        freedom = self.seeds - 1 if self.borrowed_freedom is None else self.borrowed_freedom
+        errors = ((self.error_units, math.inf), (self.error_seeds, freedom))
+        return max((t_limit(level, degrees) * error for error, degrees in errors if error is not None), default=None)
+
+    def sign(self, level: float = SURE) -> int:
+        """-1 or 1 for a difference beyond its interval of this level; 0 for one inside it, or without any error."""
+        reach = self.reach(level)
+        if reach is None or abs(self.bits) <= reach + ROUNDING:
             return 0
         return 1 if self.bits > 0 else -1
 
     @property
     def verdict(self) -> str:
         """'lower', 'higher' or 'undecided'; a single seed decides nothing."""
-        return "undecided" if self.error_seeds is None else ("undecided", "higher", "lower")[self.sign]
+        return "undecided" if self.error_seeds is None else ("undecided", "higher", "lower")[self.sign()]
 
     def __str__(self) -> str:
         """The difference, its error over units, and the one over seeds."""

@@ -10,7 +10,7 @@ from rltok.config import Config
 from rltok.device import autocast
 from rltok.losses import Losses, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
-from rltok.optim import gradient_norm, learning_rate, set_learning_rate
+from rltok.optim import gradient_norm, learning_rate, policy_start, set_learning_rate
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
@@ -84,6 +84,7 @@ def train_step(
     metrics.grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
     metrics.check_finite()  # waits for the device
     metrics.learning_rate = learning_rate(step - 1, config.num_updates, config.train)
-    set_learning_rate(optimizer, metrics.learning_rate)
+    moves = step > policy_start(config.num_updates, config.train)
+    set_learning_rate(optimizer, metrics.learning_rate, policy_moves=moves)
     optimizer.step()
     return metrics

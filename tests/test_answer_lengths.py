@@ -14,6 +14,8 @@ from rltok.errors import RltokError
 from rltok.evidence.chapters.ch07_answers import (
     ANSWERS_RECORD,
     against_even,
+    by_byte,
+    bytes_table,
     ends,
     fitting,
     gaps_by_length,
@@ -193,3 +195,19 @@ def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
             read(path)
     with pytest.raises(RltokError, match="missing"):
         read(tmp_path / "nothing.json")
+
+
+def test_the_bits_of_an_answers_bytes_are_split_into_its_space_the_next_byte_the_last_and_the_others():
+    answers = [np.array([1.0, 2.0]), np.array([0.5, 4.0, 8.0]), np.array([0.0, 1.0, 2.0, 4.0, 16.0])]
+    found = by_byte(answers)
+    assert found == pytest.approx({"the space": 1.5 / 3, "the byte after it": 7 / 3, "between": 6 / 3, "the last byte": 24 / 3})
+    assert sum(found.values()) == pytest.approx(sum(each.sum() for each in answers) / 3)
+
+
+def test_a_table_by_byte_has_the_first_run_as_it_is_and_the_others_minus_it():
+    runs = [{"name": name, "tasks": {TASK: {"items": 7, "bits": {"the space": bits, "between": 2.0}, "space": [0.25, 0.5]}}}
+            for name, bits in (("even", 1.5), ("ours", 1.25))]  # fmt: skip
+    head, _, first, second = bytes_table({"runs": runs}, [TASK]).splitlines()
+    assert head == "| set | run | the space | between | probability of the space |"
+    assert first == "| arc_easy, 7 items | `even` | 1.50 | 2.00 | 0.25 to 0.50 |"
+    assert second == "| arc_easy, 7 items | `ours`, minus the first | -0.25 | +0.00 | 0.25 to 0.50 |"

@@ -29,6 +29,7 @@ OTHER = {
     "train.final_fraction": {"train.final_fraction": 0.1},
     "train.seed": {"train.seed": 1},
     "train.policy_lr_multiplier": {"train.policy_lr_multiplier": 20.0},
+    "train.policy_start_fraction": {"train.policy_start_fraction": 0.3},
     "model.byte_mlp_ratio": {"model.byte_mlp_ratio": 2},
     "model.rule.name": {"model.rule.name": "even"},
     "model.rule.temperature": {"model.rule.temperature": 1.0},
@@ -169,6 +170,7 @@ LIMITS = {
     "data.sequence_length": (8, 2**24), "data.held_out_fraction": "strictly between 0 and 1",
     "train.training_bytes": (1, 10**15), "train.sequences_per_update": (1, 2**20), "train.micro_batch": (1, 2**20),
     "train.learning_rate": (1e-12, 10), "train.policy_lr_multiplier": (1e-6, 10_000),
+    "train.policy_start_fraction": "at least 0 and below 1",
     "train.warmup_fraction": (0, 1), "train.warmup_start": (0, 1),
     "train.final_fraction": (0, 1), "train.beta1": "at least 0 and below 1", "train.beta2": "at least 0 and below 1",
     "train.adam_eps": (1e-30, 1), "train.weight_decay": (0, 10), "train.clip_norm": (1e-6, 1e30), "train.seed": (0, 2**63 - 1),
@@ -321,12 +323,13 @@ def test_nested_values_that_are_no_settings_are_refused(values, words):
 def test_a_setting_younger_than_stored_runs_moves_the_digest_only_away_from_its_old_value():
     config = Config()
     plain = {key: value for key, value in config.to_dict().items() if key != "name"}
-    del plain["train"]["policy_lr_multiplier"]
+    del plain["train"]["policy_lr_multiplier"], plain["train"]["policy_start_fraction"]
     rule = plain["model"]["rule"]
     plain["model"]["rule"] = {key: rule[key] for key in ("name", "target_rate", "lags", "scale", "softcap")}
     before = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
     assert config.digest() == before
-    assert with_settings(config, {"train.policy_lr_multiplier": 2.0}).digest() != before
+    moved = [{"train.policy_lr_multiplier": 2.0}, {"train.policy_start_fraction": 0.3}, {"train.policy_start_fraction": 0.4}]
+    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 4
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, 1e5, float("nan"), True])
@@ -335,7 +338,15 @@ def test_a_multiplier_that_is_none_is_refused(value):
         with_settings(Config(), {"train.policy_lr_multiplier": value})
 
 
+@pytest.mark.parametrize("value", [-0.1, 1, 1.0, 1.5, float("nan"), True])
+def test_a_policy_that_would_start_before_training_or_never_is_refused(value):
+    with pytest.raises(RltokError, match=r"train\.policy_start_fraction must be"):
+        with_settings(Config(), {"train.policy_start_fraction": value})
+
+
 @pytest.mark.parametrize("rule", [name for name in RULES if name != "learned"])
 def test_a_multiplier_on_a_rule_without_a_policy_is_refused(rule):
     with pytest.raises(RltokError, match=rf"policy_lr_multiplier=20 .* the rule '{rule}' has none\. Set it to 1"):
         with_settings(Config(), {"model.rule.name": rule, "train.policy_lr_multiplier": 20})
+    with pytest.raises(RltokError, match=rf"policy_start_fraction=0\.3 .* the rule '{rule}' has none\. Set it to 0"):
+        with_settings(Config(), {"model.rule.name": rule, "train.policy_start_fraction": 0.3})

@@ -39,12 +39,15 @@ def test_a_setting_of_a_rule_reaches_the_rules_that_read_it():
 
 
 def test_a_multiplier_of_the_policys_learning_rate_reaches_the_policy_alone():
-    base = base_config("tiny", {"train.policy_lr_multiplier": 5.0}, budget="full", seed=0)
-    multipliers = {name: contender(base, "tiny", name, {}).train.policy_lr_multiplier for name in RULES}
-    assert multipliers == {name: 5.0 if name == "learned" else 1.0 for name in RULES}
-    assert twin(base, "tiny", "random_k_as_bpe", 0.3).train.policy_lr_multiplier == 1.0
-    with pytest.raises(RltokError, match="which does not compete. Name it in --rules"):
-        base_config("tiny", {"train.policy_lr_multiplier": 5.0}, budget="full", seed=0, names=["even"])
+    own = {"train.policy_lr_multiplier": 5.0, "train.policy_start_fraction": 0.3}
+    base = base_config("tiny", own, budget="full", seed=0)
+    trains = {name: contender(base, "tiny", name, {}).train for name in RULES}
+    trains["twin"] = twin(base, "tiny", "random_k_as_bpe", 0.3).train
+    found = {name: (train.policy_lr_multiplier, train.policy_start_fraction) for name, train in trains.items()}
+    assert found == {name: (5.0, 0.3) if name == "learned" else (1.0, 0.0) for name in trains}
+    for name, value in own.items():
+        with pytest.raises(RltokError, match=f"{name} is of the rule learned, which does not compete. Name it in --rules"):
+            base_config("tiny", {name: value}, budget="full", seed=0, names=["even"])
 
 
 def test_a_smoke_run_has_few_updates_and_a_full_one_the_presets_budget():

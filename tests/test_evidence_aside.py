@@ -6,6 +6,7 @@ from sweeps import record, seeds_of, sweep_of
 
 from rltok.evidence.aside import aside
 from rltok.evidence.differences import deviation, gap
+from rltok.statistics import SURE, t_limit
 
 
 def spoken(told):
@@ -26,7 +27,7 @@ FEWER = "held-out text: fewer bits per byte than evenly spaced boundaries"
 
 def test_claims_stand_on_their_side_with_their_numbers():
     told = aside(sweep_of(record("ours", bits=1.9), record("even", bits=2.0, white=0.2)))
-    assert told.startswith("**At `32m`** (2 runs, at most 1 seed each, so indicative at most): bits per byte on test text")
+    assert told.startswith("**At `32m`** (2 runs, at most 1 seed each, so leaning at most): bits per byte on test text")
     assert "borrowed" not in told and "Not run: `dynamic_pooling_port`, `hnet_port`, `bpe`; a claim" in told
     against, for_it, _ = spoken(told)
     minus_even = gap(sweep_of(record("ours", bits=1.9), record("even", bits=2.0)), "ours", "even", "test")
@@ -40,7 +41,7 @@ def test_claims_stand_on_their_side_with_their_numbers():
 
 def test_seeds_that_only_the_reference_has_are_nobodys_and_contenders_of_fewer_are_told_too():
     told = aside(sweep_of(*seeds_of("even", 2.0), record("ours", bits=1.9)))
-    assert "(4 runs, at most 1 seed each beside `even`, so indicative at most)" in told
+    assert "(4 runs, at most 1 seed each beside `even`, so leaning at most)" in told
     mixed = aside(sweep_of(*seeds_of("even", 2.0), *seeds_of("bpe", 2.1, rule="bpe", wiggle=0.05), record("ours", bits=1.9)))
     order = mixed.partition("lowest first:")[2].partition(". ")[0]
     assert all(f"`{name}`" in order for name in ("ours", "even", "bpe"))
@@ -65,7 +66,7 @@ def test_of_a_claim_about_several_rivals_the_parts_that_were_run_are_told():
     assert len(re.findall("γ = 0.9?9: ", of(for_it, FEWER))) == 2
     parts = of(for_it, "held-out text: none of the other three is as good as BPE guidance")
     assert parts.startswith("in part, even: -") and "γ" not in parts  # it is not about ours
-    assert "indicative" not in "".join(against + for_it)
+    assert "leans" not in "".join(against + for_it)
 
 
 def test_a_paragraph_has_whole_sentences_whatever_is_missing():
@@ -81,15 +82,15 @@ def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
     spread = deviation(full, "test")
     single = sweep_of(record("ours", bits=1.9), record("even", bits=2.0))
     minus_even = gap(single, "ours", "even", "test").bits
-    told = aside(single, full)
-    assert f"`ours` {minus_even:+.4f} ± " in told and f" / ({spread:.4f}) ({abs(minus_even) / spread:.1f} σ)" in told
+    told, limit = aside(single, full), t_limit(SURE, 4)  # three methods, three seeds
+    assert f"`ours` {minus_even:+.4f} ± " in told and f" / ({spread:.4f}) (95%: ± {limit * spread:.4f})" in told
     assert f"are borrowed: from seed to seed at `32m` a difference on test text deviates by {spread:.3f}, on benchmarks" in told
     assert "minus `bpe`" not in told and "borrowed" not in aside(single)
     guided = sweep_of(record("ours", bits=1.9), record("even", bits=2.0), record("bpe", bits=1.8, rule="bpe"))
     more = gap(guided, "ours", "bpe", "test").bits
     assert f"`ours` minus `bpe` is {more:+.4f} ± " in aside(guided, full) and more > 0
     assert "borrowed" not in aside(full, full)  # it has its own
-    near = sweep_of(record("ours", bits=2.0 - spread), record("even", bits=2.0))  # within two deviations, beyond two of documents
+    near = sweep_of(record("ours", bits=2.0 - spread), record("even", bits=2.0))  # within seeds' interval, beyond documents'
     assert [of(side, FEWER) is not None for side in spoken(aside(near, full))] == [False, False, True]
     assert [of(side, FEWER) is not None for side in spoken(aside(near))] == [False, True, False]
     unscored = sweep_of(record("ours"), record("even"))

@@ -24,7 +24,7 @@ from rltok.evidence.summary import (
     unscored,
 )
 from rltok.evidence.tables import WHO, judged_claims, who_is_who
-from rltok.evidence.words import in_sigmas
+from rltok.evidence.words import with_interval
 from rltok.statistics import Difference
 
 PLANS = Path(__file__).resolve().parents[1] / "scripts" / "measure" / "sweeps"
@@ -56,26 +56,26 @@ def test_the_order_is_by_distance_from_even_spacing_and_counts_single_seeds_only
 
 
 def test_single_seeds_are_told_beside_one_run_and_the_mean_of_the_reference():
-    # the differences of the only pair with three seeds are 0.1, 0.2 and 0.6, so their deviation is sqrt(0.07)
-    known = {"ours": (2.0, 2.0, 2.3), "even": (2.1, 2.2, 2.9), "bpe": (1.0, 9.0)}
+    # the differences of the only pair with several seeds are 0.1, 0.2 and 0.6: a deviation of sqrt(0.07), 2 degrees of freedom
+    known = {"ours": (2.0, 2.0, 2.3), "even": (2.1, 2.2, 2.9), "bpe": (5.0,)}
     runs = [record(name, seed, bits=bits, wiggle=0) for name, each in known.items() for seed, bits in enumerate(each)]
     single = [record("naive", bits=2.5, wiggle=0, rate=0.1), record("ours_lags7", bits=1.9, wiggle=0), record("late", 7)]
     sweep = sweep_of(*runs, *single)
     rows = [row.strip("| ").split(" | ") for row in one_seed(sweep, "ours").splitlines()[2:]]
     assert [row[0] for row in rows] == ["`ours_lags7`", "`late`", "`naive`", "`bpe`"]
-    assert rows[0][1].startswith("-0.1000 ± ") and rows[0][1].endswith(f"/ ({0.07**0.5:.4f}) ({0.1 / 0.07**0.5:.1f} σ)")
+    assert rows[0][1].startswith("-0.1000 ± ") and rows[0][1].endswith(f"/ ({0.07**0.5:.4f}) (95%: ± {4.302653 * 0.07**0.5:.4f})")
     assert rows[1][1] == "-"  # nobody else has its seed
-    # a run's own deviation: variances 0.03 of `ours` and 0.19 of `even`, of one run and a mean of three
+    # a run's own deviation: variances 0.03 of `ours` and 0.19 of `even`, 4 degrees of freedom; of one run and a mean of three
     error = (0.11 * (1 + 1 / 3)) ** 0.5
-    assert rows[0][2] == f"-0.2000 ± ({error:.4f}) ({0.2 / error:.1f} σ)"
-    assert rows[3][2].startswith(f"+2.9000 ± ({(0.11 * (1 / 2 + 1 / 3)) ** 0.5:.4f})")
+    assert rows[0][2] == f"-0.2000 ± ({error:.4f}) (95%: ± {2.776445 * error:.4f})"
+    assert rows[3][2].startswith("+2.9000 ± (")
     assert rows[2][3:] == ["0.10", "0.95"]
     few = sweep_of(record("even"), record("ours", bits=2.1))
-    assert "σ" not in one_seed(few, "even").splitlines()[2]
+    assert "%" not in one_seed(few, "even").splitlines()[2]
     every = sweep_of(*seeds_of("even", 2.1), *seeds_of("ours", 2.0))
     assert f"deviates by {0.07**0.5:.3f}" in single_seeds(sweep) and single_seeds(every) == ""
-    assert "no two contenders have three" in single_seeds(few) and single_seeds(few) in in_short(few)
-    assert chance(few) == "" and "18%" in chance(every)
+    assert "no two contenders have several" in single_seeds(few) and single_seeds(few) in in_short(few)
+    assert chance(few) == "" and "takes 5% of differences beyond it" in chance(every)
 
 
 def test_runs_without_a_test_score_are_compared_with_those_that_have_one():
@@ -96,11 +96,11 @@ def test_the_short_answer_begins_with_what_contradicts_the_paper():
     for one, part in zip(told, ("Supports the paper", "Contradicts the paper"), strict=True):
         blocks = dict(block.split(":**", 1) for block in one.removeprefix("**").split("\n\n**"))
         assert [name for name, lines in blocks.items() if TEXTS["test_even"] in lines] == [part]
-    assert told[0].index("Contradicts") < told[0].index("fewer than three") < told[0].index("Supports")
+    assert told[0].index("Contradicts") < told[0].index("Leans against") < told[0].index("Supports") < told[0].index("Leans for")
     alone = sweep_of(*seeds_of("ours", 2.0))
     undecided = sum(first.verdict not in ("supported", "contradicted") for _, (first, _) in judged_claims(alone))
     assert f"Undecided, or not run: {undecided} of {len(TEXTS)} claims." in in_short(alone)
-    assert "18% of cases" in in_short(alone)  # Student's t with two degrees of freedom beyond 2
+    assert "From 3 seeds the interval reaches 4.3 errors over seeds" in in_short(alone)
 
 
 def test_every_claim_against_the_paper_is_told_and_of_those_for_it_the_ones_that_matter_most():
@@ -116,7 +116,7 @@ def test_every_claim_against_the_paper_is_told_and_of_those_for_it_the_ones_that
 
 def test_the_short_answer_names_which_gamma_and_keeps_single_seeds_apart():
     sweep = sweep_of(*seeds_of("ours_gamma0.9", 2.0), *seeds_of("even", 2.1), record("hnet_port", 0, bits=2.3, rule="hnet"))
-    sure, _, rest = in_short(sweep).partition("Speaks for the paper")
+    sure, _, rest = in_short(sweep).partition("Leans for the paper")
     line = next(line for line in sure.splitlines() if TEXTS["test_even"] in line)
     assert "γ = 0.9: " in line and "0.99" not in line
     assert TEXTS["test_hnet_port"] in rest and TEXTS["test_hnet_port"] not in sure
@@ -129,14 +129,14 @@ def test_of_a_claim_with_many_parts_those_that_decide_are_told():
     told = in_short(sweep_of(*seeds_of("ours", 2.0), *runs))
     (line,) = (line for line in told.splitlines() if "PIQA: fewer bits per byte than each of the three" in line)
     minus_hnet = gap(sweep_of(*seeds_of("ours", 2.0), *runs), "ours", "hnet_port", "piqa")
-    assert line.endswith(f"γ = 0.99: hnet_port: {in_sigmas(minus_hnet)}, 3 seeds (2 other parts in the table)")
+    assert line.endswith(f"γ = 0.99: hnet_port: {with_interval(minus_hnet)}, 3 seeds (2 other parts in the table)")
 
 
-def test_how_many_errors_a_difference_is_needs_several_seeds():
-    assert in_sigmas(Difference(-0.03, 0.001, 0.01, 3)) == "-0.0300 ± 0.0010 / 0.0100 (3.0 σ)"
-    assert in_sigmas(Difference(-0.03, 0.02, 0.01, 3)).endswith("(1.5 σ)")
-    assert "σ" not in in_sigmas(Difference(-0.03, 0.001, None, 1))
-    assert in_sigmas(Difference(0.0, 0.0, 0.0, 3)) == "+0.0000 ± 0.0000 / 0.0000"
+def test_the_interval_of_a_difference_needs_several_seeds():
+    assert with_interval(Difference(-0.03, 0.001, 0.01, 3)) == "-0.0300 ± 0.0010 / 0.0100 (95%: ± 0.0430)"
+    assert with_interval(Difference(-0.03, 0.03, 0.01, 3)).endswith("(95%: ± 0.0588)")
+    assert "%" not in with_interval(Difference(-0.03, 0.001, None, 1))
+    assert with_interval(Difference(0.0, 0.0, 0.0, 3)) == "+0.0000 ± 0.0000 / 0.0000"
 
 
 def test_two_names_of_one_run_have_no_difference_and_no_verdict():

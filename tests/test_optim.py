@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from helpers import tiny_model
+from helpers import ragged_ids, random_uniforms, tiny_model
 
-from rltok.config import Config, ModelConfig, RuleConfig, TrainConfig
+from rltok.config import Config, DataConfig, ModelConfig, RuleConfig, TrainConfig
 from rltok.optim import gradient_norm, learning_rate, make_optimizer, policy_travel, set_learning_rate
+from rltok.step import train_step
 
 TRAIN = TrainConfig(learning_rate=2.0, warmup_fraction=0.1, warmup_start=0.1, final_fraction=0.05)
 
@@ -95,16 +96,32 @@ def test_without_a_multiplier_the_groups_are_those_that_old_checkpoints_number_t
     assert groups == [decayed, [name for name in names.values() if name not in decayed]]
 
 
+def test_a_policy_that_starts_late_stays_put_until_then_and_moves_from_then_on_while_the_rest_moves_all_along():
+    batches = [(ragged_ids([16, 12]), random_uniforms(2, 16))]
+    train = TrainConfig(training_bytes=5 * 32, sequences_per_update=2, micro_batch=2, policy_start_fraction=0.4)
+    model = tiny_model()
+    config = Config(model=model.config, data=DataConfig(sequence_length=16), train=train)
+    optimizer, moved = make_optimizer(model, train), []
+    for step in range(1, 6):
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        train_step(model, optimizer, batches, config, step)
+        moved.append({name for name, p in model.named_parameters() if not torch.equal(p, before[name])})
+    policy = {"rule.project.weight", "rule.norm.weight"}
+    assert [names & policy for names in moved] == [set(), set(), policy, policy, policy]
+    assert all("embedding.weight" in names and "output_norm.weight" in names for names in moved)
+
+
+@pytest.mark.parametrize("start", [0.0, 0.1, 0.3, 0.999])
 @pytest.mark.parametrize("fraction", [0.0, 0.003, 0.075, 0.45, 1.0])
 @pytest.mark.parametrize("updates", [1, 2, 3, 29, 381])
-def test_the_policys_travel_is_the_sum_of_its_learning_rates_over_the_scale(updates, fraction):
+def test_the_policys_travel_is_the_sum_of_its_learning_rates_over_the_scale(updates, fraction, start):
     train = TrainConfig(
         learning_rate=2e-3, warmup_fraction=fraction, warmup_start=0.1, final_fraction=0.05, policy_lr_multiplier=7.0,
-        sequences_per_update=2, micro_batch=2, training_bytes=updates * 2 * 4096,
+        policy_start_fraction=start, sequences_per_update=2, micro_batch=2, training_bytes=updates * 2 * 4096,
     )  # fmt: skip
     config = Config(train=train, model=ModelConfig(rule=RuleConfig(scale=8.0)))
-    summed = sum(7.0 * learning_rate(step, updates, train) / 8.0 for step in range(updates))
-    assert policy_travel(config) == pytest.approx(summed, rel=1e-12)
+    summed = sum(7.0 * learning_rate(step, updates, train) / 8.0 for step in range(round(start * updates), updates))
+    assert policy_travel(config) == pytest.approx(summed, rel=1e-12, abs=1e-15)
 
 
 def test_the_travel_of_a_budget_of_any_length_is_found_at_once():

@@ -99,7 +99,7 @@ def test_findings_sort_the_contenders_by_verdict_and_name_those_of_about_the_sam
     ]  # fmt: skip
 
 
-def test_the_figure_of_a_comparison_shows_every_seed_and_two_errors_and_moves_with_the_record():
+def test_the_figure_of_a_comparison_shows_every_seed_and_the_interval_and_moves_with_the_record():
     record = comparison()
     left, right = ch05_rules.comparison_figure(record).axes
     dots = sorted(line.get_xdata()[0] for line in left.lines if line.get_marker() == "o")
@@ -109,7 +109,7 @@ def test_the_figure_of_a_comparison_shows_every_seed_and_two_errors_and_moves_wi
     )
     gap = ch05_rules.minus_learned(record)["hnet"]
     spans = [tuple(line.get_xdata()) for line in left.lines if len(line.get_xdata()) == 2]
-    assert any(span == pytest.approx((gap.bits - 2 * gap.sigma, gap.bits + 2 * gap.sigma)) for span in spans)
+    assert any(span == pytest.approx((gap.bits - gap.reach(), gap.bits + gap.reach())) for span in spans)
     assert [label.get_text() for label in left.get_yticklabels()][-1] != "hnet"  # sorted: the worst stands at the bottom
     other = copy.deepcopy(record)
     other["standings"][1]["minus_learned"]["bits_per_byte"] += 0.1

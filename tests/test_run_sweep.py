@@ -10,7 +10,7 @@ from runs import SETTINGS, TEXT
 from sweeps import record
 
 from rltok.cli import main as cli
-from rltok.config import with_settings
+from rltok.config import OF_POLICY, with_settings
 from rltok.errors import RltokError, TrainingFailed
 from rltok.evidence.record_file import read_record
 from rltok.evidence.records import read_sweeps
@@ -216,7 +216,7 @@ def test_stored_plans_can_be_read_and_their_runs_differ(path):
     for config in configs.values():  # one network, one budget, one order
         first = configs[plan.runs[0].stem]
         if path.stem not in ("schedule", "tiny_late", "32m_search"):  # which are about nothing else
-            own = {"seed": 0, "micro_batch": 1, "policy_lr_multiplier": 1.0}
+            own = {"seed": 0, "micro_batch": 1, **OF_POLICY}
             own |= {"learning_rate": 1e-3, "warmup_fraction": 0.5} if path.stem == "32m_best" else {}  # each method's best
             assert replace(config.train, **own) == replace(first.train, **own)
         assert config.train.training_bytes == first.train.training_bytes

@@ -5,9 +5,9 @@ import pytest
 from sweeps import record, seeds_of, sweep_of, with_repeats
 
 from rltok.evidence.criteria import at_equal_flops
-from rltok.evidence.differences import borrow, borrowing, by_pair, deviation, full, gap, in_deviations, pooled, source
+from rltok.evidence.differences import borrow, borrowing, by_pair, deviation, freedom, gap, in_deviations, pooled, source
 from rltok.evidence.verdicts import non_inferior, one_sided
-from rltok.evidence.words import in_sigmas
+from rltok.evidence.words import with_interval
 from rltok.statistics import Difference, difference_of_units
 
 
@@ -15,14 +15,14 @@ def of_bits(**known):
     return [record(name, seed, bits=bits, wiggle=0) for name, each in known.items() for seed, bits in enumerate(each)]
 
 
-def test_the_deviation_is_pooled_over_pairs_with_three_seeds():
+def test_the_deviation_is_pooled_over_pairs_with_several_seeds():
     bits = {"ours": (2.0, 2.1, 2.3), "even": (2.1, 2.1, 2.6), "bpe": (2.5, 2.2, 2.4)}
-    sweep = sweep_of(*of_bits(**bits, naive=(9.0, 3.0)))
+    sweep = sweep_of(*of_bits(**bits, naive=(9.0,)))
     pairs = [("ours", "even"), ("ours", "bpe"), ("even", "bpe")]
     variances = [np.var(np.subtract(bits[a], bits[b]), ddof=1) for a, b in pairs]
-    assert full(sweep) == ["ours", "even", "bpe"] and list(by_pair(sweep, "test")) == pairs
+    assert list(by_pair(sweep, "test")) == pairs
     assert deviation(sweep, "test") == pytest.approx(np.sqrt(np.mean(variances)))
-    assert deviation(sweep_of(*seeds_of("ours", 2.0)), "test") is None and pooled([[1.0, 2.0], []]) is None
+    assert deviation(sweep_of(*seeds_of("ours", 2.0)), "test") is None and pooled([[1.0], []]) is None
 
 
 def test_a_seed_that_was_run_twice_counts_with_the_mean_of_its_runs():
@@ -31,28 +31,45 @@ def test_a_seed_that_was_run_twice_counts_with_the_mean_of_its_runs():
     assert by_pair(again, "test")["ours", "even"] == pytest.approx([-0.1, -0.2, -0.5])
 
 
-@pytest.mark.parametrize(
-    "seeds, own, expected", [(1, None, 0.06), (2, None, 0.06 / 2**0.5), (2, 0.05, 0.05), (2, 0.01, 0.06 / 2**0.5)]
-)
-def test_few_seeds_borrow_unless_their_own_error_is_larger(seeds, own, expected):
-    found = borrow(Difference(-0.05, 0.001, own, seeds), 0.06)
-    assert found.error_seeds == pytest.approx(expected) == found.sigma and found.borrowed
-    assert f"/ ({expected:.4f}) (" in in_sigmas(found)
+def test_a_pair_weighs_as_much_in_the_deviation_as_it_has_degrees_of_freedom():
+    three, two = [1.0, 2.0, 6.0], [0.0, 1.0]  # sums of squares 14 and 1/2
+    assert pooled([three, two, [5.0]]) == pytest.approx((14.5 / 3) ** 0.5)
+
+
+def test_the_pooled_deviation_has_the_degrees_of_freedom_of_what_is_left_without_methods_and_seeds():
+    names, spread, found = "abcd", 0.01, []
+    for seed in range(1000):  # its relative variance, 2 / degrees of freedom, over many sweeps of four methods and three seeds
+        scores = spread * np.random.default_rng(seed).normal(size=(4, 3))
+        pairs = {(names[i], names[j]): list(scores[i] - scores[j]) for i in range(4) for j in range(i)}
+        found.append(pooled(pairs.values()) ** 2)
+    assert freedom(pairs) == 6 and np.var(found) / np.mean(found) ** 2 == pytest.approx(2 / 6, rel=0.2)
+    assert freedom({("a", "b"): [1.0, 2.0, 4.0], ("a", "c"): [1.0]}) == 2
+
+
+PAIRS = {("even", "bpe"): [0.0, 0.06, 0.12]}  # which deviate by 0.06, of two degrees of freedom
+
+
+@pytest.mark.parametrize("seeds, own, expected", [(1, None, 0.06), (2, None, 0.06 / 2**0.5), (2, 0.05, 0.06 / 2**0.5)])
+def test_few_seeds_take_the_error_of_their_sweep(seeds, own, expected):
+    found = borrow(Difference(-0.05, 0.001, own, seeds), PAIRS)
+    assert found.error_seeds == pytest.approx(expected) and found.borrowed
+    assert found.reach() == pytest.approx(4.303 * expected, rel=1e-3)
+    assert f"/ ({expected:.4f}) (95%: ± {4.3027 * expected:.4f})" in with_interval(found)
 
 
 def test_three_seeds_borrow_nothing_and_nobody_borrows_from_nobody():
     three, one = Difference(-0.05, 0.001, 0.01, 3), Difference(-0.05, 0.001, None, 1)
-    assert borrow(three, 0.06) == three and borrow(one, None) == one and not one.borrowed
+    assert borrow(three, PAIRS) == three and borrow(one, {}) == one and not one.borrowed
 
 
-def test_borrowing_turns_verdicts_into_undecided_and_nothing_else():
+def test_borrowing_turns_leanings_into_undecided_and_nothing_else():
     for bits in (-0.3, -0.1, -0.01, 0.01, 0.1, 0.3):
         before = Difference(bits, 0.001, None, 1)
-        after = borrow(before, 0.06)
+        after = borrow(before, PAIRS)
         for judge in (lambda one: one_sided(one, -1), lambda one: non_inferior(one, 0.01)):
             assert judge(after) in (judge(before), "undecided")
-    assert one_sided(borrow(Difference(-0.1, 0.001, None, 1), 0.06), -1) == "undecided"
-    assert one_sided(borrow(Difference(-0.3, 0.001, None, 1), 0.06), -1) == "indicative: for"
+    assert one_sided(borrow(Difference(-0.1, 0.001, None, 1), PAIRS), -1) == "undecided"
+    assert one_sided(borrow(Difference(-0.3, 0.001, None, 1), PAIRS), -1) == "leans for"
 
 
 def test_a_difference_of_one_seed_borrows_from_its_sweep():
@@ -63,7 +80,14 @@ def test_a_difference_of_one_seed_borrows_from_its_sweep():
     assert gap(sweep, "nobody", "ours", "piqa") is None
 
 
-def test_a_sweep_in_which_nobody_has_three_seeds_borrows_from_the_one_beside_it():
+def test_a_sweep_with_two_seeds_of_two_methods_uses_its_own_deviation_and_not_its_donors():
+    beside = sweep_of(*of_bits(ours=(2.0, 2.0, 2.0), even=(2.1, 2.2, 2.6)))
+    own = borrowing(sweep_of(*of_bits(ours=(1.5, 1.5), even=(1.7, 1.72), bpe=(1.6,))), beside)
+    assert source(own, "test") is own and deviation(own, "test") == pytest.approx(0.02 / 2**0.5)
+    assert gap(own, "bpe", "ours", "test").error_seeds == pytest.approx(0.02 / 2**0.5)
+
+
+def test_a_sweep_in_which_nobody_has_two_seeds_borrows_from_the_one_beside_it():
     beside = sweep_of(*of_bits(ours=(2.0, 2.0, 2.0), even=(2.1, 2.2, 2.6)))
     alone = sweep_of(*of_bits(ours=(1.5,), even=(1.7,)))
     with_donor = borrowing(alone, beside)

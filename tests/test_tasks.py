@@ -14,7 +14,7 @@ from test_rules_fitted import fitted_model
 from test_task_items import BUNDLED, STEMS
 
 from rltok.benchmarks.task_items import Item, TaskItems, read_items
-from rltok.benchmarks.tasks import TaskScore, score_items
+from rltok.benchmarks.tasks import TaskScore, bits_of_bytes, score_items
 from rltok.errors import RltokError
 from rltok.rng import row_uniforms
 from rltok.unet import UNetOutput
@@ -87,6 +87,14 @@ def test_the_first_20_items_of_each_set_score_as_a_plain_computation_of_each_alo
         share = np.mean(right)
         assert found.accuracy == pytest.approx(share) and found.chance == pytest.approx(np.mean(chances))
         assert found.accuracy_error == pytest.approx(math.sqrt(share * (1 - share) / 20))
+
+
+def test_the_bits_of_each_byte_are_those_of_each_prefix_of_the_answer_alone():
+    model, item = tiny_model(dtype=torch.float64), RAGGED.items[0]
+    (found,) = bits_of_bytes(model, [item], seed=3, batch=1)
+    text = item.choices[item.gold]
+    whole = [0.0, *(bits_alone(model, 0, item.context, text[:size], 3) * size for size in range(1, len(text) + 1))]
+    assert found[item.gold] == pytest.approx(np.diff(whole), rel=1e-8) and list(found) == [item.gold]
 
 
 def recorded(model, monkeypatch, **settings) -> tuple[TaskScore, dict[bytes, list]]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from rltok.benchmarks.task_items import Item, TaskItems
@@ -81,25 +82,41 @@ def _rows(items: Sequence[Item], all_choices: bool) -> list[_Row]:
     return rows
 
 
-def _nats(model: AutoregressiveUNet, rows: list[_Row], draws: str, num_draws: int, seed: int) -> list[float]:
-    """Nats of each row's continuation in one batch, a mean over draws."""
+def _nats(model: AutoregressiveUNet, rows: list[_Row], draws: str, num_draws: int, seed: int) -> list[np.ndarray]:
+    """Nats of each byte of each row's continuation in one batch, a mean over draws."""
     device = next(model.parameters()).device
     ids = torch.full((len(rows), 1 + max(len(row.text) for row in rows)), PAD)
     ids[:, 0] = BOS
     for place, row in enumerate(rows):
         ids[place, 1 : 1 + len(row.text)] = torch.from_numpy(encode(row.text))
     ids = ids.to(device)
-    position = torch.arange(ids.shape[1] - 1, device=device)
-    start, size = (torch.tensor([[getattr(row, key)] for row in rows], device=device) for key in ("start", "size"))
-    counts = (position >= start) & (position < start + size)
-    numbers, total = [row.item for row in rows], torch.zeros(len(rows), dtype=torch.float64, device=device)
+    numbers, total = [row.item for row in rows], torch.zeros(ids[:, 1:].shape, dtype=torch.float64, device=device)
     for draw in range(num_draws):
         uniforms = evaluation_uniforms(draws, seed, draw, numbers, ids.shape[1] - 1).to(device)
-        total += torch.where(counts, model(ids, uniforms=uniforms).nll.double(), 0.0).sum(dim=1)
-    return (total / num_draws).tolist()
+        total += model(ids, uniforms=uniforms).nll.double()
+    each = (total / num_draws).cpu().numpy()
+    return [nats[row.start : row.start + row.size] for row, nats in zip(rows, each, strict=True)]
 
 
 @torch.no_grad()
+def bits_of_bytes(
+    model: AutoregressiveUNet, items: Sequence[Item], *, seed: int, batch: int, draws: str = "sample", num_draws: int = 1,
+    all_choices: bool = False,
+) -> list[dict[int, np.ndarray]]:  # fmt: skip
+    """Of each item, by choice, the bits of each byte of the continuation; without `all_choices` of the right one alone.
+
+    Arguments as of `score_items`.
+    """
+    rows = sorted(_rows(items, all_choices), key=lambda row: -len(row.text))  # alike in length; the longest first, for memory
+    bits: list[dict[int, np.ndarray]] = [{} for _ in items]
+    with evaluation_mode(model):
+        for start in range(0, len(rows), batch):
+            part = rows[start : start + batch]
+            for row, nats in zip(part, _nats(model, part, draws, num_draws, seed), strict=True):
+                bits[row.item][row.choice] = nats / math.log(2)
+    return bits
+
+
 def score_items(
     model: AutoregressiveUNet, items: TaskItems, *, seed: int, batch: int, draws: str = "sample", num_draws: int = 1,
     max_items: int | None = None, all_choices: bool = True,
@@ -120,13 +137,10 @@ def score_items(
         if value is not None and value < 1:
             raise RltokError(f"{name} must be at least 1; got {value}. Score at least one item.")
     chosen = items.items[:max_items]
-    rows = sorted(_rows(chosen, all_choices), key=lambda row: -len(row.text))  # alike in length; the longest first, for memory
-    bits: list[dict[int, float]] = [{} for _ in chosen]
-    with evaluation_mode(model):
-        for start in range(0, len(rows), batch):
-            part = rows[start : start + batch]
-            for row, nats in zip(part, _nats(model, part, draws, num_draws, seed), strict=True):
-                bits[row.item][row.choice] = nats / row.size / math.log(2)
+    each_byte = bits_of_bytes(
+        model, chosen, seed=seed, batch=batch, draws=draws, num_draws=num_draws, all_choices=all_choices
+    )  # fmt: skip
+    bits = [{choice: float(found.sum()) / len(found) for choice, found in item.items()} for item in each_byte]
     gold = [found[item.gold] for found, item in zip(bits, chosen, strict=True)]
     each = torch.tensor(gold, dtype=torch.float64)
     require_finite(float(each.mean()))

@@ -62,10 +62,10 @@ def _table(before: Evaluation, after: Evaluation, random: Evaluation) -> list[st
 def verdict(after: Evaluation, random: Evaluation) -> str:
     """What the comparison says and what it does not, from the numbers."""
     gap = paired_difference(random, after)
-    if gap.sign == 0:
+    if gap.sign() == 0:
         outcome = f"no difference that this test can see (gap {gap.bits:+.4f} bits per byte, paired over {after.rows} rows)"
     else:
-        size, side = f"{abs(gap.bits):.4f} +- {gap.error_units:.4f} bits per byte", "better" if gap.sign > 0 else "worse"
+        size, side = f"{abs(gap.bits):.4f} +- {gap.error_units:.4f} bits per byte", "better" if gap.sign() > 0 else "worse"
         outcome = f"learned boundaries are {side} by {size} (paired over {after.rows} rows)"
     rates = {name: rate for name in SHOWN_CLASSES if (rate := after.class_rates[name]) is not None}
     most, least = max(rates, key=rates.get), min(rates, key=rates.get)

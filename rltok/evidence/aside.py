@@ -11,15 +11,15 @@ from rltok.evidence.criteria import TEXT_POLICY, Claim
 from rltok.evidence.records import Sweep
 from rltok.evidence.summary import GAMMAS, minus_baseline, order
 from rltok.evidence.tables import BASELINE, judged_claims, label, methods_of
-from rltok.evidence.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, NO_PAIR, NO_RUN, SUPPORTED, UNDECIDED, Finding, Part
-from rltok.evidence.words import in_sigmas, many
+from rltok.evidence.verdicts import CONTRADICTED, LEANS, LEAST_SEEDS, NO_PAIR, NO_RUN, SUPPORTED, UNDECIDED, Finding, Part
+from rltok.evidence.words import many, with_interval
 from rltok.statistics import Difference
 
 GUIDED = "bpe"  # what the paper's method is to match
 PLACE = "test"
 SIDES = (  # words, verdicts, and whether of the main claims alone
-    ("Speaks against", (CONTRADICTED, INDICATIVE[CONTRADICTED]), False),
-    ("Speaks for", (SUPPORTED, INDICATIVE[SUPPORTED]), False),
+    ("Speaks against", (CONTRADICTED, LEANS[CONTRADICTED]), False),
+    ("Speaks for", (SUPPORTED, LEANS[SUPPORTED]), False),
     ("Leaves open", (UNDECIDED, NO_PAIR), True),
 )
 Judged = tuple[Claim, list[Finding | None]]
@@ -29,15 +29,15 @@ def aside(sweep: Sweep, beside: Sweep | None = None, main: bool = False) -> str:
     """Markdown: the order of its methods, then a line for each claim that it speaks against, for, or leaves open.
 
     `main` leaves out other claims than main ones, such as those about a tenth of training, which a later peak of the learning
-    rate makes unfair. Where no two of its methods have three seeds, it borrows the deviation from seed to seed of `beside`.
+    rate makes unfair. Where no two of its methods share two seeds, it borrows the deviation from seed to seed of `beside`.
     """
     sweep = differences.borrowing(sweep, beside)
     seeds = max((len(runs) for name, runs in sweep.runs.items() if name != BASELINE), default=1)  # it alone compares nothing
     more = f" beside `{BASELINE}`" if len(sweep.runs.get(BASELINE, ())) > seeds else ""
-    least = "" if seeds >= LEAST_SEEDS else ", so indicative at most"
+    least = "" if seeds >= LEAST_SEEDS else ", so leaning at most"
     head = f"**At `{label(sweep)}`** ({many(len(sweep.records), 'run')}, at most {many(seeds, 'seed')} each{more}{least}):"
     guided = {name: differences.gap(sweep, name, GUIDED, PLACE) for name in methods_of(sweep) if name.startswith(TEXT_POLICY)}
-    sentences = [f"`{name}` minus `{GUIDED}` is {in_sigmas(gap)}." for name, gap in guided.items() if gap is not None]
+    sentences = [f"`{name}` minus `{GUIDED}` is {with_interval(gap)}." for name, gap in guided.items() if gap is not None]
     judged = judged_claims(sweep)
     sides = [_side(judged, title, verdicts, main or of_main) for title, verdicts, of_main in SIDES]
     gaps = [gap for name, gap in minus_baseline(sweep, PLACE).items() if name != BASELINE]

@@ -54,7 +54,9 @@ def _compared(
     difference = differences.gap(sweep, first, second, place)
     if difference is None:  # both may have run, with other seeds or without a score there
         return finding(None, NO_PAIR if first in sweep.runs and second in sweep.runs else NO_RUN)
-    return finding(difference, criterion(difference))
+    scored = sweep.bits_per_byte[place]
+    seeds = set(scored[first].index) & set(scored[second].index)
+    return finding(difference, criterion(difference), ((name, seed) for seed in seeds for name in (first, second)), place)
 
 
 def _several(findings: dict[str, Finding]) -> Finding:
@@ -87,21 +89,22 @@ def ablation(sweep: Sweep, policy: str, without: str, wanted: int) -> Finding:
     return _compared(sweep, policy, without, policy, "validation", partial(verdicts.one_sided, wanted=wanted))
 
 
-def _number(values: Sequence[float], shown: str, low: float | None = None, high: float | None = None) -> Finding:
-    """A number of each seed, judged by its limits."""
+def _number(sweep: Sweep, names: Sequence[str], values: Sequence[float], shown: str, **limits: float) -> Finding:
+    """A number of each seed that these methods share, judged by its limits, low and high."""
     if not values:
         return NOT_RUN
     mean, error = mean_and_error(values)
-    return finding(
-        Number(mean, error, len(values), shown), verdicts.bounded(mean, error, len(values), low=low, high=high)
-    )  # fmt: skip
+    verdict = verdicts.bounded(mean, error, len(values), **limits)
+    seeds = set.intersection(*(set(sweep.runs[name]) for name in names))
+    return finding(Number(mean, error, len(values), shown), verdict, ((name, seed) for seed in seeds for name in names))
 
 
 def rate_near_target(sweep: Sweep, policy: str) -> Finding:
     """The policy draws as many boundaries as its target rate says, within RATE_MARGIN."""
     runs = sweep.runs.get(policy, {})
     target = next(iter(runs.values()))["config"]["model"]["rule"]["target_rate"] if runs else 0.0
-    return _number(sweep.values(policy, "rate"), ".3f", target - RATE_MARGIN, target + RATE_MARGIN)
+    limits = {"low": target - RATE_MARGIN, "high": target + RATE_MARGIN}
+    return _number(sweep, [policy], sweep.values(policy, "rate"), ".3f", **limits)
 
 
 def rate_below(sweep: Sweep, policy: str, rivals: Sequence[str]) -> Finding:
@@ -112,7 +115,8 @@ def rate_below(sweep: Sweep, policy: str, rivals: Sequence[str]) -> Finding:
 
     def less(rival: str) -> Finding:
         pairs = _pairs(sweep, policy, rival)
-        return _number([fmean(map(rate, a)) - fmean(map(rate, b)) for a, b in pairs], "+.4f", high=0.0)
+        gaps = [fmean(map(rate, a)) - fmean(map(rate, b)) for a, b in pairs]
+        return _number(sweep, [policy, rival], gaps, "+.4f", high=0.0)
 
     return _several({rival: less(rival) for rival in rivals})
 
@@ -132,9 +136,11 @@ def at_equal_flops(sweep: Sweep, policy: str, rival: str, part: float = 1.0) -> 
     difference = replace(difference_of_seeds(by_seed), error_units=None if scored is None else scored.error_units)
     if difference.seeds < LEAST_SEEDS:
         donor = differences.source(sweep, "validation")  # of which curves are
-        others = (_at_flops(donor, *pair, part) for pair in combinations(differences.full(donor), 2))
-        difference = differences.borrow(difference, differences.pooled(others))
-    return finding(difference, verdicts.one_sided(difference, -1))
+        pairs = combinations(differences.repeated(donor), 2)
+        difference = differences.borrow(difference, {pair: _at_flops(donor, *pair, part) for pair in pairs})
+    seeds = set(sweep.runs[policy]) & set(sweep.runs[rival])
+    runs = ((name, seed) for seed in seeds for name in (policy, rival))
+    return finding(difference, verdicts.one_sided(difference, -1), runs)
 
 
 def _at_flops(sweep: Sweep, first: str, second: str, part: float) -> list[float]:
@@ -158,7 +164,7 @@ def curve_at(curve: Sequence[dict], at: float, over: str = "flops") -> float:
 
 def white_space(sweep: Sweep, policy: str) -> Finding:
     """The policy draws a boundary after nearly every white-space byte of held-out text."""
-    return _number(sweep.values(policy, "whitespace_share"), ".2f", low=WHITE)
+    return _number(sweep, [policy], sweep.values(policy, "whitespace_share"), ".2f", low=WHITE)
 
 
 def entropy_falls_early(sweep: Sweep, policy: str) -> Finding:
@@ -169,12 +175,13 @@ def entropy_falls_early(sweep: Sweep, policy: str) -> Finding:
         early = [point for point in curve if point["step"] <= STABLE_AT * curve[-1]["step"]] or curve[:1]
         return early[-1]["policy_entropy"] / curve[0]["policy_entropy"]
 
-    return _early(sweep, policy, _number(sweep.each(policy, share), ".2f", high=FALLEN))
+    return _early(sweep, policy, _number(sweep, [policy], sweep.each(policy, share), ".2f", high=FALLEN))
 
 
 def stable_after(sweep: Sweep, policy: str) -> Finding:
     """From a tenth of training on, boundaries of fixed texts agree with the final ones (F1)."""
-    return _early(sweep, policy, _number(sweep.each(policy, lambda run: agreement_at(run, STABLE_AT)), ".2f", low=STABLE))
+    agreements = sweep.each(policy, lambda run: agreement_at(run, STABLE_AT))
+    return _early(sweep, policy, _number(sweep, [policy], agreements, ".2f", low=STABLE))
 
 
 def _early(sweep: Sweep, policy: str, whole: Finding) -> Finding:
@@ -208,7 +215,7 @@ def returns_grow(sweep: Sweep, policy: str) -> Finding:
         quarter = max(1, len(returns) // 4)
         return fmean(returns[quarter : 2 * quarter]) - fmean(returns[:quarter])
 
-    return _number(sweep.each(policy, growth), ".3f", low=0.0)
+    return _number(sweep, [policy], sweep.each(policy, growth), ".3f", low=0.0)
 
 
 def returns_positive(sweep: Sweep, policy: str) -> Finding:
@@ -217,4 +224,4 @@ def returns_positive(sweep: Sweep, policy: str) -> Finding:
     def mean(run: Record) -> float:
         return fmean(value for value in run["positions"]["returns"] if value is not None)
 
-    return _number(sweep.each(policy, mean), ".3f", low=0.0)
+    return _number(sweep, [policy], sweep.each(policy, mean), ".3f", low=0.0)

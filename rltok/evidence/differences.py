@@ -1,18 +1,20 @@
 """Differences between methods of a sweep, and what one of few seeds lacks: the error over seeds, which it borrows.
 
 (sweep, first, second, place) --gap--> Difference      sweep --deviation--> by how much one deviates from seed to seed
-(sweep, sweep of another size) --borrowing--> a sweep that borrows from the other where none of its own methods has three seeds
+(sweep, sweep of another size) --borrowing--> a sweep that borrows from the other where no two of its own methods share two seeds
 """
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
 from rltok.evidence.records import Sweep
 from rltok.evidence.verdicts import LEAST_SEEDS
 from rltok.statistics import Difference, difference_of_units
+
+Pairs = Mapping[tuple[str, str], Sequence[float]]  # differences by seed, of pairs of methods
 
 
 def gap(sweep: Sweep, first: str, second: str, place: str) -> Difference | None:
@@ -24,15 +26,15 @@ def gap(sweep: Sweep, first: str, second: str, place: str) -> Difference | None:
     if paired is None:
         return None
     found = difference_of_units(*paired)
-    return found if found.seeds >= LEAST_SEEDS else borrow(found, deviation(sweep, place))
+    return found if found.seeds >= LEAST_SEEDS else borrow(found, by_pair(source(sweep, place), place))
 
 
-def borrow(difference: Difference, known: float | None) -> Difference:
-    """The difference of fewer than three seeds with `known` / sqrt(seeds) for its error over seeds, unless its own is larger."""
+def borrow(difference: Difference, pairs: Pairs) -> Difference:
+    """The difference of fewer than three seeds with the deviation of these pairs over sqrt(seeds) for its error over seeds."""
+    known = pooled(pairs.values())
     if difference.seeds >= LEAST_SEEDS or known is None:
         return difference
-    error = max(difference.error_seeds or 0.0, known / math.sqrt(difference.seeds))
-    return replace(difference, error_seeds=error, borrowed=True)
+    return replace(difference, error_seeds=known / math.sqrt(difference.seeds), borrowed_freedom=freedom(pairs))
 
 
 def borrowing(sweep: Sweep, donor: Sweep | None) -> Sweep:
@@ -40,29 +42,43 @@ def borrowing(sweep: Sweep, donor: Sweep | None) -> Sweep:
     return sweep if donor is None or donor is sweep else replace(sweep, donor=donor)
 
 
-def full(sweep: Sweep) -> list[str]:
-    """Methods with as many seeds as a verdict needs."""
-    return [name for name, seeds in sweep.runs.items() if len(seeds) >= LEAST_SEEDS]
+def repeated(sweep: Sweep) -> list[str]:
+    """Methods with several seeds, which know how much they deviate."""
+    return [name for name, seeds in sweep.runs.items() if len(seeds) > 1]
 
 
 def pooled(by_seed: Iterable[Sequence[float]]) -> float | None:
     """Standard deviation over seeds, s^2 = mean of the variances of several lists of numbers by seed; None without any.
 
+    Variances weigh as much as they have degrees of freedom.
+
     Args:
-        by_seed: lists, such as the differences of each pair of methods; those of fewer than three seeds do not count.
+        by_seed: lists, such as the differences of each pair of methods; a single number does not count.
     """
-    variances = [statistics.variance(each) for each in by_seed if len(each) >= LEAST_SEEDS]
-    return math.sqrt(statistics.fmean(variances)) if variances else None
+    known = [each for each in by_seed if len(each) > 1]
+    weights = [len(each) - 1 for each in known]
+    return math.sqrt(statistics.fmean(map(statistics.variance, known), weights)) if known else None
+
+
+def freedom(pairs: Pairs) -> int:
+    """Degrees of freedom of the deviation `pooled` over pairs of methods, which are not independent of each other.
+
+    The mean over all pairs of M methods with n seeds is twice the mean square of what is left of their scores without the means
+    of methods and of seeds, which has (M - 1) (n - 1) degrees of freedom. Where pairs differ in seeds, their mean number counts.
+    """
+    known = {pair: each for pair, each in pairs.items() if len(each) > 1}
+    methods = len({name for pair in known for name in pair})
+    return max(1, int(sum(len(each) - 1 for each in known.values()) * 2 / max(1, methods)))
 
 
 def bits_by_seed(sweep: Sweep, place: str) -> dict[str, dict[int, float]]:
-    """Bits per byte of each method with three seeds, by seed."""
+    """Bits per byte of each method with several seeds, by seed."""
     found = sweep.bits_per_byte.get(place, {})
-    return {name: dict(found.get(name, {})) for name in full(sweep)}
+    return {name: dict(found.get(name, {})) for name in repeated(sweep)}
 
 
-def by_pair(sweep: Sweep, place: str) -> dict[tuple[str, str], list[float]]:
-    """Differences in bits per byte by seed, of every pair of methods with three seeds."""
+def by_pair(sweep: Sweep, place: str) -> Pairs:
+    """Differences in bits per byte by seed, of every pair of methods with several seeds."""
     bits = bits_by_seed(sweep, place)
     return {
         (first, second): [bits[first][seed] - bits[second][seed] for seed in bits[first] if seed in bits[second]]
@@ -71,7 +87,7 @@ def by_pair(sweep: Sweep, place: str) -> dict[tuple[str, str], list[float]]:
 
 
 def source(sweep: Sweep, place: str) -> Sweep:
-    """The sweep whose seeds say how much differences deviate: itself where two methods share three, else its donor.
+    """The sweep whose seeds say how much differences deviate: itself where two methods share two, else its donor.
 
     Seeds count that have a score at the place.
     """

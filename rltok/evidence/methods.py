@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rltok.config import Config, with_settings
+from rltok.config import OF_POLICY, Config, with_settings
 from rltok.errors import RltokError
 from rltok.presets import fit_to_corpus, preset, presets, rule_variants
 
@@ -64,8 +64,9 @@ def base_config(
     for name in TAKEN:
         if name in settings:
             raise RltokError(f"--set {name} is what the comparison sets itself. Use --rules and --seeds.")
-    if "learned" not in names and "train.policy_lr_multiplier" in settings:
-        raise RltokError("--set train.policy_lr_multiplier is of the rule learned, which does not compete. Name it in --rules.")
+    for name in (f"train.{name}" for name in OF_POLICY):
+        if "learned" not in names and name in settings:
+            raise RltokError(f"--set {name} is of the rule learned, which does not compete. Name it in --rules.")
     base = preset(size)
     if text_bytes is not None:
         base = fit_to_corpus(base, text_bytes)
@@ -93,8 +94,7 @@ def contender(base: Config, size: str | None, name: str, settings: dict[str, Any
     batch = min(base.train.micro_batch, variant.train.micro_batch)
     if base.train.sequences_per_update % batch:
         batch = base.train.micro_batch
-    faster = base.train.policy_lr_multiplier if rule.name == "learned" else 1.0
-    train = replace(base.train, micro_batch=batch, policy_lr_multiplier=faster)
+    train = replace(base.train, micro_batch=batch, **({} if rule.name == "learned" else OF_POLICY))
     made = replace(base, model=replace(base.model, rule=rule), train=train)
     return replace(made, name=f"{size}_{name}")
 
@@ -102,4 +102,5 @@ def contender(base: Config, size: str | None, name: str, settings: dict[str, Any
 def twin(base: Config, size: str | None, name: str, tokens_per_byte: float) -> Config:
     """Random places, as many as the rule of the twin's name came to draw."""
     rule = {"model.rule.name": "random_k", "model.rule.target_rate": min(tokens_per_byte, HIGHEST_RATE)}
-    return with_settings(base, rule | {"train.policy_lr_multiplier": 1.0, "name": f"{size or 'tiny'}_{name}"})
+    own = {f"train.{key}": value for key, value in OF_POLICY.items()}
+    return with_settings(base, rule | own | {"name": f"{size or 'tiny'}_{name}"})

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rltok.config import TrainConfig
+from rltok.config import OF_POLICY, TrainConfig
 from rltok.errors import RltokError
 from rltok.evidence.packed import read_folder
 from rltok.evidence.record_file import Record
@@ -25,7 +25,7 @@ from rltok.evidence.record_schema import SPLITS, unit_lists
 from rltok.runs.checkpoint import differences
 from rltok.statistics import Difference, difference_of_units
 
-OWN = ("seed", "micro_batch", "policy_lr_multiplier")  # settings of training that belong to a method, as its rule does
+OWN = ("seed", "micro_batch", *OF_POLICY)  # settings of training that belong to a method, as its rule does
 SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # in what runs that ask about the schedule may differ
 
 

@@ -16,21 +16,21 @@ from rltok.evidence import differences, words
 from rltok.evidence.criteria import Claim
 from rltok.evidence.records import Sweep
 from rltok.evidence.tables import BASELINE, judged_claims, methods_of, over_seeds
-from rltok.evidence.verdicts import CONTRADICTED, INDICATIVE, LEAST_SEEDS, SUPPORTED, Finding, by_chance, one_sided
-from rltok.evidence.words import NONE, in_sigmas
+from rltok.evidence.verdicts import CONTRADICTED, LEANS, LEAST_SEEDS, SUPPORTED, Finding, one_sided
+from rltok.evidence.words import NONE, with_interval
 from rltok.show.tables import markdown
-from rltok.statistics import Difference
+from rltok.statistics import SURE, Difference, t_limit
 
 GAMMAS = ("0.99", "0.9")  # of the two columns of claims
 TITLES = {
     CONTRADICTED: "Contradicts the paper",
-    INDICATIVE[CONTRADICTED]: "Speaks against the paper, from fewer than three seeds",
+    LEANS[CONTRADICTED]: "Leans against the paper, below the threshold or from fewer than three seeds",
     SUPPORTED: "Supports the paper",
-    INDICATIVE[SUPPORTED]: "Speaks for the paper, from fewer than three seeds",
+    LEANS[SUPPORTED]: "Leans for the paper, below the threshold or from fewer than three seeds",
 }
-IN_FULL = (CONTRADICTED, INDICATIVE[CONTRADICTED])  # of the others the claims that matter most
+IN_FULL = (CONTRADICTED, LEANS[CONTRADICTED])  # of the others the claims that matter most
 LOWER = {SUPPORTED: "lower", CONTRADICTED: "higher"}  # of a difference that is no claim of the paper
-LOWER |= {INDICATIVE[verdict]: f"indicative: {side}" for verdict, side in LOWER.items()}
+LOWER |= {LEANS[verdict]: f"leans {side}" for verdict, side in LOWER.items()}
 
 
 def need(sweep: Sweep, names: Sequence[str]) -> None:
@@ -65,7 +65,7 @@ def order(sweep: Sweep, place: str = "test", page: bool = True) -> str:
     sure = [(name, gap) for _, name, gap in found if gap.seeds >= LEAST_SEEDS]
     if not page or all(name == BASELINE for name, _ in sure):
         sure = [(name, gap) for _, name, gap in found]
-    listed = ", ".join(f"`{name}`" + ("" if name == BASELINE else f" {in_sigmas(gap)}") for name, gap in sure)
+    listed = ", ".join(f"`{name}`" + ("" if name == BASELINE else f" {with_interval(gap)}") for name, gap in sure)
     left = len(found) - len(sure)
     more = f" {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*." if left else ""
     apart = [f"`{name}`" for name, gap in gaps.items() if gap is None]
@@ -103,12 +103,12 @@ def in_short(sweep: Sweep) -> str:
 
 
 def chance(sweep: Sweep) -> str:
-    """How little two standard errors from three seeds are; "" where no method has three."""
-    if not differences.full(sweep):
+    """How wide an interval from three seeds is, and what it leaves to chance; "" where no method has three."""
+    if all(len(seeds) < LEAST_SEEDS for seeds in sweep.runs.values()):
         return ""
     return (
-        f"Chance alone takes a difference of {LEAST_SEEDS} seeds beyond 2 σ, where we say supported or contradicted, in"
-        f" {by_chance(LEAST_SEEDS):.0%} of cases; so see how far beyond it lies."
+        f"From {LEAST_SEEDS} seeds the interval reaches {t_limit(SURE, LEAST_SEEDS - 1):.1f} errors over seeds to either side"
+        f" (Student's t). Chance alone takes {1 - SURE:.0%} of differences beyond it, so of many verdicts a few are chance."
     )
 
 
@@ -119,8 +119,8 @@ def single_seeds(sweep: Sweep, place: str = "test") -> str:
     spread = differences.deviation(sweep, place)
     if spread is None:
         return (
-            "A single seed has no error over seeds, which would be the large one, and no two contenders have three, from which it"
-            " could be borrowed. So these differences look surer than they are."
+            "A single seed has no error over seeds, which would be the large one, and no two contenders have several, from which"
+            " it could be borrowed. So these differences look surer than they are."
         )
     return (
         f"A single seed has no error over seeds and borrows one, in parentheses: from seed to seed a difference between two"
@@ -153,17 +153,20 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
     """Markdown: methods with fewer than three seeds, lowest first, with their rates and white space.
 
     Minus the reference's runs of the same seeds, which all rows have in common; and minus the mean of all its seeds, whose error
-    is the deviation s of a run from seed to seed: s sqrt(1 / seeds of the method + 1 / seeds of the reference).
+    is the deviation s of a run from seed to seed: s sqrt(1 / seeds of the method + 1 / seeds of the reference). Behind both
+    stands half the width of their interval.
     """
     level = sweep.mean(reference, place)
-    own = _own_deviation(sweep, place)
+    by_seed = [list(seeds.values()) for seeds in differences.bits_by_seed(sweep, place).values()]
+    own, limit = differences.pooled(by_seed), t_limit(SURE, max(1, sum(len(each) - 1 for each in by_seed)))
     rows = []
     for name in (name for name in methods_of(sweep) if name != reference and len(sweep.runs[name]) < LEAST_SEEDS):
         mean, paired = sweep.mean(name, place), differences.gap(sweep, name, reference, place)
         if mean is not None and level is not None:
             bits = mean.bits - level.bits
             error = own and own * math.sqrt(1 / len(sweep.runs[name]) + 1 / len(sweep.runs[reference]))
-            rows.append((bits, name, NONE if paired is None else in_sigmas(paired), _in_errors(bits, error)))
+            whole = f"{bits:+.4f}" + (f" ± ({error:.4f}) ({SURE:.0%}: ± {limit * error:.4f})" if error else "")
+            rows.append((bits, name, NONE if paired is None else with_interval(paired), whole))
     keys = ("rate", "whitespace_share")
     cells = [
         [f"`{name}`", paired, whole, *(over_seeds(sweep.values(name, key), ".2f") for key in keys)]
@@ -177,15 +180,6 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
         "white space",
     ]
     return markdown(head, cells)
-
-
-def _own_deviation(sweep: Sweep, place: str) -> float | None:
-    """Standard deviation over seeds of a method's own bits per byte, pooled over those with three."""
-    return differences.pooled(list(by_seed.values()) for by_seed in differences.bits_by_seed(sweep, place).values())
-
-
-def _in_errors(bits: float, error: float | None) -> str:
-    return f"{bits:+.4f}" + (f" ± ({error:.4f}) ({abs(bits) / error:.1f} σ)" if error else "")
 
 
 def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from rltok.evidence.verdicts import Finding
 from rltok.evidence.words import NONE, many
 from rltok.presets import size_of
 from rltok.show.tables import markdown
-from rltok.statistics import Difference, mean_and_error
+from rltok.statistics import SURE, Difference, by_guessing, mean_and_error
 
 BASELINE = "even"  # what methods are compared with
+CHOICES = [place for place in PLACES if place not in ("lambada", "test")]  # benchmarks with a choice, so with an accuracy
 WHO = {
     "even": "evenly spaced boundaries, no policy",
     "random_k": "as many boundaries, at random places",
@@ -63,7 +64,10 @@ WHO = {
     "ours_late": "`ours_gamma0.9` with a late peak of the learning rate, as high as usual",
     "even_late": "`even` with a late peak of the learning rate, as high as usual",
     "naive": "the loss of all bytes of the row and the rate loss; no reduction of the variance",
-}
+    **{f"policy_x{times}{late}": f"the whole method with {times} times the learning rate for the policy's own weights{words}"
+       for times in (1, 5, 60) for late, words in (("", ""), ("_late", ", which stay put at first"))},
+    "policy_x20_late": "`policy_x20` with the policy's weights staying put at first",
+}  # fmt: skip
 
 
 def methods_of(sweep: Sweep) -> list[str]:
@@ -219,20 +223,36 @@ def _accuracy(accuracies: Sequence[float], size: int) -> str:
     return f"{mean:.3f} ± {items:.3f} / {NONE if seeds is None else f'{seeds:.3f}'}"
 
 
+def _accuracies(sweep: Sweep, name: str, place: str) -> list[float]:
+    return sweep.each(name, lambda run: (run["scores"].get(place) or {}).get("accuracy"))
+
+
+def at_chance(sweep: Sweep) -> list[str]:
+    """Benchmarks on which no method answers better than by guessing: exact binomial test at 5 %, shared among the methods.
+
+    The right answers of a method are their mean over seeds, which answer the same questions.
+    """
+    found = []
+    for place in CHOICES:
+        scored = [run["scores"][place] for run in sweep.records if run["scores"].get(place)]
+        means = [statistics.fmean(known) for name in sweep.runs if (known := _accuracies(sweep, name, place))]
+        guesses = [by_guessing(round(mean * scored[0]["items"]), scored[0]["items"], scored[0]["chance"]) for mean in means]
+        found += [place] if guesses and min(guesses) > (1 - SURE) / len(guesses) else []
+    return found
+
+
 def accuracy_table(sweep: Sweep) -> str:
     """Markdown: share of items whose right answer has the fewest bits per byte, ± binomial error over items / over seeds."""
-    places = [place for place in PLACES if place not in ("lambada", "test")]
-    sizes = {place: max((run["scores"].get(place) or {"items": 0})["items"] for run in sweep.records) for place in places}
-
-    def accuracies(name: str, place: str) -> list[float]:
-        return sweep.each(name, lambda run: (run["scores"].get(place) or {}).get("accuracy"))
-
+    sizes = {place: max((run["scores"].get(place) or {"items": 0})["items"] for run in sweep.records) for place in CHOICES}
     rows = [
-        [name, *(_accuracy(accuracies(name, place), sizes[place]) for place in places)] for name in methods_of(sweep)
+        [name, *(_accuracy(_accuracies(sweep, name, place), sizes[place]) for place in CHOICES)] for name in methods_of(sweep)
     ]  # fmt: skip
-    scores = [sweep.records[0]["scores"].get(place) for place in places]
+    scores = [sweep.records[0]["scores"].get(place) for place in CHOICES]
     rows.append(["chance", *(NONE if found is None else f"{found['chance']:.3f}, {found['items']} items" for found in scores)])
-    return markdown(["accuracy", *(PLACE_NAMES[place] for place in places)], rows)
+    useless = at_chance(sweep)
+    told = [f"no: {words.NO_USE}" if place in useless else "yes" for place in CHOICES]
+    rows.append(["better than guessing?", *(NONE if found is None else word for word, found in zip(told, scores, strict=True))])
+    return markdown(["accuracy", *(PLACE_NAMES[place] for place in CHOICES)], rows)
 
 
 def drivers_table(sweep: Sweep) -> str:
@@ -262,21 +282,41 @@ def judged_claims(sweep: Sweep | None, headline: bool = False) -> list[tuple[Cla
     judged = [
         (claim, [claim.criterion(shown, policy) for policy in POLICIES]) for claim in claims() if claim.headline or not headline
     ]
-    return [(claim, [one and replace(one, smoke=not shown.full) for one in findings]) for claim, findings in judged]
+    useless = at_chance(shown)
+    return [
+        (claim, [one and replace(one, smoke=not shown.full, at_chance=any(part.place in useless for part in one.parts))
+                 for one in findings])
+        for claim, findings in judged
+    ]  # fmt: skip
 
 
-def _cell_of(finding: Finding | None) -> str:
-    """The verdict, and below it a line for each part that was measured."""
-    return NONE if finding is None else "<br>".join([f"**{words.verdict(finding)}**", *words.lines(finding)])
+def _cell_of(finding: Finding | None, mark: str = "") -> str:
+    """The verdict with its marks, and below it a line for each part that was measured."""
+    if finding is None:
+        return NONE
+    return "<br>".join([f"**{words.verdict(finding)}**{mark}{words.chance_mark(finding)}", *words.lines(finding)])
+
+
+def _shared_runs(findings: Iterable[Finding | None]) -> dict[frozenset[tuple[str, int]], str]:
+    """A mark for each set of runs by which several findings were judged: a number, in the order of the table."""
+    counts = Counter(one.runs for one in findings if one is not None and one.measured)
+    shared = [runs for runs, count in counts.items() if count > 1 and runs]
+    return {runs: f" (runs {number})" for number, runs in enumerate(shared, start=1)}
 
 
 def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
-    """Markdown: every claim about runs at scale, with a verdict for the gamma of the text and for that of the authors' code."""
+    """Markdown: every claim about runs at scale, with a verdict for the gamma of the text and for that of the authors' code.
+
+    Claims that were judged by the very same runs carry the same number.
+    """
     size = "" if sweep is None else f", {size_of(sweep.records[0]['config']['name'])}"
+    judged = judged_claims(sweep, headline)
+    marks = _shared_runs(one for _, findings in judged for one in findings)
     rows = [
-        [f"{claim.text} ({claim.source})", claim.paper.replace("\n", "<br>"), *map(_cell_of, findings)]
-        for claim, findings in judged_claims(sweep, headline)
-    ]
+        [f"{claim.text} ({claim.source})", claim.paper.replace("\n", "<br>"),
+         *(_cell_of(one, "" if one is None else marks.get(one.runs, "")) for one in findings)]
+        for claim, findings in judged
+    ]  # fmt: skip
     return markdown(["claim", "paper", f"ours{size}, γ = 0.99", f"ours{size}, γ = 0.9"], rows)
 
 

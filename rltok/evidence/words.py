@@ -1,9 +1,10 @@
 """Counts, differences and findings in words, as tables and sentences print them."""
 
 from rltok.evidence.verdicts import NO_PAIR, NO_RUN, Finding, Number, Part
-from rltok.statistics import ROUNDING, Difference
+from rltok.statistics import ROUNDING, SURE, Difference
 
 NONE = "-"  # a cell without a number
+NO_USE = "not interpretable at this size"  # of a benchmark whose accuracies are those of guessing
 
 
 def many(count: int, what: str) -> str:
@@ -11,17 +12,17 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}" + ("" if count == 1 else "s")
 
 
-def in_sigmas(difference: Difference) -> str:
-    """A difference with its errors, and how many of the larger one it is where both are known."""
-    sigma = difference.sigma
-    if difference.error_seeds is None or sigma is None or sigma < ROUNDING:
+def with_interval(difference: Difference) -> str:
+    """A difference with its errors, and half the width of its interval where the error over seeds is known."""
+    reach = difference.reach()
+    if difference.error_seeds is None or reach is None or reach < ROUNDING:
         return str(difference)
-    return f"{difference} ({abs(difference.bits) / sigma:.1f} σ)"
+    return f"{difference} ({SURE:.0%}: ± {reach:.4f})"
 
 
 def with_seeds(difference: Difference) -> str:
-    """A difference in standard errors, and its number of seeds."""
-    return f"{in_sigmas(difference)}, {many(difference.seeds, 'seed')}"
+    """A difference with its interval, and its number of seeds."""
+    return f"{with_interval(difference)}, {many(difference.seeds, 'seed')}"
 
 
 def number(mean: float, error: float | None, shown: str) -> str:
@@ -51,7 +52,12 @@ def deciding(finding: Finding) -> str:
     """The parts of a claim that decide its verdict, and how many others there are."""
     parts = [measured(part) for part in finding.measured if part.verdict == finding.verdict]
     left = len(finding.measured) - len(parts)
-    return ", ".join(parts) + (f" ({many(left, 'other part')} in the table)" if left else "")
+    return ", ".join(parts) + (f" ({many(left, 'other part')} in the table)" if left else "") + chance_mark(finding)
+
+
+def chance_mark(finding: Finding) -> str:
+    """What is said of a claim about a benchmark that no method of the sweep answers better than by guessing; else nothing."""
+    return f" [{NO_USE}]" if finding.at_chance and finding.measured else ""
 
 
 def verdict(finding: Finding | None) -> str:

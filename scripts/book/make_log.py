@@ -17,6 +17,10 @@ PAGE = ROOT / "book" / "_generated" / "log.md"
 SEARCH = ROOT / "book" / "_generated" / "search.md"
 NONE_YET = "No run has been recorded yet.\n"
 DASH = "–"
+# Student's t, two-sided at 95 %, by the number of seeds (more take that of ten), and of an error that is known. The book's
+# environment has neither scipy nor rltok, so it stands here.
+T_LIMITS = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+KNOWN = 1.960
 
 
 def records(folder: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -86,14 +90,15 @@ def _ladder(stages: list[dict[str, Any]], first: str = "naive", last: str = "cau
 
 
 def _standings(lines: list[dict[str, Any]]) -> str:
-    """Which rules differ from the learned one by more than twice the larger of both standard errors."""
+    """Which rules differ from the learned one by more than their 95 % interval, as `rltok.statistics.Difference` has it."""
     better, worse, unclear = [], [], []
     for line in lines:
         gap = line["minus_learned"]
         if gap is not None:
-            error = 2 * max(gap[key] or 0.0 for key in ("standard_error_rows", "standard_error_seeds"))
+            limit = T_LIMITS[min(max(2, len(line["seeds"])), 10)]
+            reach = max(KNOWN * (gap["standard_error_rows"] or 0.0), limit * (gap["standard_error_seeds"] or 0.0))
             value = gap["bits_per_byte"]
-            (unclear if abs(value) <= error else better if value < 0 else worse).append(line["name"])
+            (unclear if abs(value) <= reach else better if value < 0 else worse).append(line["name"])
     parts = (("fewer bits per byte than learned", better), ("more", worse), ("no clear difference", unclear))
     return "; ".join(f"{words}: {', '.join(names)}" for words, names in parts if names)
 

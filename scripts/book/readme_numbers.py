@@ -127,7 +127,8 @@ def speeds() -> str:
 
 
 READ = (
-    "Differences in bits per byte, behind ± their standard errors over documents (or questions) / over seeds; σ is the larger."
+    "Differences in bits per byte, behind ± their standard errors over documents (or questions) / over seeds, then half the width"
+    " of the interval beyond which a difference counts. Verdicts with one number of *runs* were judged by the very same runs."
     " `dynamic_pooling_port` and `hnet_port` are those methods as the paper's authors compared with them; `even` is a boundary"
     " after every fifth byte."
 )

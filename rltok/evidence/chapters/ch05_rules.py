@@ -15,7 +15,7 @@ from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.show.terminal import paint
 from rltok.show.views import boundary_html
-from rltok.statistics import SURE, Difference, difference_of_seeds
+from rltok.statistics import Difference, difference_of_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ def findings(record: dict[str, Any], near: float) -> list[str]:
 
 
 def comparison_figure(record: dict[str, Any]) -> "Figure":
-    """Difference from the learned rule with SURE standard errors and the seeds as dots; beside it the tokens per byte."""
+    """Difference from the learned rule with its interval and the seeds as dots; beside it the tokens per byte."""
     import matplotlib.pyplot as plt
 
     gaps, reference = minus_learned(record), scores(record, LEARNED)
@@ -118,7 +118,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
     )  # fmt: skip
     for height, name in enumerate(names):
         gap, colour = gaps[name], PALETTE[1 if name.startswith(TWIN) else 0]
-        reach = SURE * (gap.sigma or 0.0)
+        reach = gap.reach() or 0.0
         left.plot([gap.bits - reach, gap.bits + reach], [height, height], color=colour, linewidth=1.6)
         left.plot([gap.bits], [height], marker="|", markersize=9, color=colour)
         for seed, bits in scores(record, name).items():
@@ -127,7 +127,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
     left.axvline(0, color="k", linewidth=0.8)
     left.locator_params(axis="x", nbins=6)
     left.set_yticks(range(len(names)), names, fontsize=8)
-    left.set_xlabel("bits per byte minus learned (line: two standard errors; dots: seeds)", fontsize=8)
+    left.set_xlabel("bits per byte minus learned (line: 95 % interval; dots: seeds)", fontsize=8)
     right.axvline(tokens[LEARNED], color="k", linewidth=0.8)
     right.set_xlabel("tokens per byte (line: learned)", fontsize=8)
     right.set_xlim(left=0)

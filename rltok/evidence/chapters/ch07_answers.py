@@ -27,6 +27,7 @@ QUARTERS = 4
 NO_DIFFERENCES = "None of these contenders has a run of a size that it was made of."
 ANSWERS_RECORD = "differences to even in bits per item, by length of the answer"
 SCRIPT = "scripts/measure/measure_answers.py"
+BYTES_RECORD = "bits per item of benchmarks by the byte of the answer"
 REMEDY = f"Restore it from the repository, or make it again: {SCRIPT}."
 
 
@@ -96,6 +97,21 @@ def gaps_by_length(gaps: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     }
 
 
+def by_byte(bits: Sequence[np.ndarray]) -> dict[str, float]:
+    """Mean bits per item at the space before an answer, the byte after it, the last one, and all others; they add up.
+
+    Args:
+        bits: of each byte of every answer, the space first; an answer of two bytes has no last one of its own.
+    """
+    parts = {
+        "the space": [each[0] for each in bits],
+        "the byte after it": [each[1:2].sum() for each in bits],
+        "between": [each[2:-1].sum() for each in bits],
+        "the last byte": [each[2:][-1:].sum() for each in bits],
+    }
+    return {part: float(np.mean(found)) for part, found in parts.items()}
+
+
 def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict[str, Any]]:
     """`gaps_by_length` to `even` of every method that has a scored seed in common with it, paired by seed and item.
 
@@ -144,6 +160,27 @@ def read(path: Path) -> dict[str, Any]:
         RltokError: no such file, another kind of file, or an edited one.
     """
     return read_sealed(path, path.name, REMEDY, _check)
+
+
+def read_bytes(path: Path) -> dict[str, Any]:
+    """A record of scripts/measure/measure_answer_bytes.py; errors as of `read`."""
+    remedy = "Restore it from the repository, or make it again: scripts/measure/measure_answer_bytes.py."
+    return read_sealed(path, path.name, remedy, lambda found, demand: check_sealed(found, demand, BYTES_RECORD, 1))
+
+
+def bytes_table(record: Mapping[str, Any], tasks: Sequence[str]) -> str:
+    """Markdown: bits per item by the byte of the answer, those of the first run as they are, of the others minus the first's."""
+    rows, head = [], list(record["runs"][0]["tasks"][tasks[0]]["bits"])
+    for task in tasks:
+        first = record["runs"][0]["tasks"][task]["bits"]
+        for run in record["runs"]:
+            found = run["tasks"][task]
+            minus = run is not record["runs"][0]
+            shown = [f"{bits - first[part]:+.2f}" if minus else f"{bits:.2f}" for part, bits in found["bits"].items()]
+            space = "{:.2f} to {:.2f}".format(*found["space"])
+            name = f"`{run['name']}`" + (", minus the first" if minus else "")
+            rows.append([f"{task}, {found['items']} items", name, *shown, space])
+    return markdown(["set", "run", *head, "probability of the space"], rows)
 
 
 def _check(found: Any, demand: Demand) -> None:
