@@ -4,12 +4,17 @@ import json
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 from rltok.cli.demo import demo_config
+from rltok.evidence import headline
 from rltok.presets import presets
+from rltok.show.plots import digest
 
 ROOT = Path(__file__).resolve().parents[1]
+import make_claims  # noqa: E402
+import make_verdict  # noqa: E402
 import readme_numbers  # noqa: E402
 
 RECORD = json.loads(readme_numbers.RECORD.read_text())
@@ -42,8 +47,24 @@ def test_every_seed_shows_the_effect_that_the_preset_was_chosen_for(run):
     assert run["random_minus_learned"] > 2 * run["standard_error"]  # "also predicts better than random places"
 
 
-def test_presets_named_in_the_readme_exist():
-    named = re.search(r"`--preset` takes (.*?)\. `--set", README, re.S).group(1)
+def test_readme_is_short():
+    assert len(README.split()) <= 900
+
+
+def test_the_verdict_and_its_picture_are_of_the_stored_records():
+    assert make_verdict.TEXT.read_text() == headline.verdict(make_verdict.RESULTS) + "\n", "run make_verdict.py"
+    drawing = headline.figure(make_verdict.RESULTS)
+    assert f"<dc:description>{digest(drawing)}<" in re.sub(r"\s+", " ", make_verdict.PICTURE.read_text()).replace("> ", ">")
+    plt.close(drawing)
+
+
+def test_claims_and_speeds_are_of_the_stored_records():
+    for path, text in make_claims.files().items():
+        assert path.read_text() == text, "run: python scripts/book/make_claims.py"
+
+
+def test_presets_named_on_the_page_of_commands_exist():
+    named = re.search(r"`--preset` takes (.*?)\. `--set", (ROOT / "book/using_rltok.md").read_text(), re.S).group(1)
     assert set(re.findall(r"`([^`]+)`", named)) <= set(presets())
 
 

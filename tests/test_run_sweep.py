@@ -270,7 +270,7 @@ def test_the_best_plan_trains_each_method_as_the_search_found_best():
         train = plan.config(replace(run, rate_of=None), {}).train
         assert (train.warmup_fraction, train.learning_rate) == best[method][1:], run.name
     assert all(found == [0, 1, 2] for found in seeds.values())
-    assert best.keys() - seeds.keys() == {"hnet"}  # four of its six runs are still to be made
+    assert best.keys() <= seeds.keys()
     matched = {run.name: run.rate_of for run in plan.runs if run.rate_of}
     assert matched == {f"{method}_rate_{rival}": rival for method in ("policy_x20", "random_k")
                        for rival in ("bpe", "bpe_causal", "whitespace", "hnet_port")}  # fmt: skip

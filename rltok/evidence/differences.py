@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from rltok.evidence.records import Sweep
+from rltok.errors import RltokError
+from rltok.evidence.records import RATE_OF, Sweep
 from rltok.evidence.verdicts import LEAST_SEEDS
 from rltok.statistics import Difference, difference_of_units
 
+MATCHED = 0.005  # boundaries per byte by which rates that count as equal may differ
 Pairs = Mapping[tuple[str, str], Sequence[float]]  # differences by seed, of pairs of methods
 
 
@@ -27,6 +29,26 @@ def gap(sweep: Sweep, first: str, second: str, place: str) -> Difference | None:
         return None
     found = difference_of_units(*paired)
     return found if found.seeds >= LEAST_SEEDS else borrow(found, by_pair(source(sweep, place), place))
+
+
+def matched_gap(sweep: Sweep, name: str, place: str) -> Difference | None:
+    """Bits per byte of METHOD_rate_RIVAL minus the rival's; None without a seed of both.
+
+    Raises:
+        RltokError: their boundaries per byte, means over seeds, differ by more than `MATCHED`.
+    """
+    rival = name.partition(RATE_OF)[2]
+    difference = gap(sweep, name, rival, place) if name in sweep.runs else None
+    if difference is None:
+        return None
+    seeds = sweep.runs[name].keys() & sweep.runs[rival].keys()
+    rates = [statistics.fmean(sweep.runs[each][seed]["scores"][place]["rate"] for seed in seeds) for each in (name, rival)]
+    if abs(rates[0] - rates[1]) > MATCHED:
+        raise RltokError(
+            f"{name} of sweep {sweep.name} draws {rates[0]:.4f} boundaries per byte and {rival} {rates[1]:.4f}: rates that are to"
+            f" be equal differ by at most {MATCHED}. Run it again with a target rate that comes nearer."
+        )
+    return difference
 
 
 def borrow(difference: Difference, pairs: Pairs) -> Difference:

@@ -26,6 +26,7 @@ from rltok.runs.checkpoint import differences
 from rltok.statistics import Difference, difference_of_units
 
 OWN = ("seed", "micro_batch", *OF_POLICY)  # settings of training that belong to a method, as its rule does
+RATE_OF = "_rate_"  # METHOD_rate_RIVAL has for its target rate the one at which the rival's run of the same seed ended
 SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # in what runs that ask about the schedule may differ
 
 
@@ -212,11 +213,11 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
     """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a method."""
     common: dict[str, Any] = {}
     for name, seeds in sweep.runs.items():
-        config = _without_seed(next(iter(seeds.values()))["config"])
+        config = _of_method(next(iter(seeds.values())))
         for seed, run in ((number, one) for number in seeds for one in sweep.of_seed(name, number)):
             mine = shared(run, varied)
             common = mine | common  # a split may be scored in some runs only
-            other = differences({key: common[key] for key in mine}, mine) or differences(config, _without_seed(run["config"]))
+            other = differences({key: common[key] for key in mine}, mine) or differences(config, _of_method(run))
             if other:
                 about = other[0].split(" ")[0].partition("train.")[2]
                 raise RltokError(
@@ -226,5 +227,9 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
                 )
 
 
-def _without_seed(config: dict[str, Any]) -> dict[str, Any]:
-    return config | {"train": config["train"] | {"seed": None}}
+def _of_method(record: Record) -> dict[str, Any]:
+    """The settings that all seeds of a method share; a rate that was taken from another method's run is each seed's own."""
+    config = record["config"] | {"train": record["config"]["train"] | {"seed": None}}
+    if RATE_OF not in record["name"]:
+        return config
+    return config | {"model": config["model"] | {"rule": config["model"]["rule"] | {"target_rate": None}}}

@@ -1,0 +1,69 @@
+"""Write what the book says of the claims of the paper, and of speed, from the stored records.
+
+python scripts/book/make_claims.py    # rewrites book/_generated/claims.md and speeds.md; a test fails while they are out of date
+"""
+
+from pathlib import Path
+
+from rltok.evidence import aside, measuring, records, summary, tables
+from rltok.evidence.chapters import ch06_runs
+from rltok.presets import preset
+from rltok.speed.speeds import measured_speeds
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "notebooks" / "results"
+GENERATED = ROOT / "book" / "_generated"
+
+
+def speeds() -> str:
+    """What was measured of speed on cards, in a sentence."""
+    rows = measured_speeds()
+    plain = {row["record"]: row["bytes_per_second"] for row in rows if row["backend"] == "plain"}
+    sentences = []
+    for row in (row for row in rows if row["backend"] == "triton"):
+        rate, total = row["bytes_per_second"], preset(row["preset"]).train.training_bytes
+        sentences.append(
+            f"`{row['preset']}` trains at {rate / 1e6:.2f} MB/s, {rate / plain[row['record']]:.1f} times as fast as plain PyTorch"
+            f" ({total / rate / 3600:.1f} hours for its {total / 1e9:g} GB)"
+        )
+    devices = " and ".join(dict.fromkeys(row["device"] for row in rows))
+    return f"On one {devices}, {'; '.join(sentences)}; what was timed, and how, is in [how it is fast](how_it_is_fast.md)."
+
+
+READ = (
+    "Differences in bits per byte, behind ± their standard errors over documents (or questions) / over seeds, then half the width"
+    " of the interval beyond which a difference counts. Verdicts with one number of *runs* were judged by the very same runs."
+    " `dynamic_pooling_port` and `hnet_port` are those methods as the paper's authors compared with them; `even` is a boundary"
+    " after every fifth byte."
+)
+
+
+def claims() -> str:
+    """The claims that matter most, with what our runs say of them; smoke runs say nothing."""
+    found = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
+    sweeps, others = found[:1], found[1:]  # that of most runs; of the others a paragraph
+    parts = [f"{tables.heading(sweep)}\n\n{tables.claims_table(sweep)}" for sweep in sweeps]
+    for sweep in sweeps:
+        lines = [READ, summary.chance(sweep), summary.single_seeds(sweep), summary.luck(sweep)]
+        parts.append(" ".join(filter(None, lines)))
+    slow = ch06_runs.schedule_sweep(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
+    parts += [aside.aside(slow, found[0], main=True)] if slow else []
+    parts += [aside.aside(sweep, found[0]) for sweep in others]
+    parts = parts or [f"No sweep at full size has been run yet.\n\n{tables.claims_table(None)}"]
+    small = "What a count or small runs answer:\n\n" + tables.small_claims_table(RESULTS)
+    return "\n\n".join([*parts, small])
+
+
+def files() -> dict[Path, str]:
+    """What belongs in each file."""
+    return {GENERATED / "claims.md": claims() + "\n", GENERATED / "speeds.md": speeds() + "\n"}
+
+
+def main() -> None:
+    """Rewrite both."""
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    measuring.run(main)

@@ -1,0 +1,90 @@
+"""What README opens with follows the records: which method is said to be better, and by how much."""
+
+import pytest
+from sweeps import record, seeds_of, sweep_of, write
+
+from rltok.errors import RltokError
+from rltok.evidence import headline
+from rltok.evidence.differences import matched_gap
+from rltok.evidence.records import read_sweeps
+
+SPREAD = (-0.005, 0.0, 0.005)  # of a method over its seeds
+
+
+def best(policy=1.7, even=1.8, hnet=1.7, **rates):
+    levels = {"policy_x20": policy, "even": even, "hnet_port": hnet, "bpe": 1.6, "whitespace": 1.75}
+    runs = [
+        record(name, seed, bits=bits + (SPREAD[seed] if name == "policy_x20" else 0.0), wiggle=0.0,
+               rule="learned" if name == "policy_x20" else "even")
+        for name, bits in levels.items() for seed in range(3)
+    ]  # fmt: skip
+    return sweep_of(*runs)
+
+
+def test_a_method_is_called_better_or_worse_only_beyond_its_interval():
+    gaps = headline._gaps(best(), "policy_x20", ("even", "hnet_port", "bpe"))
+    half = 4.302653 * 0.005 / 3**0.5  # Student's t with 2 degrees of freedom at 95 %, from a table
+    assert gaps["even"].reach() == pytest.approx(half, rel=0.02)
+    assert headline.against(gaps) == (
+        f"better than even spacing (0.100 ± {half:.3f}), and not clearly better or worse than H-Net (0.000 ± {half:.3f}),"
+        f" and worse than BPE guidance (0.100 ± {half:.3f})"
+    )
+
+
+def test_the_sentence_about_what_works_turns_with_the_runs():
+    assert "better than even spacing" in headline._works(best())
+    assert "worse than even spacing" in headline._works(best(even=1.6))
+    assert "not clearly better or worse than even spacing" in headline._works(best(even=1.7))
+
+
+def test_the_table_lists_the_lowest_loss_first():
+    lines = headline.table(best()).splitlines()[2:]
+    assert [line.split("|")[1].strip() for line in lines][0] == headline.NAMES["bpe"]
+    assert lines[-1].startswith(f"| {headline.NAMES['even']} ")
+
+
+def test_boundaries_are_settled_after_the_last_time_that_any_seed_left_white_space():
+    sweep = best()
+    for seed, late in enumerate((3, 7, 2)):
+        points = sweep.runs["policy_x20"][seed]["held_out"]
+        for number, point in enumerate(points):
+            point["whitespace_share"] = 0.99 if number >= late - 2 else 0.5
+    points = [run["held_out"] for run in sweep.runs["policy_x20"].values()]
+    assert headline.settled_after(sweep, "policy_x20") is None  # seed 1 never comes to stay
+    for point in points[1]:
+        point["whitespace_share"] = 0.99
+    assert headline.settled_after(sweep, "policy_x20") == points[0][1]["bytes"]
+
+
+def test_the_verdict_is_about_test_text_only_where_every_run_was_scored_on_it():
+    sweep = best()
+    assert headline.place_of(sweep) == "test"
+    sweep.runs["bpe"][1]["scores"]["test"] = None
+    assert headline.place_of(sweep) == "validation"
+
+
+def rivals(*, rates=(0.22, 0.22, 0.22)):
+    policies = [
+        record("policy_x20_rate_bpe", seed, bits=1.7, rule="learned", rate=rate, **{"model.rule.target_rate": rate})
+        for seed, rate in enumerate(rates)
+    ]
+    return [*policies, *seeds_of("bpe", 1.8, rate=0.22)]
+
+
+def test_methods_at_equal_rates_are_compared():
+    assert matched_gap(sweep_of(*rivals()), "policy_x20_rate_bpe", "test").bits == pytest.approx(-0.1, abs=0.01)
+    assert matched_gap(sweep_of(*rivals()), "policy_x20_rate_bpe_causal", "test") is None
+
+
+def test_rates_that_are_not_equal_are_refused():
+    sweep = sweep_of(*rivals(rates=(0.227, 0.226, 0.228)))
+    with pytest.raises(RltokError, match=r"draws 0\.2270 boundaries per byte and bpe 0\.2200.*at most 0\.005"):
+        matched_gap(sweep, "policy_x20_rate_bpe", "test")
+
+
+def test_seeds_of_a_method_whose_rate_is_anothers_may_have_targets_of_their_own(tmp_path):
+    write(tmp_path, *rivals(rates=(0.22, 0.221, 0.222)))
+    assert len(read_sweeps(tmp_path)["32m"].runs["policy_x20_rate_bpe"]) == 3
+    write(tmp_path / "other", *(record("even", seed, **{"model.rule.target_rate": 0.2 + seed / 100}) for seed in range(2)))
+    with pytest.raises(RltokError, match="target_rate"):
+        read_sweeps(tmp_path / "other")
