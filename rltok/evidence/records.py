@@ -212,11 +212,11 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
     """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a method."""
     common: dict[str, Any] = {}
     for name, seeds in sweep.runs.items():
-        config = _without_seed(next(iter(seeds.values()))["config"])
+        config = _of_all_seeds(next(iter(seeds.values())))
         for seed, run in ((number, one) for number in seeds for one in sweep.of_seed(name, number)):
             mine = shared(run, varied)
             common = mine | common  # a split may be scored in some runs only
-            other = differences({key: common[key] for key in mine}, mine) or differences(config, _without_seed(run["config"]))
+            other = differences({key: common[key] for key in mine}, mine) or differences(config, _of_all_seeds(run))
             if other:
                 about = other[0].split(" ")[0].partition("train.")[2]
                 raise RltokError(
@@ -226,5 +226,8 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
                 )
 
 
-def _without_seed(config: dict[str, Any]) -> dict[str, Any]:
-    return config | {"train": config["train"] | {"seed": None}}
+def _of_all_seeds(record: Record) -> dict[str, Any]:
+    """The configuration but for what belongs to a seed: the seed, and a rate that another run came to draw."""
+    config, rule = record["config"], record["config"]["model"]["rule"]
+    model = config["model"] | {"rule": rule | ({"target_rate": None} if "rate_of" in record else {})}
+    return config | {"train": config["train"] | {"seed": None}, "model": model}
