@@ -181,6 +181,15 @@ def test_a_mistaken_resume_is_refused_with_what_differs_and_changes_no_file(mist
     assert digests(out) == before
 
 
+def test_a_comparison_begun_with_resume_and_stopped_at_once_can_be_gone_on_with(tmp_path, capsys, monkeypatch):
+    def stopped(*_):
+        raise RltokError("stopped")
+
+    monkeypatch.setattr(compare, "run_plan", stopped)
+    words = command(tmp_path, tmp_path / "out", "--resume", rules=["even"])
+    assert [main(words), main(words)] == [2, 2] and capsys.readouterr().err.count("rltok: stopped") == 2
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [('{"what": "my own notes"}', "is no summary of rltok compare, so it stays"), ("[1]", "is no summary of rltok compare")],

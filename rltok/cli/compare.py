@@ -48,20 +48,18 @@ def _compare(options: argparse.Namespace, out: Path) -> None:
     size = f"{base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each"
     say(options, f"{len(plan.runs)} runs of {size}, {count} at a time")
     if begun := begun_elsewhere(plan.runs, setting, count):
-        told = "digits may differ from where they go on: begun on another device or with another number of threads"
-        say(options, f"{', '.join(begun)}: {told}")
+        warning = "digits may differ from where they go on: begun on another device or with another number of threads"
+        say(options, f"{', '.join(begun)}: {warning}")
     say(options, f"everything goes to {out}; after an interruption: the same with --out {quoted(out)} --resume")
     with room(out):
         out.mkdir(parents=True, exist_ok=True)
-        if not options.resume:
-            _claim(out)
-    told = _Teller(len(plan.runs), count)
+        _claim(out, options.resume)
+    line_of = _Lines(len(plan.runs), count)
     for done in run_plan(plan, plan.runs, setting, records, count):
-        say(options, told(done, options.split))
-    found = [records[run.stem] for run in plan.runs]
+        say(options, line_of(done, options.split))
     runs: dict[str, dict[int, Record]] = {}
-    for record in found:
-        runs.setdefault(record["name"], {})[record["seed"]] = record
+    for run in plan.runs:
+        runs.setdefault(run.name, {})[run.seed] = records[run.stem]
     lines = standings(Sweep(plan.name, runs, []), options.split)
     summary = _summary(options, plan, lines)
     with room(out):
@@ -70,25 +68,25 @@ def _compare(options: argparse.Namespace, out: Path) -> None:
     if options.json:
         print(json.dumps(summary, indent=1, allow_nan=False))
         return
-    print("\n".join(["", *table(lines), *notes(plan, setting, options.split, found)]))
+    print("\n".join(["", *table(lines), *notes(plan, options.split, [records[run.stem] for run in plan.runs])]))
     look = f"rltok show {quoted(out / plan.runs[0].stem)} 'any text'"
     print(f"records: {out / RECORDS}, figure: {out / FIGURE}, look: {look}")
 
 
-class _Teller:
+class _Lines:
     """A line for each run that is done, with the time so far and, once runs of each process are over, the time left."""
 
     def __init__(self, runs: int, count: int) -> None:
         self.runs, self.count, self.done, self.fresh, self.start = runs, count, 0, 0, time.perf_counter()
 
     def __call__(self, outcome: Outcome, split: str) -> str:
-        found, spent = outcome.record["scores"][split], time.perf_counter() - self.start
+        score, spent = outcome.record["scores"][split], time.perf_counter() - self.start
         self.done, self.fresh = self.done + 1, self.fresh + outcome.fresh
         run = f"{outcome.run.name}, seed {outcome.run.seed}"
-        line = f"{self.done}/{self.runs}  {run}: {found['bits_per_byte']:.3f} bits per byte"
+        line = f"{self.done}/{self.runs}  {run}: {score['bits_per_byte']:.3f} bits per byte"
         if not outcome.fresh:
             return line + ", was finished"
-        line += f", rate {found['rate']:.3f}; {duration(spent)} so far"
+        line += f", rate {score['rate']:.3f}; {duration(spent)} so far"
         if self.fresh <= self.count or self.done == self.runs:  # too early to say, or over
             return line
         return line + f", about {duration(spent / self.fresh * (self.runs - self.done))} left"
@@ -106,10 +104,10 @@ def _summary(options: argparse.Namespace, plan: Plan, lines: Sequence[dict[str, 
     }
 
 
-def _claim(out: Path) -> None:
-    """Begin the summary of a new comparison. Raises `RltokError` where another process did so first."""
+def _claim(out: Path, resume: bool) -> None:
+    """Make the summary of a new comparison, still empty. Raises `RltokError` where another process did so first."""
     try:
-        (out / SUMMARY).open("x").close()
+        (out / SUMMARY).open("a" if resume else "x").close()
     except FileExistsError:
         raise RltokError(f"another process has begun a comparison in {out}. Choose another --out.") from None
 
@@ -161,12 +159,12 @@ def check_out(out: Path, resume: bool) -> None:
     for name in (SUMMARY, FIGURE):
         require_own(out / name)
     try:
-        found = read_file(out / SUMMARY)
+        summary = read_file(out / SUMMARY)
     except MISSING as error:
         raise RltokError(
             f"{out} holds no comparison ({SUMMARY} is missing), so there is nothing to resume. Choose another --out."
         ) from error
-    if found and f'"what": "{WHAT}'.encode() not in found:  # an empty one was just begun
+    if summary and f'"what": "{WHAT}'.encode() not in summary:  # an empty one was just begun
         raise RltokError(f"{out / SUMMARY} is no summary of {WHAT}, so it stays as it is. Choose another --out.")
 
 
@@ -194,15 +192,15 @@ def _rows(corpus: Corpus, split: str, full: bool) -> Rows:
     return rows if full else rows.subset(slice(0, SMOKE_ROWS))
 
 
-def notes(plan: Plan, setting: Setting, split: str, records: Sequence[Record]) -> list[str]:
+def notes(plan: Plan, split: str, records: Sequence[Record]) -> list[str]:
     """What a reader of the table must know besides: the size, the target, and vocabularies that the text did not support."""
     rate = plan.base(plan.runs[0]).model.rule.target_rate
-    told = [
-        f"target rate {rate:.3f}, {split} split of {setting.corpus.description['name']}"
+    lines = [
+        f"target rate {rate:.3f}, {split} split of {records[0]['data']['name']}"
         + ("" if plan.full else "; a smoke run: these numbers say that everything runs, not which rule is better")
     ]
     for record in records:
         reached, wanted = record["fitted"].get("reached_vocabulary"), record["config"]["model"]["rule"]["vocabulary"]
         if reached is not None and reached < wanted:
-            told.append(f"{record['name']}, seed {record['seed']}: the text supports {reached:.0f} of {wanted} ids")
-    return told
+            lines.append(f"{record['name']}, seed {record['seed']}: the text supports {reached:.0f} of {wanted} ids")
+    return lines

@@ -66,13 +66,13 @@ def main() -> None:
     records = {Path(name).stem: record for name, record in read_folder(options.records, whole=False).items()}
     left_out: list[str] = []
     for number, done in enumerate(run_plan(plan, runs, setting, records), start=1):
-        seconds, told = time.perf_counter() - start, f"left out, {done.left_out}"
+        seconds, result = time.perf_counter() - start, f"left out, {done.left_out}"
         if done.record is None:
             left_out.append(done.run.stem)
         else:
-            told = done.record.get("failed") or f"{done.record['scores']['validation']['bits_per_byte']:.4f} bits per byte"
-            told += f", {seconds:.0f} s so far"
-        print(f"{number}/{len(runs)}  {done.run.stem}: {told}", file=sys.stderr, flush=True)
+            result = done.record.get("failed") or f"{done.record['scores']['validation']['bits_per_byte']:.4f} bits per byte"
+            result += f", {seconds:.0f} s so far"
+        print(f"{number}/{len(runs)}  {done.run.stem}: {result}", file=sys.stderr, flush=True)
         if number < len(runs) and options.stop_after is not None and seconds > options.stop_after:
             print(f"stopped after {done.run.stem}; the same command goes on", file=sys.stderr)
             return
