@@ -803,7 +803,9 @@ show_lines("whitespace", "entropy", "bpe", "bpe_causal")
 # * `dynamic_pooling` is the one from above, as published {cite}`nawrot2023`: drawn gates, means over groups, and a prior on the
 #   number of boundaries in a row.
 # * `dynamic_pooling_port` is what the paper's authors compared with: temperature 1 in place of one half, no learned vector for
-#   bytes before the first boundary, and the pressure of eq. (24) on the logits in place of the prior.
+#   bytes before the first boundary, tokens placed at the mean position of their bytes, and in place of the prior the pressure of
+#   eq. (24) on the gates with their noise. (Its stored runs are older and of another reading: the pressure left the noise out,
+#   tokens stood at their last byte, and the perceptron had GELU in place of ReLU.)
 # * `hnet` is H-Net's router {cite}`hwang2025` in this network: a boundary where neighbouring states point different ways.
 #   Nothing is drawn; a *ratio loss* pulls the mean gate down while there are more boundaries than wanted, and up while there
 #   are fewer.

@@ -40,9 +40,11 @@ class RuleConfig(Section):
     lags: int = 8  # w of eq. (21): how many earlier decisions the policy sees; 0 is memoryless
     scale: float = 16.0  # D of eq. (22)
     softcap: float | None = 6.0  # c of eq. (23), training only; the paper gives no value, 6 is the authors' code
-    variant: Literal["faithful", "port"] = "faithful"  # dynamic_pooling, hnet: as published, or as the paper's authors ported it
-    temperature: float = 0.5  # dynamic_pooling: of the relaxed Bernoulli gates; the port has 1
-    prior_weight: float = 1.0  # dynamic_pooling: of the binomial prior; in the port of the logit pressure, 2
+    # as published, or as the paper's authors compared with: "authors" of dynamic_pooling, "port" of hnet. Stored records hold
+    # a "port" of dynamic_pooling, too: an earlier reading of what the authors ran, which no rule computes any more
+    variant: Literal["faithful", "port", "authors"] = "faithful"
+    temperature: float = 0.5  # dynamic_pooling: of the relaxed Bernoulli gates; the authors have 1
+    prior_weight: float = 1.0  # dynamic_pooling: of the binomial prior; with the authors, of the logit pressure, 2
     ratio_weight: float = 0.03  # hnet: of the ratio loss
     smooth: Literal["ema", "none"] = "ema"  # hnet: what becomes of token states before they are distributed
 
@@ -68,6 +70,8 @@ class RuleConfig(Section):
             )
         if self.name in ("dynamic_pooling", "hnet") and not LEAST_RATE <= rate <= 1 - LEAST_RATE:  # fp32 logarithms and ratios
             require(False, self.section, "target_rate", rate, f"between {LEAST_RATE:g} and {1 - LEAST_RATE:g} for {self.name}")
+        if self.name == "hnet" and self.variant == "authors":
+            require(False, self.section, "variant", self.variant, "'faithful' or 'port' for hnet")
         self._between(0, 64, "lags")
         self._between(0.001, MOST_WEIGHT, "scale")
         self._between(0.01, MOST_WEIGHT, "softcap")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Real
 from torch import Tensor, nn
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -32,7 +32,7 @@ class RMSNorm(nn.Module):
 
 
 def rotary_table(
-    positions: Int[Tensor, " *S"], head_dim: int, theta: float, dtype: torch.dtype = torch.float32
+    positions: Real[Tensor, " *S"], head_dim: int, theta: float, dtype: torch.dtype = torch.float32
 ) -> tuple[Float[Tensor, "*S half"], Float[Tensor, "*S half"]]:
     """Cosine and sine of position * theta^(-2k / head_dim), k = 0 .. head_dim / 2 - 1.
 

@@ -66,7 +66,7 @@ RULES: dict[str, NamedRule] = {
         "where relaxed Bernoulli gates put them",
         ("target_rate", "variant", "temperature", "prior_weight"),
         matrices=lambda model: model.embedding_dim**2 + model.embedding_dim,  # hidden layer, gate
-        variants={"port": {"variant": "port", "temperature": 1.0, "prior_weight": 2.0}},
+        variants={"port": {"variant": "authors", "temperature": 1.0, "prior_weight": 2.0}},
     ),
     "hnet": NamedRule(
         "rltok.rules.hnet:HNetRule",

@@ -9,7 +9,7 @@ Rows have different numbers of tokens, so the token level is packed: the rows' t
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 
@@ -19,7 +19,7 @@ class Packed:
 
     states: Float[Tensor, "M d"]
     offsets: Int[Tensor, " rows_plus_one"]  # row b holds states[offsets[b] : offsets[b + 1]]
-    positions: Int[Tensor, " M"]  # byte position of each token's boundary
+    positions: Real[Tensor, " M"]  # of each token among the bytes: its boundary, or a mean of its bytes' positions
 
 
 def row_offsets(boundaries: Bool[Tensor, "B N"]) -> Int[Tensor, " rows_plus_one"]:

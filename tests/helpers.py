@@ -9,7 +9,7 @@ from rltok.config import ModelConfig, RuleConfig
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, PAD
 
-STRAIGHT_THROUGH = [(rule, variant) for rule in ("dynamic_pooling", "hnet") for variant in ("faithful", "port")]
+STRAIGHT_THROUGH = [("dynamic_pooling", "faithful"), ("dynamic_pooling", "authors"), ("hnet", "faithful"), ("hnet", "port")]
 RULES = ("learned", "even", "random_k", "dynamic_pooling", "hnet")
 
 

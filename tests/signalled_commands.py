@@ -16,8 +16,8 @@ import torch
 import torch._dynamo  # the first optimizer step would import it, in every child again
 
 import rltok.cli.commands
+import rltok.cli.compare
 import rltok.cli.main
-import rltok.evidence.compare
 import rltok.runs.snapshots
 import rltok.runs.training
 from rltok.config import from_dict
@@ -27,7 +27,7 @@ POINTS = {
     "load_corpus": (rltok.cli.commands, "load_corpus"),
     "train_step": (rltok.runs.training, "train_step"),
     "show": (rltok.cli.commands, "boundary_view"),
-    "result": (rltok.evidence.compare, "duration"),  # told of each
+    "result": (rltok.cli.compare, "duration"),  # printed for each
     "close": (RunFolder, "close"),
     "exit": (sys, "exit"),
 }

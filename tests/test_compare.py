@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import jaxtyping
@@ -17,10 +16,9 @@ from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
 from rltok.evidence import runner
-from rltok.evidence.compare import RECORD
-from rltok.evidence.methods import RULES, SMOKE_UPDATES, TWINS, base_config, contender, contenders
-from rltok.evidence.ranking import table
-from rltok.evidence.runner import SCORE, fit_flops_per_byte, mean_of_last_fifth, workers
+from rltok.evidence.methods import MATCHED_RANDOM, RULES, SMOKE_UPDATES, contenders
+from rltok.evidence.packed import read_folder
+from rltok.evidence.plan import Planned
 from rltok.flops import flops_per_byte
 from rltok.runs.checkpoint import checkpoints
 from rltok.runs.loading import load, load_config
@@ -50,58 +48,44 @@ def compared(tmp_path_factory):
     return folder / "out"
 
 
-def record_in(out: Path) -> dict:
-    """The record, which holds no number that is not finite."""
-    return json.loads((out / RECORD).read_text(), parse_constant=pytest.fail)
+def records_in(out: Path) -> dict[str, dict]:
+    """The records by name of the run, each entry checked."""
+    return {Path(name).stem: record for name, record in read_folder(out / "records", any_commit=True).items()}
+
+
+def standings_in(out: Path) -> list[dict]:
+    """The lines of the table, without times; no number in them is not finite."""
+    found = json.loads((out / "compare.json").read_text(), parse_constant=pytest.fail)["standings"]
+    return [line | {"seconds": 0} for line in found]
+
+
+def refused(words, capsys) -> str:
+    """The one line in which a command is refused."""
+    assert main([str(word) for word in words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
 
 
 # What comes out.
 
 
-def test_the_table_has_a_line_for_every_rule_and_a_column_for_every_number(compared):
-    lines = table(record_in(compared)["standings"])
-    assert [name for name in COLUMNS if name not in lines[0]] == []
-    assert [line.split()[0] for line in lines[1 : len(NAMES) + 1]] == ["learned", "whitespace", "bpe", "random_k_as_whitespace"]
-    assert len({len(line) for line in lines[: len(NAMES) + 1]}) == 1
+def test_every_run_leaves_the_record_of_a_sweep(compared):
+    records = records_in(compared)
+    assert records.keys() == {f"{name}-seed{seed}" for name in NAMES for seed in (0, 1)}
+    for stem, record in records.items():
+        config = load_config(compared / stem)
+        assert (config.digest(), config.to_dict()) == (record["config_hash"], record["config"])
+        assert (record["sweep"], record["full"], record["scores"]["test"]) == ("out", False, None)
+        assert [point["step"] for point in record["curve"]] == [2, 4, 6, 8]
+        assert record.get("rate_of") == ("whitespace" if record["name"] == "random_k_as_whitespace" else None)
 
 
-def test_the_record_names_settings_data_device_versions_and_every_run(compared):
-    record = record_in(compared)
-    assert record.keys() >= {
-        "schema",
-        "what",
-        "config",
-        "config_hash",
-        "commit",
-        "device",
-        "versions",
-        "data",
-        "runs",
-        "standings",
-    }
-    assert (record["finished"], record["full"], record["split"]) == (True, False, "validation")
-    assert [(run["name"], run["seed"]) for run in record["runs"]] == [
-        (name, seed) for seed in (0, 1) for name in contenders(NAMES)
-    ]
-    for run in record["runs"]:
-        config = load_config(compared / run["folder"])
-        assert (config.digest(), config.to_dict()["model"]["rule"]) == (run["config_hash"], run["rule"])
-        assert [point["step"] for point in run["curve"]] == [2, 4, 6, 8]
-        assert run["evaluation"]["bits_per_byte"] > 0 and "row_bits_per_byte" not in run
-        assert {name: len(text["boundaries"]) for name, text in run["texts"].items()} == {
-            name: len(text.encode()) for name, text in FIXED_TEXTS.items()
-        }
-
-
-def test_the_texts_of_a_record_are_cut_as_the_stored_model_cuts_them(compared):
+def test_the_last_snapshot_of_a_record_is_cut_as_the_stored_model_cuts_it(compared):
     for name in ("learned", "whitespace"):
-        run = next(run for run in record_in(compared)["runs"] if run["folder"] == f"{name}-seed1")
-        seen = boundary_view(load(compared / run["folder"]), FIXED_TEXTS["multilingual"], seed=1)
-        text = run["texts"]["multilingual"]
-        assert [int(bit) for bit in text["boundaries"]] == seen["boundaries"] and 0 < sum(seen["boundaries"])
-        assert (text["probabilities"] is None) == (seen["probabilities"] is None) == (name == "whitespace")
-        if name == "learned":
-            assert text["probabilities"] == pytest.approx(seen["probabilities"], abs=0.0051)
+        seen = boundary_view(load(compared / f"{name}-seed1"), FIXED_TEXTS["multilingual"], seed=1)
+        last = records_in(compared)[f"{name}-seed1"]["snapshots"][-1]
+        assert last["step"] == 8
+        assert [int(bit) for bit in last["multilingual"]["boundaries"]] == seen["boundaries"] and 0 < sum(seen["boundaries"])
 
 
 def test_a_runs_folder_is_an_ordinary_one(compared, capsys):
@@ -110,45 +94,40 @@ def test_a_runs_folder_is_an_ordinary_one(compared, capsys):
     assert json.loads((compared / "bpe-seed1" / "record.json").read_text())["full"] is False
 
 
-def test_scores_are_those_of_the_stored_models_on_the_validation_rows(compared):
-    run = next(run for run in record_in(compared)["runs"] if run["folder"] == "whitespace-seed1")
-    config = load_config(compared / run["folder"])
+def test_scores_are_those_of_the_stored_models_on_the_validation_rows_with_the_draws_of_the_runs_seed(compared):
+    config, score = load_config(compared / "learned-seed1"), records_in(compared)["learned-seed1"]["scores"]["validation"]
     corpus = load_corpus(compared.parent / "text.txt", config.data)
-    found = evaluate(load(compared / run["folder"]), corpus.validation, seed=1, batch=4)
-    assert run["evaluation"] == json.loads(json.dumps(found.to_dict()))
-    lines = runner.training_lines(compared / run["folder"])
-    tokens = sum(line["tokens_per_byte"] for line in lines) / len(lines)
-    assert run["flops_per_byte"] == pytest.approx(flops_per_byte(config.model, tokens))
+    found = evaluate(load(compared / "learned-seed1"), corpus.validation, seed=1, batch=4)
+    assert {key: score[key] for key in found.to_dict()} == json.loads(json.dumps(found.to_dict()))
+    (line,) = (line for line in standings_in(compared) if line["name"] == "whitespace")
+    runs = [records_in(compared)[f"whitespace-seed{seed}"] for seed in (0, 1)]
+    tokens = [run["tokens"] / run["bytes"] for run in runs]
+    assert line["flops_per_byte"] == pytest.approx(flops_per_byte(config.model, sum(tokens) / 2), rel=0.01)
+    bits = [run["scores"]["validation"]["bits_per_byte"] for run in runs]
+    assert line["bits_per_byte"]["bits"] == pytest.approx(sum(bits) / 2, rel=1e-5)
 
 
-def test_a_twin_draws_as_many_tokens_as_its_rule(compared):
-    tokens = {(run["name"], run["seed"]): run["evaluation"]["tokens_per_byte"] for run in record_in(compared)["runs"]}
+def test_rate_matched_random_places_are_as_many_as_the_rules_tokens(compared):
+    records = records_in(compared)
     for seed in (0, 1):
-        assert tokens["random_k_as_whitespace", seed] == pytest.approx(tokens["whitespace", seed], abs=1 / 64)
+        random, rule = (
+            records[f"{name}-seed{seed}"]["scores"]["validation"]["tokens_per_byte"]
+            for name in ("random_k_as_whitespace", "whitespace")
+        )  # fmt: skip
+        assert random == pytest.approx(rule, abs=1 / 64)
+        assert records[f"random_k_as_whitespace-seed{seed}"]["config"]["model"]["rule"]["target_rate"] == rule
 
 
-def test_the_rate_reached_is_the_mean_over_the_last_fifth():
-    lines = [{"step": step, "rate": float(step)} for step in range(1, 11)]
-    assert mean_of_last_fifth(lines, "rate") == 9.5
-    assert mean_of_last_fifth([{"step": 1, "rate": 0.3}], "rate") == 0.3
-
-
-def test_fitting_the_entropy_model_costs_flops_too():
-    base = base_config("tiny", {}, budget="smoke", seed=0)
-    config = contender(base, "tiny", "entropy", {})
-    frozen = 2 * (4 * 64**2 + 6 * 64**2) + 257 * 64
-    assert fit_flops_per_byte(config) == pytest.approx(6 * frozen / 3, rel=1e-4)
-    assert fit_flops_per_byte(contender(base, "tiny", "bpe", {})) == 0
-
-
-def test_what_the_user_is_told_time_first_then_runs_then_the_table(tmp_path, capsys):
-    assert main(command(tmp_path, tmp_path / "out", rules=["bpe", "even"])) == 0
+def test_what_the_user_reads_runs_first_then_the_table(tmp_path, capsys):
+    assert main(command(tmp_path, tmp_path / "out", rules=["bpe", "learned"])) == 0
     out, err = capsys.readouterr()
     read, *lines = err.splitlines()
     assert read.startswith("training text: 1 text file (text.txt): ")
-    assert lines[0].startswith("2 runs of 8 updates") and lines[1].startswith("expected time: about ")
-    assert [line.split()[0] for line in lines[3:]] == ["1/2", "2/2"]
-    assert out.lstrip().startswith("rule ") and "a smoke run" in out
+    assert lines[0].startswith("2 runs of 8 updates") and lines[0].endswith("1 at a time")
+    assert [line.split()[0] for line in lines[2:]] == ["1/2", "2/2"]
+    head, *table = out.lstrip().splitlines()
+    assert [name for name in COLUMNS if name not in head] == [] and "a smoke run" in out
+    assert [line.split()[0] for line in table[:2]] == ["bpe", "learned"] and len({len(line) for line in [head, *table[:2]]}) == 1
     assert "bpe, seed 0: the text supports" in out and " of 400 ids" in out
     assert (tmp_path / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
     assert (duration(41), duration(130), duration(7300)) == ("41 s", "2 min", "2.0 h")
@@ -159,57 +138,104 @@ def test_what_the_user_is_told_time_first_then_runs_then_the_table(tmp_path, cap
 
 def test_resume_leaves_finished_runs_alone_and_goes_on_with_the_others(compared, tmp_path, capsys, monkeypatch):
     out = shutil.copytree(compared, tmp_path / "out")
-    kept = out / "learned-seed0"
-    (out / "bpe-seed0" / SCORE).unlink()  # as if it had been interrupted after its first checkpoint
+    (out / "records" / "bpe-seed0.json").unlink()  # as if it had been interrupted after its first checkpoint
+    (out / "records" / "whitespace-seed1.json").unlink()
+    (out / "bpe-seed0" / "record.json").unlink()
     for late in checkpoints(out / "bpe-seed0")[1:]:
         shutil.rmtree(late)
     shutil.rmtree(out / "whitespace-seed1")
-    before, wanted, trained = digests(kept), record_in(compared), []
+    before, wanted, trained = digests(out / "learned-seed0"), standings_in(compared), []
+    kept = (out / "records" / "learned-seed0.json").read_bytes()
     real = runner.train
     monkeypatch.setattr(runner, "train", lambda *given, **named: trained.append(given[2].name) or real(*given, **named))
     assert main(command(compared.parent, out, "--seeds", "0", "1", "--resume")) == 0
     assert trained == ["bpe-seed0", "whitespace-seed1"]
-    assert digests(kept) == before
+    assert (digests(out / "learned-seed0"), (out / "records" / "learned-seed0.json").read_bytes()) == (before, kept)
     assert "learned, seed 0" in (err := capsys.readouterr().err) and "was finished" in err
-    for one, other in zip(record_in(out)["standings"], wanted["standings"], strict=True):
-        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    assert standings_in(out) == wanted
 
 
-def test_a_score_of_other_settings_or_of_another_text_or_a_damaged_one_is_none(compared):
-    folder = compared / "learned-seed0"
-    config = load_config(folder)
-    corpus = load_corpus(compared.parent / "text.txt", config.data)
-    setting = runner.Setting(corpus, corpus.validation, "cpu", False)
-    assert runner.stored_result(("learned", config, folder), setting)["seed"] == 0
-    other = replace(config, train=replace(config.train, seed=5))
-    assert runner.stored_result(("learned", other, folder), setting) is None
-    assert runner.stored_result(("learned", config, folder), replace(setting, rows=corpus.train)) is None
-    fewer = replace(corpus, train=corpus.train.subset(slice(0, 20)))
-    assert runner.stored_result(("learned", config, folder), replace(setting, corpus=fewer)) is None
-    assert runner.stored_result(("learned", config, compared), setting) is None
-
-
-def test_resume_with_other_settings_is_refused(compared, tmp_path, capsys):
+def test_a_rule_more_is_added_and_one_less_is_left_out_of_the_table(compared, tmp_path):
     out = shutil.copytree(compared, tmp_path / "out")
-    assert main(command(compared.parent, out, "--resume", settings=SMALL | {"train.learning_rate": 0.1})) == 2
-    assert "learning_rate" in capsys.readouterr().err
+    assert main(command(compared.parent, out, "--resume", rules=["even", "whitespace"])) == 0
+    assert [(line["name"], line["seeds"]) for line in standings_in(out)] == [("even", [0]), ("whitespace", [0])]
+    assert records_in(out).keys() == records_in(compared).keys() | {"even-seed0"}
+
+
+MISTAKES = {
+    "settings": (["--set", "train.learning_rate=0.1"], "train.learning_rate 0.006 -> 0.1"),
+    "budget": (["--budget", "full"], "train.evaluate_rows"),
+    "less_text": (["--max-bytes", "6000"], "was trained with other train text"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistaken_resume_is_refused_with_what_differs_and_changes_no_file(mistake, compared, tmp_path, capsys, monkeypatch):
+    more, told = MISTAKES[mistake]
+    out, settings = shutil.copytree(compared, tmp_path / "out"), SMALL
+    if mistake == "budget":  # which the settings would decide
+        settings = {key: value for key, value in SMALL.items() if key != "train.evaluate_rows"}
+    monkeypatch.setattr(compare, "run_plan", pytest.fail)
+    before = digests(out)
+    assert told in refused([*command(compared.parent, out, "--resume", settings=settings), *more], capsys)
+    assert digests(out) == before
+
+
+def test_a_comparison_begun_with_resume_and_stopped_at_once_can_be_gone_on_with(tmp_path, capsys, monkeypatch):
+    def stopped(*_):
+        raise RltokError("stopped")
+
+    monkeypatch.setattr(compare, "run_plan", stopped)
+    words = command(tmp_path, tmp_path / "out", "--resume", rules=["even"])
+    assert [main(words), main(words)] == [2, 2] and capsys.readouterr().err.count("rltok: stopped") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [('{"what": "my own notes"}', "is no summary of rltok compare, so it stays"), ("[1]", "is no summary of rltok compare")],
+)
+def test_a_foreign_file_of_that_name_stays_as_it_is(content, told, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "compare.json").write_text(content)
+    line = refused(command(tmp_path, tmp_path / "out", "--resume"), capsys)
+    assert told in line and "another --out" in line
+    assert (tmp_path / "out" / "compare.json").read_text() == content
+
+
+def test_a_record_that_was_changed_or_is_of_another_split_is_named(compared, tmp_path, capsys, monkeypatch):
+    out = shutil.copytree(compared, tmp_path / "out")
+    path = out / "records" / "learned-seed0.json"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 3', 1))
+    monkeypatch.setattr(compare, "run_plan", pytest.fail)
+    assert "records/learned-seed0.json: it was changed" in refused(command(compared.parent, out, "--resume"), capsys)
+    path.unlink()
+    path.mkdir()
+    assert "learned-seed0.json is a folder. Put" in refused(command(compared.parent, out, "--resume"), capsys)
 
 
 def test_processes_give_the_same_numbers(compared, tmp_path):
     assert main([*command(tmp_path, tmp_path / "out", rules=["learned", "bpe"])[:-1], "train.micro_batch=4", "--jobs", "2"]) == 0
-    one, two = (record_in(place) for place in (compared, tmp_path / "out"))
-    found = {run["name"]: run["evaluation"]["bits_per_byte"] for run in two["runs"]}
-    for run in one["runs"]:
-        if run["seed"] == 0 and run["name"] in found:
-            assert found[run["name"]] == pytest.approx(run["evaluation"]["bits_per_byte"], abs=1e-4)
+    for stem, record in records_in(tmp_path / "out").items():
+        one, two = (each["scores"]["validation"]["bits_per_byte"] for each in (record, records_in(compared)[stem]))
+        assert one == pytest.approx(two, abs=1e-4)
 
 
-def test_a_failure_in_a_worker_process_is_told_as_it_is(compared):
+def test_a_failure_in_a_worker_process_is_shown_as_it_is(compared, tmp_path):
     config = load_config(compared / "learned-seed0")
     corpus = load_corpus(compared.parent / "text.txt", config.data)
-    setting = runner.Setting(corpus, corpus.validation, "cpu", False)
-    with pytest.raises(RltokError, match="is a file"), workers(2, setting) as run:
-        list(run([("learned", config, compared / RECORD)]))
+    (tmp_path / "learned-seed0").write_text("a file")
+    setting = runner.Setting("x", corpus, {"validation": corpus.validation}, "cpu", False, tmp_path, tmp_path / "records")
+    with pytest.raises(RltokError, match="is a file"), runner.workers(2, setting) as run:
+        list(run([(Planned("learned", 0), config)]))
+
+
+def test_there_are_no_more_processes_than_runs(tmp_path, monkeypatch, capsys):
+    def no_run(plan, runs, setting, records, count):
+        raise RltokError(f"{len(runs)} runs, {count} at a time")
+
+    monkeypatch.setattr(compare, "run_plan", no_run)
+    assert main(command(tmp_path, tmp_path / "out", "--jobs", 2**31 - 1, rules=["even", "learned"])) == 2
+    assert "2 runs, 2 at a time\n" in capsys.readouterr().err
 
 
 # Mistakes.
@@ -231,39 +257,55 @@ def test_a_failure_in_a_worker_process_is_told_as_it_is(compared):
         (["--set", "train.sequences_per_update=4096", "train.training_bytes=300000"], "less than one batch of 4096"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_before_anything_is_trained_or_written(more, told, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(compare, "run_all", pytest.fail)
-    assert main([*command(tmp_path, tmp_path / "out"), *more]) == 2
+def test_a_mistake_is_named_before_anything_is_trained_or_written(more, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(compare, "run_plan", pytest.fail)
+    assert main([*command(tmp_path, tmp_path / "new" / "out"), *more]) == 2
     assert told in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_is_taken_needs_resume_and_a_foreign_one_is_no_place(compared, tmp_path, capsys):
-    assert main(command(tmp_path, compared)) == 2
-    assert "is not empty. Add --resume" in capsys.readouterr().err
+    assert "is not empty. Add --resume" in refused(command(tmp_path, compared), capsys)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "note.txt").write_text("mine")
-    assert main(command(tmp_path, tmp_path / "mine", "--resume")) == 2
-    assert "holds no comparison" in capsys.readouterr().err
-    assert main(command(tmp_path, tmp_path / "text.txt")) == 2
-    assert "is a file; --out needs a folder" in capsys.readouterr().err
-    assert main(["compare", "--resume"]) == 2
-    assert "Name it with --out" in capsys.readouterr().err
+    assert "holds no comparison" in refused(command(tmp_path, tmp_path / "mine", "--resume"), capsys)
+    assert "Name it with --out" in refused(["compare", "--resume"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("", "--out is empty. Name a folder"),
+        (" ", "--out is empty. Name a folder"),
+        ("text.txt", "is a file; --out needs a folder"),
+        ("text.txt/x", "/text.txt is a file; --out needs a folder"),
+        ("/proc/x/y", "cannot write to /proc/x/y (No such file or directory). Choose a folder you may write to with --out"),
+        ("a" * 300, "(File name too long). Name another folder"),
+    ],
+)
+def test_a_place_where_nothing_can_be_written_is_named_before_anything_is_trained(place, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(compare, "run_plan", pytest.fail)
+    out = tmp_path / place if place.strip() else place
+    assert told in refused(command(tmp_path, out), capsys)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_without_tokenizers_the_extra_is_named_before_anything_is_trained(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    monkeypatch.setattr(compare, "run_all", pytest.fail)
+    monkeypatch.setattr(compare, "run_plan", pytest.fail)
     assert main(command(tmp_path, tmp_path / "out")) == 2
     assert "pip install 'rltok[bpe]'" in capsys.readouterr().err
 
 
 def test_without_a_preset_rows_and_budget_are_fitted_to_a_small_text(tmp_path, monkeypatch):
-    given = []
-    monkeypatch.setattr(compare, "run_all", lambda comparison, *_: given.append(comparison) or [])
-    monkeypatch.setattr(compare, "estimated_seconds", lambda *_: 0.0)
-    monkeypatch.setattr(compare, "_draw", lambda *_: None)
-    text = write_text(tmp_path, TEXT)
-    assert main(["compare", "--data", text, "--out", str(tmp_path / "out"), "--json"]) == 0
-    assert given[0].bases[0].data.sequence_length == 128 and given[0].bases[0].num_updates == SMOKE_UPDATES
-    assert len(given[0].names) == len(RULES) + len(TWINS)
+    plans = []
+
+    def no_run(plan, *_):
+        plans.append(plan)
+        raise RltokError("enough")
+
+    monkeypatch.setattr(compare, "run_plan", no_run)
+    assert main(["compare", "--data", write_text(tmp_path, TEXT), "--out", str(tmp_path / "out"), "--json"]) == 2
+    base = plans[0].base(plans[0].runs[0])
+    assert base.data.sequence_length == 128 and base.num_updates == SMOKE_UPDATES
+    assert [run.name for run in plans[0].runs] == contenders(["all"]) == [*RULES, *MATCHED_RANDOM]

@@ -7,13 +7,13 @@ import torch
 from runs import SETTINGS
 
 from rltok.errors import RltokError
-from rltok.evidence.methods import RULES, SMOKE_UPDATES, TWIN, TWINS, base_config, contender, contenders, twin
+from rltok.evidence.methods import MATCHED, MATCHED_RANDOM, RULES, SMOKE_UPDATES, base_config, comparison, contender, contenders
 from rltok.runs.models import new_model
 
 
-def test_all_are_the_eleven_rules_and_the_twins_of_those_that_do_not_control_their_rate():
-    assert contenders(["all"]) == [*RULES, *TWINS]
-    assert len(RULES) == 11 and {name.removeprefix(TWIN) for name in TWINS} == {"whitespace", "bpe", "bpe_causal"}
+def test_all_are_the_eleven_rules_and_random_places_for_those_that_do_not_control_their_rate():
+    assert contenders(["all"]) == [*RULES, *MATCHED_RANDOM]
+    assert len(RULES) == 11 and {name.removeprefix(MATCHED) for name in MATCHED_RANDOM} == {"whitespace", "bpe", "bpe_causal"}
     assert contenders(["random_k_as_bpe", "bpe", "even", "bpe"]) == ["bpe", "even", "random_k_as_bpe"]
 
 
@@ -42,7 +42,7 @@ def test_a_multiplier_of_the_policys_learning_rate_reaches_the_policy_alone():
     own = {"train.policy_lr_multiplier": 5.0, "train.policy_start_fraction": 0.3}
     base = base_config("tiny", own, budget="full", seed=0)
     trains = {name: contender(base, "tiny", name, {}).train for name in RULES}
-    trains["twin"] = twin(base, "tiny", "random_k_as_bpe", 0.3).train
+    trains["random_k_as_bpe"] = plan_of(base).base(plan_of(base).runs[-1]).train
     found = {name: (train.policy_lr_multiplier, train.policy_start_fraction) for name, train in trains.items()}
     assert found == {name: (5.0, 0.3) if name == "learned" else (1.0, 0.0) for name in trains}
     for name, value in own.items():
@@ -58,12 +58,41 @@ def test_a_smoke_run_has_few_updates_and_a_full_one_the_presets_budget():
     assert contender(full, "tiny", "entropy", {}).model.rule.fit_bytes == full.train.training_bytes // 3
 
 
-def test_a_twin_is_random_k_at_the_tokens_that_came_out():
-    base = base_config("tiny", {}, budget="smoke", seed=0)
-    config = twin(base, "tiny", "random_k_as_bpe", 0.31)
-    assert (config.model.rule.name, config.model.rule.target_rate) == ("random_k", 0.31)
-    assert replace(config.model, rule=base.model.rule) == base.model and config.train == base.train
-    assert twin(base, "tiny", "random_k_as_bpe", 1.0).model.rule.target_rate < 1
+def plan_of(*bases):
+    """The plan of BPE, which does not control its rate, and random places for it."""
+    names = ["bpe", "random_k_as_bpe"]
+    return comparison("x", names, bases, size="tiny", settings={}, full=False, split="test")
+
+
+def test_rate_matched_random_places_follow_the_tokens_of_their_seed_on_the_split_that_decides():
+    bases = [base_config("tiny", {}, budget="smoke", seed=seed) for seed in (0, 1)]
+    plan = plan_of(*bases)
+    assert [run.stem for run in plan.runs] == [
+        "bpe-seed0", "random_k_as_bpe-seed0", "bpe-seed1", "random_k_as_bpe-seed1",
+    ]  # fmt: skip
+    other = {"tokens_per_byte": 0.5, "rate": 0.5}
+    records = {
+        f"bpe-seed{seed}": {"scores": {"validation": other, "test": {"tokens_per_byte": tokens, "rate": 0.4}}}
+        for seed, tokens in ((0, 0.31), (1, 1.0))
+    }
+    one, two = (plan.config(run, records) for run in plan.runs[1::2])
+    assert (one.model.rule.name, one.model.rule.target_rate) == ("random_k", 0.31)
+    assert replace(one.model, rule=bases[0].model.rule) == bases[0].model and one.train == bases[0].train
+    assert two.model.rule.target_rate < 1
+
+
+@pytest.mark.parametrize("settings", [{"model.rule.target_rate": 0.999}, {"train.micro_batch": 1}])
+def test_limits_of_the_learned_rule_hold_only_where_it_competes(settings):
+    for names in (["even"], ["hnet", "bpe"]):
+        base = base_config("tiny", settings, budget="smoke", seed=0, names=names)
+        assert contender(base, "tiny", names[0], settings).model.rule.name == names[0]
+    with pytest.raises(RltokError):
+        base_config("tiny", settings, budget="smoke", seed=0, names=["even", "learned"])
+
+
+def test_the_settings_of_a_contender_are_the_same_whoever_competes():
+    one, other = (base_config("tiny", SETTINGS, budget="smoke", seed=0, names=names) for names in (["even"], ["learned", "even"]))
+    assert contender(one, "tiny", "even", {}) == contender(other, "tiny", "even", {})
 
 
 def test_networks_of_all_rules_start_from_the_same_weights():

@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 import torch
 from helpers import ragged_ids, random_boundaries, random_uniforms, sigmoid, tiny_model
+from numpy_unet import head_log_probs, rms_norm, stack, weights
 
+from rltok.config import with_settings
+from rltok.errors import RltokError
+from rltok.optim import make_optimizer
+from rltok.presets import preset
 from rltok.rules.dynamic_pooling import (
     DynamicPoolingRule,
     binomial_prior_loss,
+    group_centres,
     group_means,
     membership,
     relaxed_bernoulli,
     straight_through,
 )
+from rltok.runs.checkpoint import save_checkpoint
+from rltok.runs.loading import load, load_config
+from rltok.runs.models import new_model
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 
@@ -163,23 +172,42 @@ def test_the_prior_is_minus_the_log_binomial_per_position_with_the_same_gradient
     np.testing.assert_allclose(gates.grad, slopes, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("variant", "weight"), [("faithful", 1.0), ("port", 2.0)])
-def test_the_rules_own_loss_is_the_weighted_prior_or_pressure_over_drawn_positions(variant, weight):
-    rule = make_rule(variant, prior_weight=weight, temperature=1.0)
-    ids, states = inputs_of((9, 4)), random(2, 9, DIM)
-    decided = rule.decide(states, ids, random_uniforms(2, 9))
-    drawn = np.array([[i > 0 and i < n for i in range(9)] for n in (9, 4)])
-    if variant == "faithful":
-        counts = [(int(row[keep].sum()), int(keep.sum())) for row, keep in zip(decided.boundaries, drawn, strict=True)]
-        expected = -sum(math.log(math.comb(n, k) * 0.2**k * 0.8 ** (n - k)) for k, n in counts) / drawn.sum()
-    else:
-        logits = rule.logits(states).detach().numpy()[drawn]
-        expected = logits.mean() * (sigmoid(logits).mean() - 0.2)
-    assert decided.aux_loss.item() == pytest.approx(weight * expected, abs=1e-12)
+def test_the_rules_own_loss_is_the_weighted_prior_over_drawn_positions():
+    rule, ids = make_rule(prior_weight=3.0), inputs_of((9, 4))
+    decided = rule.decide(random(2, 9, DIM), ids, random_uniforms(2, 9))
+    counts = [(int(row[1:n].sum()), n - 1) for row, n in zip(decided.boundaries, (9, 4), strict=True)]
+    expected = -sum(math.log(math.comb(n, k) * 0.2**k * 0.8 ** (n - k)) for k, n in counts) / 11
+    assert decided.aux_loss.item() == pytest.approx(3 * expected, abs=1e-12)
     assert decided.logits is None  # no score-function policy
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_the_authors_pressure_is_eq_24_on_the_noisy_gates_of_drawn_positions(temperature):
+    rule, ids, states = make_rule("authors", prior_weight=2.0, temperature=temperature), inputs_of((9, 4)), random(2, 9, DIM)
+    leaf, uniforms = random(2, 9, seed=4).requires_grad_(), random_uniforms(2, 9)
+    rule.logits = lambda states: leaf
+    decided = rule.decide(states, ids, uniforms)
+    decided.aux_loss.backward()
+    drawn = np.array([[0 < i < n for i in range(9)] for n in (9, 4)])
+    x, u = leaf.detach().numpy(), uniforms.double().numpy()
+    noisy = ((x + np.log(1 - u) - np.log(u)) / temperature)[drawn]
+    gap = sigmoid(noisy).mean() - 0.2
+    assert abs(gap - (sigmoid(x[drawn]).mean() - 0.2)) > 0.01  # the noise matters
+    assert decided.aux_loss.item() == pytest.approx(2 * noisy.mean() * gap, abs=1e-12)
+    np.testing.assert_allclose(leaf.grad, np.where(drawn, 2 * gap / 11 / temperature, 0), rtol=0, atol=1e-14)
+
+
 # The rule
+
+
+@pytest.mark.parametrize("variant", ["faithful", "authors"])
+def test_the_perceptron_has_gelu_as_published_and_relu_as_the_authors_ran_it(variant):
+    rule, states = make_rule(variant), random(1, 50, DIM)
+    w = weights(rule)
+    x = rms_norm(states[0].numpy(), w["norm.weight"], 1e-6) @ w["hidden.weight"].T + w["hidden.bias"]
+    hidden = np.maximum(x, 0) if variant == "authors" else x * np.vectorize(math.erfc)(-x / math.sqrt(2)) / 2
+    expected = hidden @ w["gate.weight"][0] + w["gate.bias"]
+    np.testing.assert_allclose(rule.logits(states)[0].detach(), expected, rtol=0, atol=1e-12)
 
 
 def test_gates_follow_logits_uniforms_and_temperature_and_are_forced_on_bos_only():
@@ -197,7 +225,7 @@ def test_gates_follow_logits_uniforms_and_temperature_and_are_forced_on_bos_only
 
 
 def test_the_loss_reaches_a_logit_through_the_pooling_weights_and_the_slope_of_its_soft_gate():
-    rule = make_rule("port", prior_weight=0.0)
+    rule = make_rule("authors", prior_weight=0.0)
     ids, states = inputs_of((8,)), random(1, 8, DIM)
     seen = {}
 
@@ -232,11 +260,59 @@ def test_the_null_group_stands_where_bos_is_and_bytes_before_the_first_boundary_
     torch.testing.assert_close(added[1], packed.states[[2] * 6], rtol=0, atol=1e-12)
 
 
-def test_the_port_has_bos_as_its_own_group_and_no_norm():
-    rule, states = make_rule("port"), random(1, 4, DIM)
+def test_the_authors_variant_has_bos_as_its_own_group_and_no_norm():
+    rule, states = make_rule("authors"), random(1, 4, DIM)
     packed = rule.downsample(states, rule.prescribed(states, torch.tensor([[1, 0, 1, 0]]).bool()))
     torch.testing.assert_close(packed.states, torch.stack([states[0, 0], states[0, 1:3].mean(0)]), rtol=0, atol=1e-14)
-    assert not hasattr(rule, "null_group")
+    assert packed.positions.tolist() == [0.0, 1.5] and not hasattr(rule, "null_group")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_group_stands_at_the_mean_of_its_bytes_positions(seed):
+    boundaries, expected = random_boundaries(4, 17, seed=seed), []
+    boundaries[2, 1:] = False  # BOS alone
+    for row in boundaries.tolist():
+        group = []
+        for position, closes in enumerate(row):
+            group.append(position)
+            if closes:
+                expected.append(sum(group) / len(group))
+                group = []
+    assert group_centres(boundaries).tolist() == expected
+
+
+def test_a_network_of_the_authors_variant_equals_numpy_position_by_position():
+    model = tiny_model("dynamic_pooling", variant="authors", dtype=torch.float64)
+    ids, uniforms = ragged_ids((30,)), random_uniforms(1, 30)
+    w, config, places = weights(model), model.config, np.arange(30)
+    x = model.encode(ids[:, :-1])[0].detach().numpy()
+    marks = model(ids, uniforms=uniforms).boundaries[0].numpy()
+    groups = np.split(places, np.flatnonzero(marks) + 1)[: marks.sum()]
+    assert len({len(group) for group in groups}) > 2
+    tokens, centres = (np.stack([values[group].mean(0) for group in groups]) for values in (x, places))
+    mixed = stack(w, "mid_blocks", config.mid_layers, tokens, centres, len(tokens), config)
+    y = np.stack([x[j] + mixed[marks[: j + 1].sum() - 1] for j in places])
+    decoded = stack(w, "up_blocks", config.up_layers, y, places, config.window, config)
+    found = model.log_probs(ids, uniforms=uniforms)[0].detach().numpy()
+    expected = head_log_probs(w, "output_norm", "output_head", decoded, config)
+    np.testing.assert_allclose(found[:, [*range(256), 257]], expected, rtol=0, atol=1e-11)
+
+
+def test_the_earlier_port_is_refused_by_name_while_its_settings_can_still_be_read(tmp_path):
+    new = preset("tiny_dynamic_pooling_port", {"model.embedding_dim": 16})
+    old = with_settings(new, {"model.rule.variant": "port"})
+    assert old.digest() != new.digest()
+    model = new_model(new, torch.device("cpu"))
+    progress = {"step": 0, "bytes": 0, "tokens": 0, "seconds": 0.0}
+    checkpoint = save_checkpoint(tmp_path, progress, model, make_optimizer(model, old.train), old)
+    assert load_config(checkpoint) == old
+    for use in (lambda: load(checkpoint), lambda: new_model(old, torch.device("cpu"))):
+        with pytest.raises(
+            RltokError, match=r"^model\.rule\.variant='port' of dynamic_pooling .*'authors'.*version that wrote.*$"
+        ):
+            use()
+    with pytest.raises(RltokError, match=r"variant must be 'faithful' or 'port' for hnet; got 'authors'"):
+        with_settings(preset("tiny_hnet"), {"model.rule.variant": "authors"})
 
 
 def test_prescribing_the_drawn_boundaries_predicts_the_same_and_shows_probabilities_as_gates():

@@ -42,7 +42,7 @@ def record(run):
     folder, corpus, _ = run
     tasks = {"piqa": read_items("piqa", DATA, expected=False)}
     return evidence_of(
-        folder, sweep="s", name="ours", validation=corpus.validation, tasks=tasks, device="cpu", max_items=3
+        folder, sweep="s", name="ours", rows={"validation": corpus.validation}, tasks=tasks, device="cpu", max_items=3
     )  # fmt: skip
 
 

@@ -21,8 +21,7 @@ SMALL = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]
 def here(tmp_path, monkeypatch):
     """A folder with a text alone is the current one, and pictures are of a short text; gives the path of the former."""
     monkeypatch.chdir(tmp_path)
-    for module in ("runs.snapshots", "evidence.runner"):
-        monkeypatch.setattr(f"rltok.{module}.FIXED_TEXTS", {"short": "Two gulls."})
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
     return write_text(tmp_path, TEXT * 3)
 
 
@@ -66,49 +65,48 @@ def test_a_name_with_a_null_byte_from_python_is_refused():
 
 def test_two_comparisons_at_once_get_a_folder_each(here, tmp_path, monkeypatch):
     words = ["compare", "--data", here, "--jobs", "1", *SMALL]
-    estimate = compare.estimated_seconds
+    begun_elsewhere = compare.begun_elsewhere
 
     def second(*arguments):
-        monkeypatch.setattr(compare, "estimated_seconds", estimate)
+        monkeypatch.setattr(compare, "begun_elsewhere", begun_elsewhere)
         assert main([*words, "--rules", "random_k"]) == 0
-        return 0.0
+        return []
 
-    monkeypatch.setattr(compare, "estimated_seconds", second)  # when the first has found all in order
+    monkeypatch.setattr(compare, "begun_elsewhere", second)  # when the first has found all in order
     assert main([*words, "--rules", "even"]) == 0
     found = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("runs/*/compare.json")}
-    assert {name: [run["name"] for run in record["runs"]] for name, record in found.items()} == {
+    assert {name: [line["name"] for line in each["standings"]] for name, each in found.items()} == {
         "compare-1": ["even"], "compare-2": ["random_k"],
     }  # fmt: skip
-    assert all(record["finished"] for record in found.values())
 
 
 def test_of_two_comparisons_in_one_folder_the_later_is_refused(here, tmp_path, monkeypatch, capsys):
     words = ["compare", "--data", here, "--jobs", "1", "--out", "out", *SMALL]
-    estimate = compare.estimated_seconds
+    begun_elsewhere = compare.begun_elsewhere
 
     def second(*arguments):
-        monkeypatch.setattr(compare, "estimated_seconds", estimate)
+        monkeypatch.setattr(compare, "begun_elsewhere", begun_elsewhere)
         assert main([*words, "--rules", "random_k"]) == 0
-        return 0.0
+        return []
 
-    monkeypatch.setattr(compare, "estimated_seconds", second)
+    monkeypatch.setattr(compare, "begun_elsewhere", second)
     assert main([*words, "--rules", "even"]) == 2
     assert "another process has begun a comparison in out. Choose another --out." in capsys.readouterr().err
-    assert [run["name"] for run in json.loads((tmp_path / "out/compare.json").read_text())["runs"]] == ["random_k"]
+    assert [line["name"] for line in json.loads((tmp_path / "out/compare.json").read_text())["standings"]] == ["random_k"]
 
 
 def test_a_comparison_that_was_killed_while_it_began_is_gone_on_with(here, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/compare.json").touch()
     assert main(["compare", "--data", here, "--jobs", "1", "--out", "out", *SMALL, "--rules", "even", "--resume"]) == 0
-    assert json.loads((tmp_path / "out/compare.json").read_text())["finished"]
+    assert json.loads((tmp_path / "out/compare.json").read_text())["standings"]
 
 
 def test_a_comparison_that_goes_on_with_other_threads_says_so(here, tmp_path, monkeypatch, capsys):
     words = ["compare", "--data", here, "--jobs", "1", "--out", "out", *SMALL, "--rules", "even", "random_k", "--resume"]
     assert main(words) == 0
     assert "digits" not in capsys.readouterr().err
-    (tmp_path / "out/even-seed0/score.json").unlink()
+    (tmp_path / "out/records/even-seed0.json").unlink()
     monkeypatch.setattr("rltok.evidence.runner.device_name", lambda *_: "another card")
     assert main(words) == 0
     told = "even-seed0: digits may differ from where they go on: begun on another device or with another number of threads"

@@ -16,11 +16,11 @@ from sweeps import record, seeds_of, sweep_of
 ROOT = Path(__file__).resolve().parents[1]
 import make_paper_against_code as made  # noqa: E402
 from make_register import module_file  # noqa: E402
-from run_sweep import read_plan  # noqa: E402
 
 from rltok.config import Config, RuleConfig  # noqa: E402
 from rltok.evidence.differences import gap  # noqa: E402
 from rltok.evidence.figures import as_csv, gaps_data  # noqa: E402
+from rltok.evidence.plan import read_plan  # noqa: E402
 from rltok.flops import attention_flops_per_byte, flops_per_byte, parameter_counts  # noqa: E402
 from rltok.layers import initialise  # noqa: E402
 from rltok.policy import boundary_logits  # noqa: E402

@@ -72,7 +72,7 @@ RULE_VARIANTS = {
     "even": {"name": "even"},
     "random_k": {"name": "random_k"},
     "dynamic_pooling": {"name": "dynamic_pooling"},
-    "dynamic_pooling_port": {"name": "dynamic_pooling", "variant": "port", "temperature": 1.0, "prior_weight": 2.0},
+    "dynamic_pooling_port": {"name": "dynamic_pooling", "variant": "authors", "temperature": 1.0, "prior_weight": 2.0},
     "hnet": {"name": "hnet"},
     "hnet_port": {"name": "hnet", "variant": "port"},
 }

@@ -222,6 +222,15 @@ def test_a_sweep_about_a_setting_may_vary_it_between_contenders_but_neither_with
     assert set(read_sweeps(tmp_path, SCHEDULE)["32m"].runs) == {"ours", "slow", "rows"}
 
 
+def test_seeds_of_a_contender_may_differ_in_a_rate_that_they_take_from_another_one(tmp_path):
+    pair = [record("random", seed, **{"model.rule.target_rate": rate}) for seed, rate in ((0, 0.2), (1, 0.21))]
+    write(tmp_path / "own", *pair)
+    with pytest.raises(RltokError, match=r"random, seed 1, differs from its neighbours: model.rule.target_rate 0.2 -> 0.21"):
+        read_sweeps(tmp_path / "own")
+    write(tmp_path / "taken", *(sealed(run | {"rate_of": "bpe"}) for run in pair))
+    assert list(read_sweeps(tmp_path / "taken")["32m"].runs["random"]) == [0, 1]
+
+
 def test_contenders_scored_on_other_text_are_refused_and_unscored_ones_not(tmp_path):
     other, without = record("even", 0), record("bpe", 0)
     other["scores"]["test"]["hash"] = "of another text"

@@ -236,7 +236,7 @@ def test_rows_of_one_byte_or_no_rows_support_no_threshold():
 @pytest.mark.parametrize("temperature", [1e-30, 0.01, 0.5, 100.0, 1e8, 1e30])
 def test_gates_are_hard_where_the_uniform_is_below_the_chance_at_any_temperature(temperature):
     torch.manual_seed(0)
-    rule = DynamicPoolingRule(6, target_rate=0.2, variant="port", temperature=temperature, prior_weight=1.0, norm_eps=1e-6)
+    rule = DynamicPoolingRule(6, target_rate=0.2, variant="authors", temperature=temperature, prior_weight=1.0, norm_eps=1e-6)
     ids, states, uniforms = ragged_ids((400,))[:, :-1], torch.randn(1, 400, 6), random_uniforms(1, 400)
     logits = rule.logits(states)
     expected = uniforms.double() < logits.double().sigmoid()
@@ -245,7 +245,7 @@ def test_gates_are_hard_where_the_uniform_is_below_the_chance_at_any_temperature
     assert torch.equal(rule.decide(states, ids, uniforms).boundaries, expected)
 
 
-@pytest.mark.parametrize(("rule", "variant"), [("dynamic_pooling", "faithful"), ("dynamic_pooling", "port"), ("hnet", "port")])
+@pytest.mark.parametrize(("rule", "variant"), [("dynamic_pooling", "faithful"), ("dynamic_pooling", "authors"), ("hnet", "port")])
 @pytest.mark.parametrize("rate", [1e-6, 1 - 1e-6])
 def test_the_losses_at_the_outermost_rates_and_weights_are_finite_with_their_gradients(rule, variant, rate):
     model = tiny_model(rule, variant=variant, target_rate=rate, prior_weight=1e6, ratio_weight=1e6)

@@ -18,7 +18,6 @@ from rltok.evidence.chapters import (
     ch05_rates,  # noqa: E402
     ch05_rules,
 )
-from rltok.evidence.ranking import standings  # noqa: E402
 from rltok.show import plots  # noqa: E402
 from rltok.show.tables import markdown  # noqa: E402
 
@@ -46,6 +45,27 @@ def result(name: str, seed: int, rows: list[float], *, tokens=0.2, rule="learned
         "name": name, "seed": seed, "rule": {"name": rule, "target_rate": 0.2}, "evaluation": evaluation,
         "row_bits_per_byte": rows, "last_fifth_rate": last, "flops_per_byte": 5e6, "seconds": 2.0, "texts": {"prose": drawn},
     }  # fmt: skip
+
+
+def standings(runs: list[dict]) -> list[dict]:
+    """Lines of the stored comparison: means over seeds, and differences from the learned rule paired by row and seed."""
+    rows = {name: np.array([run["row_bits_per_byte"] for run in runs if run["name"] == name]) for name in names_in(runs)}
+
+    def errors(bits: np.ndarray) -> dict:
+        by_row, by_seed = bits.mean(axis=0), bits.mean(axis=1)
+        found = [float(values.std(ddof=1) / len(values) ** 0.5) for values in (by_row, by_seed)]
+        return {"bits_per_byte": bits.mean(), "standard_error_rows": found[0], "standard_error_seeds": found[1]}
+
+    return [
+        {"name": name, "seeds": [0, 1], "rows": 3, "whitespace_share": None, "flops_per_byte": 5e6, **errors(bits),
+         "tokens_per_byte": next(run["evaluation"]["tokens_per_byte"] for run in runs if run["name"] == name),
+         "minus_learned": None if name == "learned" else errors(bits - rows["learned"])}
+        for name, bits in rows.items()
+    ]  # fmt: skip
+
+
+def names_in(runs: list[dict]) -> list[str]:
+    return list(dict.fromkeys(run["name"] for run in runs))
 
 
 def comparison() -> dict:

@@ -12,6 +12,8 @@ from sweeps import record
 from rltok.cli import main as cli
 from rltok.config import OF_POLICY, with_settings
 from rltok.errors import RltokError, TrainingFailed
+from rltok.evidence import runner
+from rltok.evidence.plan import read_plan
 from rltok.evidence.record_file import read_record
 from rltok.evidence.records import read_sweeps
 from rltok.presets import preset
@@ -109,30 +111,30 @@ def test_a_seed_is_run_again_beside_the_first_time_and_scored_like_it(plan, monk
 
 
 def test_a_run_interrupted_goes_on(plan, monkeypatch, clean_tree):
-    train = run_sweep.train
+    train = runner.train
 
     def interrupted(config, *rest, **more):
         if config.name.endswith("even"):
             raise KeyboardInterrupt
         return train(config, *rest, **more)
 
-    monkeypatch.setattr(run_sweep, "train", interrupted)
+    monkeypatch.setattr(runner, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         call(run_sweep.main, plan, monkeypatch=monkeypatch)
     assert len(list((plan.parent / "records" / "small").iterdir())) == 2  # both seeds of ours
-    monkeypatch.setattr(run_sweep, "train", train)
+    monkeypatch.setattr(runner, "train", train)
     assert len(call(run_sweep.main, plan, monkeypatch=monkeypatch).records) == 4
 
 
 def test_a_run_that_fails_leaves_a_record_and_the_others_go_on(plan, monkeypatch, clean_tree):
-    train = run_sweep.train
+    train = runner.train
 
     def failing(config, *rest, **more):
         if config.name.endswith("ours") and config.train.seed == 1:
             raise TrainingFailed("update 3: loss nan, not finite.")
         return train(config, *rest, **more)
 
-    monkeypatch.setattr(run_sweep, "train", failing)
+    monkeypatch.setattr(runner, "train", failing)
     sweep = call(run_sweep.main, plan, monkeypatch=monkeypatch)
     assert [(run["name"], run["seed"], run["failed"]) for run in sweep.failed] == [("ours", 1, "update 3: loss nan, not finite.")]
     assert len(sweep.records) == 3
@@ -204,12 +206,12 @@ def test_a_package_that_a_rule_lacks_is_missed_before_anything_is_trained(plan, 
 def test_a_plan_that_is_none_is_refused(tmp_path, text, told):
     (tmp_path / "plan.toml").write_text(text)
     with pytest.raises(RltokError, match=told):
-        run_sweep.read_plan(tmp_path / "plan.toml")
+        read_plan(tmp_path / "plan.toml")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "scripts" / "measure" / "sweeps").glob("*.toml")), ids=lambda path: path.stem)
 def test_stored_plans_can_be_read_and_their_runs_differ(path):
-    plan = run_sweep.read_plan(path)
+    plan = read_plan(path)
     free = [run for run in plan.runs if not (run.rate_of or run.same_pull_as)]
     configs = {run.stem: plan.config(run, {}) for run in free}
     assert len({config.digest() for config in configs.values()}) == len(free)
@@ -233,7 +235,7 @@ def test_a_plan_with_schedules_makes_every_run_under_each_of_them(tmp_path):
 [[run]]\nname = "policy"\nsettings = { "objective.gamma" = 0.9 }
 [[run]]\nname = "even"\nvariant = "even"\nseeds = [3, 4]\n"""
     (tmp_path / "plan.toml").write_text(text)
-    plan = run_sweep.read_plan(tmp_path / "plan.toml")
+    plan = read_plan(tmp_path / "plan.toml")
     made = {run.stem: plan.config(run, {}) for run in plan.runs}
     assert list(made) == ["policy_a-seed0", "policy_b-seed0", "even_a-seed3", "even_a-seed4", "even_b-seed3", "even_b-seed4"]
     assert [config.train.learning_rate for config in made.values()] == [2e-3, 1e-3, 2e-3, 2e-3, 1e-3, 1e-3]
@@ -242,7 +244,7 @@ def test_a_plan_with_schedules_makes_every_run_under_each_of_them(tmp_path):
 
 
 def test_the_search_tries_three_peaks_and_two_warm_ups_for_every_method():
-    plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m_search.toml")
+    plan = read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m_search.toml")
     tried = {}
     for run in plan.runs:
         train, (name, schedule) = plan.config(run, {}).train, run.name.split("_warmup")
@@ -263,7 +265,7 @@ def test_the_best_plan_trains_each_method_as_the_search_found_best():
         bits, train = run["scores"]["validation"]["bits_per_byte"], run["config"]["train"]
         method = run["name"].split("_warmup")[0]
         best[method] = min(best.get(method, (9.0,)), (bits, train["warmup_fraction"], train["learning_rate"]))
-    plan, seeds = run_sweep.read_plan(sweeps / "32m_best.toml"), {}
+    plan, seeds = read_plan(sweeps / "32m_best.toml"), {}
     for run in plan.runs:
         seeds.setdefault(run.name, []).append(run.seed)
         method = run.name if run.name in best else "policy_x20" if run.name.startswith("policy_x20") else "random_k"
@@ -277,7 +279,7 @@ def test_the_best_plan_trains_each_method_as_the_search_found_best():
 
 
 def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
-    plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
+    plan = read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
     seeds = {}
     for run in plan.runs:
         seeds.setdefault(run.name, []).append(run.seed)
@@ -292,7 +294,7 @@ def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
 
 
 def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_minutes():
-    plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "147m.toml")
+    plan = read_plan(ROOT / "scripts" / "measure" / "sweeps" / "147m.toml")
     assert [run.stem for run in plan.runs] == ["ours_gamma0.9-seed0", "even-seed0", "bpe-seed0", "hnet_port-seed0"]
     assert plan.preset == "147m" and plan.full
     configs = {run.name: plan.config(run, {}) for run in plan.runs}
@@ -300,7 +302,7 @@ def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_min
     assert config.num_updates == 151_854 // 128 == 1186 and train.training_bytes == 151_854 * 4096
     assert config.objective.gamma == 0.9 and config.data.cut == "full_windows" and train.micro_batch == 32
     assert config.model.rule.target_rate == preset("147m").model.rule.target_rate == 0.2  # as in the 32m sweep
-    small = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
+    small = read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
     (bpe,) = (small.config(run, {}) for run in small.runs if (run.name, run.seed) == ("bpe", 0))
     assert configs["bpe"].model.rule.fit_bytes == bpe.model.rule.fit_bytes  # one tokenizer for both sizes
     assert (configs["hnet_port"].model.rule.name, configs["hnet_port"].model.rule.variant) == ("hnet", "port")
@@ -313,7 +315,7 @@ def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_min
 
 
 def test_the_same_pull_is_a_weight_that_makes_up_for_smaller_advantages():
-    plan = run_sweep.read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
+    plan = read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m.toml")
     run = next(run for run in plan.runs if run.same_pull_as)
     records = {f"{name}-seed0": record(name) for name in ("ours", "ours_gamma0.9")}
     for point in records["ours_gamma0.9-seed0"]["curve"]:
@@ -326,7 +328,7 @@ def test_the_same_pull_is_a_weight_that_makes_up_for_smaller_advantages():
 
 
 def test_settings_of_a_failed_run_can_be_read_back(plan, monkeypatch, clean_tree):
-    monkeypatch.setattr(run_sweep, "train", lambda *_, **__: (_ for _ in ()).throw(TrainingFailed("too little memory")))
+    monkeypatch.setattr(runner, "train", lambda *_, **__: (_ for _ in ()).throw(TrainingFailed("too little memory")))
     with pytest.raises(KeyError):  # a sweep of failures alone is none
         call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
     found = read_record(plan.parent / "records" / "small" / "even-seed0.json")
@@ -335,21 +337,21 @@ def test_settings_of_a_failed_run_can_be_read_back(plan, monkeypatch, clean_tree
 
 
 def test_trouble_that_is_not_the_runs_stops_the_sweep_and_leaves_no_record(plan, monkeypatch, clean_tree):
-    monkeypatch.setattr(run_sweep, "train", lambda *_, **__: (_ for _ in ()).throw(RltokError("another process is training")))
+    monkeypatch.setattr(runner, "train", lambda *_, **__: (_ for _ in ()).throw(RltokError("another process is training")))
     with pytest.raises(RltokError, match="another process"):
         call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
     assert list((plan.parent / "records" / "small").iterdir()) == []
 
 
 def test_a_run_whose_model_failed_is_left_out_and_the_others_are_run(plan, monkeypatch, clean_tree):
-    train = run_sweep.train
+    train = runner.train
 
     def failing(config, *rest, **more):
         if config.name == "tiny_even":
             raise TrainingFailed("too little memory")
         return train(config, *rest, **more)
 
-    monkeypatch.setattr(run_sweep, "train", failing)
+    monkeypatch.setattr(runner, "train", failing)
     plan.write_text(plan.read_text().replace("[[run]]", '[[run]]\nname = "last"\nvariant = "even"\nseeds = [1]\n[[run]]', 1))
     with pytest.raises(RltokError, match="not run: ours_as_even-seed0"):
         call(run_sweep.main, plan, "--only", "even", "ours_as_even", "last", monkeypatch=monkeypatch)
@@ -395,7 +397,7 @@ def test_scoring_says_when_it_cannot_score(plan, monkeypatch, clean_tree, troubl
 def test_the_plan_of_the_schedule_takes_its_parts_from_that_of_the_large_run():
     """Learning rate, bytes of warm-up and rows: both parts, then each alone, all else as at 32M."""
     sweeps = ROOT / "scripts" / "measure" / "sweeps"
-    plan, large, small = (run_sweep.read_plan(sweeps / f"{name}.toml") for name in ("schedule", "147m", "32m"))
+    plan, large, small = (read_plan(sweeps / f"{name}.toml") for name in ("schedule", "147m", "32m"))
 
     def parts(config):
         warm = config.train.warmup_fraction * config.num_updates * config.bytes_per_update / 1e6
@@ -417,7 +419,7 @@ def test_the_plan_of_the_schedule_takes_its_parts_from_that_of_the_large_run():
 
 def test_the_slow_plan_is_that_of_32m_with_the_learning_rate_of_the_large_run():
     sweeps = ROOT / "scripts" / "measure" / "sweeps"
-    plan, large, small = (run_sweep.read_plan(sweeps / f"{name}.toml") for name in ("32m_slow", "147m", "32m"))
+    plan, large, small = (read_plan(sweeps / f"{name}.toml") for name in ("32m_slow", "147m", "32m"))
     assert {(run.name, run.seed) for run in plan.runs} == {(run.name, seed) for run in large.runs for seed in (0, 1, 2)}
     big = large.config(large.runs[0], {})
     for run in plan.runs:

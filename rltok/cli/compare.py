@@ -1,9 +1,12 @@
-"""`rltok compare`: options to runs, runs to a table, a record and a figure."""
+"""`rltok compare`: options to a plan, the plan to records, records to a table and a figure."""
 
 import argparse
 import json
 import os
+import time
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,15 +16,21 @@ from rltok.data import Corpus, Rows, load_corpus
 from rltok.data.sources import is_hub, text_bytes
 from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
-from rltok.evidence.compare import RECORD, Comparison, check_agrees, record_of, run_all, stored_record
-from rltok.evidence.methods import SMOKE_ROWS, base_config, contenders
-from rltok.evidence.ranking import figure, table
-from rltok.evidence.runner import Setting, begun_elsewhere, default_workers, estimated_seconds
+from rltok.evidence.methods import SMOKE_ROWS, base_config, comparison, contenders
+from rltok.evidence.packed import read_folder
+from rltok.evidence.plan import Plan, check_packages
+from rltok.evidence.ranking import figure, standings, table
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import Sweep
+from rltok.evidence.runner import Outcome, Setting, begun_elsewhere, default_workers, run_plan, stored
 from rltok.presets import check_batch_fits
-from rltok.system.files import cannot_write, check_name, new_folder, quoted, require_own, room, write_json
+from rltok.runs.folder import check_begun
+from rltok.statistics import Difference
+from rltok.system.files import MISSING, cannot_write, check_name, new_folder, quoted, read_file, require_own, room, write_json
 from rltok.system.stopwatch import duration
 
-FIGURE = "compare.png"
+SUMMARY, FIGURE, RECORDS = "compare.json", "compare.png", "records"
+WHAT = "rltok compare"  # how every summary's `what` begins
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -33,45 +42,79 @@ def compare(options: argparse.Namespace) -> None:
 
 
 def _compare(options: argparse.Namespace, out: Path) -> None:
-    comparison, setting = _prepare(options, out)
-    jobs = comparison.expected_jobs(setting)
-    count = min(options.jobs or default_workers(resolve_device(setting.device), len(jobs)), len(jobs))
-    base = comparison.bases[0]
+    plan, setting, records = _prepare(options, out)
+    count = min(options.jobs or default_workers(resolve_device(setting.device), len(plan.runs)), len(plan.runs))
+    base = plan.base(plan.runs[0])
     say(options, setting.corpus.summary)
-    say(options, f"{len(jobs)} runs of {base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each")
-    seconds = estimated_seconds(jobs, setting, count)
-    say(options, f"expected time: about {duration(seconds)} with {count} at a time, from an update of each kind timed just now")
-    if begun := begun_elsewhere(jobs, setting, count):
-        told = "digits may differ from where they go on: begun on another device or with another number of threads"
-        say(options, f"{', '.join(begun)}: {told}")
+    size = f"{base.num_updates} updates, {base.num_updates * base.bytes_per_update / 1e6:.2f} MB each"
+    say(options, f"{len(plan.runs)} runs of {size}, {count} at a time")
+    if begun := begun_elsewhere(plan.runs, setting, count):
+        warning = "digits may differ from where they go on: begun on another device or with another number of threads"
+        say(options, f"{', '.join(begun)}: {warning}")
     say(options, f"everything goes to {out}; after an interruption: the same with --out {quoted(out)} --resume")
     with room(out):
         out.mkdir(parents=True, exist_ok=True)
-        before = stored_record(out) if options.resume else _claim(out)
-        if before is None or not before["finished"]:  # a finished record stays until there is a newer one
-            write_json(out / RECORD, record_of(comparison, setting, options.split, []))
-    results = run_all(comparison, setting, count, lambda line: say(options, line))
-    record = record_of(comparison, setting, options.split, results)
+        _claim(out, options.resume)
+    line_of = _Lines(len(plan.runs), count)
+    for done in run_plan(plan, plan.runs, setting, records, count):
+        say(options, line_of(done, options.split))
+    runs: dict[str, dict[int, Record]] = {}
+    for run in plan.runs:
+        runs.setdefault(run.name, {})[run.seed] = records[run.stem]
+    lines = standings(Sweep(plan.name, runs, []), options.split)
+    summary = _summary(options, plan, lines)
     with room(out):
-        write_json(out / RECORD, record)
-    _draw(record, out / FIGURE)
+        write_json(out / SUMMARY, summary)
+        figure(lines).savefig(out / FIGURE)
     if options.json:
-        print(json.dumps(record, indent=1, allow_nan=False))
+        print(json.dumps(summary, indent=1, allow_nan=False))
         return
-    print("\n".join(["", *table(record["standings"]), *notes(record)]))
-    print(f"record: {out / RECORD}, figure: {out / FIGURE}, look: rltok show {quoted(jobs[0][2])} 'any text'")
+    print("\n".join(["", *table(lines), *notes(plan, options.split, [records[run.stem] for run in plan.runs])]))
+    look = f"rltok show {quoted(out / plan.runs[0].stem)} 'any text'"
+    print(f"records: {out / RECORDS}, figure: {out / FIGURE}, look: {look}")
 
 
-def _claim(out: Path) -> None:
-    """Begin the record of a new comparison. Raises `RltokError` where another process did so first."""
+class _Lines:
+    """A line for each run that is done, with the time so far and, once runs of each process are over, the time left."""
+
+    def __init__(self, runs: int, count: int) -> None:
+        self.runs, self.count, self.done, self.fresh, self.start = runs, count, 0, 0, time.perf_counter()
+
+    def __call__(self, outcome: Outcome, split: str) -> str:
+        score, spent = outcome.record["scores"][split], time.perf_counter() - self.start
+        self.done, self.fresh = self.done + 1, self.fresh + outcome.fresh
+        run = f"{outcome.run.name}, seed {outcome.run.seed}"
+        line = f"{self.done}/{self.runs}  {run}: {score['bits_per_byte']:.3f} bits per byte"
+        if not outcome.fresh:
+            return line + ", was finished"
+        line += f", rate {score['rate']:.3f}; {duration(spent)} so far"
+        if self.fresh <= self.count or self.done == self.runs:  # too early to say, or over
+            return line
+        return line + f", about {duration(spent / self.fresh * (self.runs - self.done))} left"
+
+
+def _summary(options: argparse.Namespace, plan: Plan, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The table as plain values, with what the comparison was of."""
+    plain = [{key: asdict(value) if isinstance(value, Difference) else value for key, value in line.items()} for line in lines]
+    return {
+        "what": f"{WHAT}: ways of drawing boundaries on one network, one data order, one budget of bytes",
+        "full": plan.full,
+        "split": options.split,
+        "standings": plain,
+        "records": [f"{RECORDS}/{run.stem}.json" for run in plan.runs],
+    }
+
+
+def _claim(out: Path, resume: bool) -> None:
+    """Make the summary of a new comparison, still empty. Raises `RltokError` where another process did so first."""
     try:
-        (out / RECORD).open("x").close()
+        (out / SUMMARY).open("a" if resume else "x").close()
     except FileExistsError:
         raise RltokError(f"another process has begun a comparison in {out}. Choose another --out.") from None
 
 
-def _prepare(options: argparse.Namespace, out: Path) -> tuple[Comparison, Setting]:
-    """Everything that can be wrong, before anything is timed, trained or written."""
+def _prepare(options: argparse.Namespace, out: Path) -> tuple[Plan, Setting, dict[str, Record]]:
+    """Everything that can be wrong, before anything is trained or written."""
     names, settings, device = contenders(options.rules), parse_settings(options.set), resolve_device(options.device)
     if options.jobs is not None and options.jobs < 1:
         raise RltokError(f"--jobs must be at least 1; got {options.jobs}. Leave it out for one run a thread.")
@@ -84,17 +127,24 @@ def _prepare(options: argparse.Namespace, out: Path) -> tuple[Comparison, Settin
     if options.preset is None and options.data != "sample" and not is_hub(options.data):
         size = text_bytes(options.data, **reading)
         bases = [base_config(None, settings, seed=base.train.seed, text_bytes=size, **shared) for base in bases]
-    base = bases[0]
+    base, full = bases[0], options.budget == "full"
     backend_of(base, device)
     if is_hub(options.data) and options.max_bytes is None:
         reading["max_bytes"] = round(base.train.training_bytes / (1 - base.data.held_out_fraction))
     corpus = load_corpus(options.data, base.data, **reading)
     check_batch_fits(base, len(corpus.train), corpus.train.total_bytes)
-    full = options.budget == "full"
-    setting = Setting(corpus, _rows(corpus, options.split, None if full else SMOKE_ROWS), str(device), full)
-    comparison = Comparison(names, bases, options.preset, settings, out)
-    check_agrees(comparison, setting, options.split)
-    return comparison, setting
+    plan = comparison(out.resolve().name, names, bases, size=options.preset, settings=settings, full=full, split=options.split)
+    check_packages(plan, plan.runs)
+    scored = {split: _rows(corpus, split, full) for split in dict.fromkeys(("validation", options.split))}
+    setting = Setting(
+        plan.name, corpus, scored, str(device), full, runs=out, records=out / RECORDS, draws=None, any_commit=True
+    )  # fmt: skip
+    records = {Path(name).stem: record for name, record in read_folder(setting.records, any_commit=True).items()}
+    for run in (run for run in plan.runs if not run.waits):
+        config = plan.config(run, {})
+        check_begun(out / run.stem, config, corpus.description)
+        stored(run, config, setting, records)
+    return plan, setting, records
 
 
 def check_out(out: Path, resume: bool) -> None:
@@ -107,9 +157,16 @@ def check_out(out: Path, resume: bool) -> None:
         return
     if not resume:
         raise RltokError(f"{out} is not empty. Add --resume to go on with the comparison in it, or choose another --out.")
-    for name in (RECORD, FIGURE):
+    for name in (SUMMARY, FIGURE):
         require_own(out / name)
-    stored_record(out)
+    try:
+        summary = read_file(out / SUMMARY)
+    except MISSING as error:
+        raise RltokError(
+            f"{out} holds no comparison ({SUMMARY} is missing), so there is nothing to resume. Choose another --out."
+        ) from error
+    if summary and f'"what": "{WHAT}'.encode() not in summary:  # an empty one was just begun
+        raise RltokError(f"{out / SUMMARY} is no summary of {WHAT}, so it stays as it is. Choose another --out.")
 
 
 def _check_writable(out: Path) -> None:
@@ -129,28 +186,22 @@ def _check_writable(out: Path) -> None:
                 place.rmdir()
 
 
-def _rows(corpus: Corpus, split: str, most: int | None) -> Rows:
+def _rows(corpus: Corpus, split: str, full: bool) -> Rows:
     rows = corpus.test if split == "test" else corpus.validation
     if rows is None:
         raise RltokError(f"{corpus.description['name']} has no test split. Leave --split out to score the validation rows.")
-    return rows if most is None else rows.subset(slice(0, most))
+    return rows if full else rows.subset(slice(0, SMOKE_ROWS))
 
 
-def notes(record: dict[str, Any]) -> list[str]:
+def notes(plan: Plan, split: str, records: Sequence[Record]) -> list[str]:
     """What a reader of the table must know besides: the size, the target, and vocabularies that the text did not support."""
-    rule = record["config"]["model"]["rule"]
-    told = [
-        f"target rate {rule['target_rate']:.3f}, {record['split']} split of {record['data']['name']}"
-        + ("" if record["full"] else "; a smoke run: these numbers say that everything runs, not which rule is better")
+    rate = plan.base(plan.runs[0]).model.rule.target_rate
+    lines = [
+        f"target rate {rate:.3f}, {split} split of {records[0]['data']['name']}"
+        + ("" if plan.full else "; a smoke run: these numbers say that everything runs, not which rule is better")
     ]
-    for run in record["runs"]:
-        reached, wanted = run["fitted"].get("reached_vocabulary"), run["rule"]["vocabulary"]
+    for record in records:
+        reached, wanted = record["fitted"].get("reached_vocabulary"), record["config"]["model"]["rule"]["vocabulary"]
         if reached is not None and reached < wanted:
-            told.append(f"{run['name']}, seed {run['seed']}: the text supports {reached:.0f} of {wanted} ids")
-    return told
-
-
-def _draw(record: dict[str, Any], path: Path) -> None:
-    drawn = figure(record["standings"])
-    with room(path.parent):
-        drawn.savefig(path)
+            lines.append(f"{record['name']}, seed {record['seed']}: the text supports {reached:.0f} of {wanted} ids")
+    return lines

@@ -168,7 +168,7 @@ def _add_compare(commands: Any) -> None:
         "compare",
         help="all ways of drawing boundaries against each other",
         description="Train one network with every way of drawing boundaries, on the same rows in the same order, and score all on"
-        " the same held-out rows: a table, a record (JSON) and a figure.",
+        " the same held-out rows: a record of each run (JSON), a table and a figure.",
     )
     compare.add_argument(
         "--rules", nargs="+", default=["all"], metavar="NAME",
@@ -186,7 +186,7 @@ def _add_compare(commands: Any) -> None:
     )
     compare.add_argument("--seeds", type=int, nargs="+", default=[0], help="one run a rule and seed (default: 0)")
     compare.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one a thread; one on a card)")
-    compare.add_argument("--out", metavar="FOLDER", help="new folder for record, figure and runs (default: runs/compare-N)")
+    compare.add_argument("--out", metavar="FOLDER", help="new folder for runs, records and figure (default: runs/compare-N)")
     compare.add_argument("--resume", action="store_true", help="go on with the comparison in --out; what is finished stays")
     _add_common(compare)
 

@@ -118,41 +118,43 @@ def compacted(lines: Sequence[dict[str, Any]], with_text: bool) -> list[dict[str
 
 
 def evidence_of(
-    folder: Path, *, sweep: str, name: str, validation: Rows, tasks: dict[str, TaskItems], device: str,
-    seed: int = 0, max_items: int | None = None,
+    folder: Path, *, sweep: str, name: str, rows: dict[str, Rows], tasks: dict[str, TaskItems], device: str,
+    seed: int = 0, max_items: int | None = None, rate_of: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything about a finished run but its test score.
+    """Everything about a finished run.
 
     Args:
         folder: of the run.
         sweep, name: of the sweep it belongs to, and of the contender.
-        validation: rows scored.
+        rows: scored, of "validation", and of "test" where the run is not to be scored on it later, by `add_test`.
         tasks: items of each benchmark.
         device: "auto", "cpu" or "cuda".
         seed: of the boundary draws.
         max_items: of each benchmark, fewer than all.
+        rate_of: the contender of this seed whose rate is its target, which then differs from seed to seed.
     """
     record = json.loads(read_file(folder / "record.json"))
     config, chosen = load_config(folder), resolve_device(device)
     model, batch, lines = load(folder).to(chosen), config.train.micro_batch, metrics_of(folder)
     train = [line for line in lines if line["split"] == "train"]
     with autocast(config, chosen):
-        score = split_score(evaluate(model, validation, seed=seed, batch=batch), validation)
+        splits = {split: split_score(evaluate(model, each, seed=seed, batch=batch), each) for split, each in rows.items()}
         positions = by_position(
-            model, validation, gamma=config.objective.gamma, seed=seed, batch=batch, max_rows=POSITION_ROWS
+            model, rows["validation"], gamma=config.objective.gamma, seed=seed, batch=batch, max_rows=POSITION_ROWS
         )  # fmt: skip
         many = batch * TASK_BATCH if chosen.type == "cuda" else batch
         scored = {
             task: task_score(score_items(model, items, seed=seed, batch=many, max_items=max_items))
             for task, items in tasks.items()
         }
-        shown = samples(model, validation, seed)
+        shown = samples(model, rows["validation"], seed)
     own = {key: value for key, value in record.items() if key not in ("curve", "evaluation", "schema", "name")}
     return sealed(
         {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "date": today()}
         | own
+        | ({"rate_of": rate_of} if rate_of else {})
         | {
-            "scores": {"validation": score, "test": None} | scored,
+            "scores": {"test": None} | splits | scored,
             "curve": [with_flops(line, config, CURVE) for line in thin(train, 200)],
             "held_out": [with_flops(line, config, HELD_OUT) for line in lines if line["split"] == "validation"],
             "positions": positions | {"gamma": config.objective.gamma},

@@ -1,4 +1,4 @@
-"""Who takes part in `rltok compare`: every way of drawing boundaries by name, on one network, one data order, one budget."""
+"""The plan of `rltok compare`: every way of drawing boundaries by name, on one network, one data order, one budget."""
 
 import difflib
 from collections.abc import Sequence
@@ -7,35 +7,35 @@ from typing import Any
 
 from rltok.config import OF_POLICY, Config, with_settings
 from rltok.errors import RltokError
+from rltok.evidence.plan import Plan, Planned
 from rltok.presets import fit_to_corpus, preset, presets, rule_variants
 
 RULES = ("learned", *rule_variants())
-TWIN = "random_k_as_"  # as many boundaries as the named rule came to draw, at random places
-TWINS = tuple(TWIN + rule for rule in ("whitespace", "bpe", "bpe_causal"))  # of rules that do not control their rate
+MATCHED = "random_k_as_"  # as many boundaries as the named rule came to draw, at random places
+MATCHED_RANDOM = tuple(MATCHED + rule for rule in ("whitespace", "bpe", "bpe_causal"))  # of rules that do not control their rate
 BUDGETS = ("smoke", "full")
 SMOKE_UPDATES = 8
 SMOKE_ROWS = 32  # scored at the end
-HIGHEST_RATE = 0.999
 # What tells contenders or runs apart; the comparison sets it.
 TAKEN = ("name", "model.rule.name", "model.rule.variant", "model.rule.bpe_boundary", "train.seed")
 
 
 def contenders(names: Sequence[str]) -> list[str]:
-    """The contenders that a user names, each once, twins last; `all` stands for every rule and twin.
+    """The contenders that a user names, each once, rate-matched random ones last; `all` stands for every one.
 
     Raises:
-        RltokError: an unknown name, or a twin without the rule whose rate it takes.
+        RltokError: an unknown name, or a rate-matched one without the rule whose rate it takes.
     """
-    wanted = [known for name in names for known in (RULES + TWINS if name == "all" else (name,))]
+    wanted = [known for name in names for known in (RULES + MATCHED_RANDOM if name == "all" else (name,))]
     for name in wanted:
-        if name not in RULES + TWINS:
-            close = difflib.get_close_matches(name, RULES + TWINS, n=1)
+        if name not in RULES + MATCHED_RANDOM:
+            close = difflib.get_close_matches(name, RULES + MATCHED_RANDOM, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise RltokError(f"there is no rule {name!r}.{hint} Known: all, {', '.join(RULES + TWINS)}.")
-        if name in TWINS and name.removeprefix(TWIN) not in wanted:
-            base = name.removeprefix(TWIN)
+            raise RltokError(f"there is no rule {name!r}.{hint} Known: all, {', '.join(RULES + MATCHED_RANDOM)}.")
+        if name in MATCHED_RANDOM and name.removeprefix(MATCHED) not in wanted:
+            base = name.removeprefix(MATCHED)
             raise RltokError(f"{name} draws as many boundaries as {base} came to draw. Name {base} in --rules too.")
-    return sorted(dict.fromkeys(wanted), key=lambda name: name in TWINS)
+    return sorted(dict.fromkeys(wanted), key=lambda name: name in MATCHED_RANDOM)
 
 
 def base_config(
@@ -99,8 +99,27 @@ def contender(base: Config, size: str | None, name: str, settings: dict[str, Any
     return replace(made, name=f"{size}_{name}")
 
 
-def twin(base: Config, size: str | None, name: str, tokens_per_byte: float) -> Config:
-    """Random places, as many as the rule of the twin's name came to draw."""
-    rule = {"model.rule.name": "random_k", "model.rule.target_rate": min(tokens_per_byte, HIGHEST_RATE)}
+def comparison(
+    sweep: str, names: Sequence[str], bases: Sequence[Config], *, size: str | None, settings: dict[str, Any], full: bool,
+    split: str,
+) -> Plan:  # fmt: skip
+    """The plan of a comparison: each contender on each base, rate-matched random ones at the tokens per byte of their rule.
+
+    Args:
+        sweep: name of the plan.
+        names: of `contenders`.
+        bases: of `base_config`, one a seed, with this size and these settings.
+        full: whether they have the preset's own budget.
+        split: by whose score rates are matched.
+    """
+    runs = [_planned(name, base, size, settings) for base in bases for name in names]
+    return Plan(sweep, size or "tiny", full, {}, runs, matched="tokens_per_byte", match_at=split)
+
+
+def _planned(name: str, base: Config, size: str | None, settings: dict[str, Any]) -> Planned:
+    seed = base.train.seed
+    if name not in MATCHED_RANDOM:
+        return Planned(name, seed, base=contender(base, size, name, settings))
     own = {f"train.{key}": value for key, value in OF_POLICY.items()}
-    return with_settings(base, rule | own | {"name": f"{size or 'tiny'}_{name}"})
+    random = with_settings(base, own | {"model.rule.name": "random_k"})
+    return Planned(name, seed, rate_of=name.removeprefix(MATCHED), base=random)

@@ -133,12 +133,13 @@ def _by_run(files: Iterable[bytes]) -> dict[str, dict[str, pa.Table]]:
     return found
 
 
-def read_folder(folder: Path, whole: bool = True) -> dict[str, Record]:
+def read_folder(folder: Path, whole: bool = True, *, any_commit: bool = False) -> dict[str, Record]:
     """The record of each run of a sweep, packed or in a file of its own, by the name of its JSON file in the folder.
 
     Args:
         folder: of the sweep.
         whole: check each entry of records in files of their own; those that are packed were checked before.
+        any_commit: whether those in files of their own may be of code that nobody can look up.
 
     Raises:
         RltokError: a packed file is missing or was changed; a record is damaged, see `read_record`.
@@ -148,7 +149,7 @@ def read_folder(folder: Path, whole: bool = True) -> dict[str, Record]:
     for name in sorted(sums.keys() - {*names, *TABLES}):
         raise RltokError(f"{folder.name}/{name} is missing. {REMOVED}")
     packed = _unpacked(folder, sums, [name for name in names if name in sums])
-    return {name: packed[name] if name in packed else read_record(folder / name, whole) for name in names}
+    return {name: packed[name] if name in packed else read_record(folder / name, whole, any_commit=any_commit) for name in names}
 
 
 def pack(folder: Path) -> list[str]:

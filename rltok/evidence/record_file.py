@@ -3,6 +3,7 @@
 record --write_record--> NAME-seedK.json --read_record--> record     `rltok.evidence.packed` keeps those of many runs smaller
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,10 @@ REMEDY = "Make the record again."
 Record = dict[str, Any]
 
 
-def check_made(record: Any, demand: Demand) -> None:
-    """A record of this schema, as it was when it was made, from a commit and settings that can be looked up."""
+def check_made(record: Any, demand: Demand, *, any_commit: bool = False) -> None:
+    """A record of this schema, as it was when it was made, from settings, and a commit, that can be looked up."""
     check_sealed(record, demand, WHAT, SCHEMA)
-    _check_history(record, demand)
-
-
-def _check_history(record: Any, demand: Demand) -> None:
-    check_origin(record, demand)
+    check_origin(record, demand, any_commit=any_commit)
     if "sessions" in record:
         demand((odd := problem(record["sessions"])) is None, f"its list of sessions is damaged ({odd})")
         last = record["sessions"][-1]["commit"] if record["sessions"] else record["commit"]
@@ -37,26 +34,28 @@ def check(record: Any, where: str) -> Record:
     return record
 
 
-def _check_whole(record: Any, demand: Demand) -> None:
+def _check_whole(record: Any, demand: Demand, *, any_commit: bool = False) -> None:
     check_sealed(record, demand, WHAT, SCHEMA)
     check_entries(record, demand)
-    _check_history(record, demand)
+    check_made(record, demand, any_commit=any_commit)
 
 
-def read_record(path: Path, whole: bool = False) -> Record:
+def read_record(path: Path, whole: bool = False, *, any_commit: bool = False) -> Record:
     """The record of a file, which errors name with its folder: files of one name lie in several sweeps.
 
     Args:
         path: of the file.
         whole: check every entry, too.
+        any_commit: whether it may be of code that nobody can look up.
 
     Raises:
         RltokError: no such file, another schema, a changed entry, or a commit that cannot be looked up.
     """
-    return read_sealed(path, f"{path.parent.name}/{path.name}", REMEDY, _check_whole if whole else check_made)
+    checks = partial(_check_whole if whole else check_made, any_commit=any_commit)
+    return read_sealed(path, f"{path.parent.name}/{path.name}", REMEDY, checks)
 
 
-def write_record(path: Path, record: Record) -> None:
+def write_record(path: Path, record: Record, *, any_commit: bool = False) -> None:
     """Write a record in one step. Raises `RltokError` for one that could not be read again."""
-    check_made(record, demanding(path.name, REMEDY))
+    check_made(record, demanding(path.name, REMEDY), any_commit=any_commit)
     write_json(path, record)

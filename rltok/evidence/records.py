@@ -213,11 +213,11 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
     """Raise `RltokError` unless runs may be compared: shared settings, and one configuration, but for the seed, a method."""
     common: dict[str, Any] = {}
     for name, seeds in sweep.runs.items():
-        config = _of_method(next(iter(seeds.values())))
+        config = _of_all_seeds(next(iter(seeds.values())))
         for seed, run in ((number, one) for number in seeds for one in sweep.of_seed(name, number)):
             mine = shared(run, varied)
             common = mine | common  # a split may be scored in some runs only
-            other = differences({key: common[key] for key in mine}, mine) or differences(config, _of_method(run))
+            other = differences({key: common[key] for key in mine}, mine) or differences(config, _of_all_seeds(run))
             if other:
                 about = other[0].split(" ")[0].partition("train.")[2]
                 raise RltokError(
@@ -227,9 +227,9 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
                 )
 
 
-def _of_method(record: Record) -> dict[str, Any]:
-    """The settings that all seeds of a method share; a rate that was taken from another method's run is each seed's own."""
-    config = record["config"] | {"train": record["config"]["train"] | {"seed": None}}
-    if RATE_OF not in record["name"]:
-        return config
-    return config | {"model": config["model"] | {"rule": config["model"]["rule"] | {"target_rate": None}}}
+def _of_all_seeds(record: Record) -> dict[str, Any]:
+    """The configuration but for what belongs to a seed: the seed, and a rate that another run came to draw."""
+    config, rule = record["config"], record["config"]["model"]["rule"]
+    taken = "rate_of" in record or RATE_OF in record["name"]  # older records say so by their name alone
+    model = config["model"] | {"rule": rule | ({"target_rate": None} if taken else {})}
+    return config | {"train": config["train"] | {"seed": None}, "model": model}

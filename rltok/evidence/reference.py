@@ -9,7 +9,7 @@ How bytes become tokens and back is the rule's business in both layouts, so they
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from rltok.attention import masked_attention
@@ -18,14 +18,16 @@ from rltok.unet import AutoregressiveUNet
 
 
 def token_states_in_place(
-    model: AutoregressiveUNet, tokens: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]
+    model: AutoregressiveUNet,
+    tokens: Float[Tensor, "B N d"],
+    boundaries: Bool[Tensor, "B N"],
+    positions: Real[Tensor, "B N"],
 ) -> Float[Tensor, "B N d"]:
-    """Token states Y' of eq. (4) from X', both at boundary positions (elsewhere: not used)."""
-    config, length = model.config, boundaries.shape[1]
-    position = torch.arange(length, device=boundaries.device).expand_as(boundaries)
+    """Token states Y' of eq. (4) from X', both at boundary positions (elsewhere: not used), as are the tokens' positions."""
+    config, order = model.config, torch.arange(boundaries.shape[1], device=boundaries.device)
     index = boundaries.long().cumsum(dim=1) - 1
-    rotary = model.rotary(index if config.token_positions == "index" else position, tokens.dtype)
-    visible = boundaries[:, None, None, :] & (position[0, :, None] >= position[0, None, :])  # B 1 N N
+    rotary = model.rotary(index if config.token_positions == "index" else positions, tokens.dtype)
+    visible = boundaries[:, None, None, :] & (order[:, None] >= order[None, :])  # B 1 N N
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         heads_first = (x.transpose(1, 2) for x in (q, k, v))
@@ -44,8 +46,10 @@ def log_probs_in_place(
     byte_states = model.encode(ids[:, :-1])
     decided = model.rule.prescribed(byte_states, boundaries)
     places = boundaries.nonzero(as_tuple=True)
-    tokens = byte_states.index_put(places, model.rule.downsample(byte_states, decided).states)
-    token_states = token_states_in_place(model, tokens, boundaries)
+    packed = model.rule.downsample(byte_states, decided)
+    tokens = byte_states.index_put(places, packed.states)
+    positions = packed.positions.new_zeros(boundaries.shape).index_put(places, packed.positions)
+    token_states = token_states_in_place(model, tokens, boundaries, positions)
     upsampled = model.rule.upsample(token_states[places], byte_states, decided)
     return model.output_logits(model.decode(upsampled)).log_softmax(dim=-1)
 

@@ -13,22 +13,30 @@ from torch import Tensor, nn
 
 from rltok import resample
 from rltok.config import ModelConfig
+from rltok.errors import RltokError
 from rltok.layers import RMSNorm
 from rltok.losses import target_rate_loss
 from rltok.resample import Packed
 from rltok.rules.base import Boundaries, Rule, drawn_positions, first_position, settings_of
 
 
+def noisy_logits(
+    logits: Float[Tensor, "B N"], uniforms: Float[Tensor, "B N"], temperature: float
+) -> Float[Tensor, "B N"]:  # fmt: skip
+    """Logits of the soft gates of a draw: (l + log(1 - u) - log(u)) / temperature, positive where u < sigmoid(l)."""
+    u = uniforms.to(logits.dtype).clamp(min=torch.finfo(logits.dtype).tiny)  # u = 0 is a sure boundary without infinities
+    return (logits + torch.log1p(-u) - u.log()) / temperature
+
+
 def relaxed_bernoulli(
     logits: Float[Tensor, "B N"], uniforms: Float[Tensor, "B N"], temperature: float
 ) -> tuple[Bool[Tensor, "B N"], Float[Tensor, "B N"]]:
-    """Hard gates of a draw, u < sigmoid(l), and soft ones, sigmoid((l + log(1 - u) - log(u)) / temperature).
+    """Hard gates of a draw, u < sigmoid(l), and soft ones, the sigmoid of `noisy_logits`.
 
-    The hard ones are the sign of what is divided: a soft gate of a high temperature may round to 1/2 on either side of it.
+    The hard ones are the sign of those logits: a soft gate of a high temperature may round to 1/2 on either side of it.
     """
-    u = uniforms.to(logits.dtype).clamp(min=torch.finfo(logits.dtype).tiny)  # u = 0 is a sure boundary without infinities
-    noisy = logits + torch.log1p(-u) - u.log()
-    return noisy > 0, torch.sigmoid(noisy / temperature)
+    noisy = noisy_logits(logits, uniforms, temperature)
+    return noisy > 0, torch.sigmoid(noisy)
 
 
 def straight_through(hard: Bool[Tensor, "B N"], soft: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
@@ -65,6 +73,13 @@ def group_means(
     return sums / w.new_zeros(total).index_add(0, group, w)[:, None]
 
 
+def group_centres(boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, " M"]:
+    """Mean position of the bytes of each group of `group_means`, in fp64: half-way between its first byte and its boundary."""
+    last = boundaries.nonzero(as_tuple=True)[1].double()
+    before = torch.cat([last.new_full((1,), -1.0), last[:-1]])
+    return (torch.where(last == 0, -1.0, before) + 1 + last) / 2
+
+
 def binomial_prior_loss(gates: Float[Tensor, "B N"], target_rate: float, mask: Bool[Tensor, "B N"]) -> Float[Tensor, ""]:
     """- log Binomial(k; n, target_rate) of each row's number k of boundaries among n, summed over rows, per position.
 
@@ -81,16 +96,20 @@ def binomial_prior_loss(gates: Float[Tensor, "B N"], target_rate: float, mask: B
 class DynamicPoolingRule(Rule):
     """Gates from a two-layer perceptron, drawn in training and evaluation alike; tokens are means of groups.
 
-    `faithful`: the forced boundary on BOS yields a learned null group, which bytes before the first drawn boundary read;
-    LayerNorm after pooling; binomial prior. `port`: what the paper's authors compared with. BOS is its own group, no norm,
-    and the pressure on the logits of eq. (24) in place of the prior. The sources leave open, and we choose: the port pools by
-    means as well (its counts had to be exact, which selecting does not need); a token's rotary position is the byte that
-    closes its group; gates start at 1/2 as in the original, so early batches have about 2.5 times as many tokens as later.
+    `faithful`, as published: the forced boundary on BOS yields a learned null group, which bytes before the first drawn boundary
+    read; GELU in the perceptron; LayerNorm after pooling; binomial prior; a token's rotary position is the byte that closes its
+    group, where the original has relative positions. Gates start at 1/2, so early batches have about 2.5 times as many tokens.
+
+    `authors`, what the paper's authors compared with. As in their code: ReLU in the perceptron; no norm after pooling, no null
+    group; the pressure of eq. (24) in place of the prior, on the noisy gates, whose mean it holds near the target and not the
+    mean probability; a token's rotary position is the mean of the positions of its bytes. Not as there: BOS is a forced
+    boundary and a group of its own, and stays out of the pressure; rotary positions are not rounded to bf16; the rest of the
+    network, such as the norm before the perceptron, follows the settings of the model.
 
     Args:
         embedding_dim: d of the byte states, and width of the hidden layer, which is that of the byte-level blocks.
         target_rate: wanted boundaries per byte, of prior or pressure.
-        variant: "faithful" or "port".
+        variant: "faithful" or "authors".
         temperature: of the relaxed Bernoulli.
         prior_weight: weight of prior or pressure in the loss.
         norm_eps: of the RMSNorm before the perceptron; None leaves the norm out.
@@ -119,12 +138,21 @@ class DynamicPoolingRule(Rule):
 
     @classmethod
     def for_model(cls, model: ModelConfig) -> Rule:
-        """Sized for the model; without a norm where its heads have none."""
+        """Sized for the model; without a norm where its heads have none.
+
+        Raises:
+            RltokError: the variant `port`, which only records and checkpoints of earlier versions name.
+        """
+        if model.rule.variant == "port":
+            raise RltokError(
+                "model.rule.variant='port' of dynamic_pooling (GELU, pressure on noise-free logits) is gone from this version."
+                " Train with 'authors', as the presets *_dynamic_pooling_port do, or use the version that wrote the checkpoint."
+            )
         return cls(model.embedding_dim, norm_eps=model.head_norm_eps, **settings_of(model))
 
     def logits(self, byte_states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N"]:
         """Logit of a boundary at each byte; its last product in fp32 or wider even under autocast."""
-        hidden = F.gelu(self.hidden(self.norm(byte_states)))
+        hidden = (F.gelu if self.faithful else F.relu)(self.hidden(self.norm(byte_states)))
         wide = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         with torch.autocast(wide.device.type, enabled=False):
             return self.gate(wide)[..., 0]
@@ -139,7 +167,7 @@ class DynamicPoolingRule(Rule):
         if self.faithful:
             loss = binomial_prior_loss(straight_through(boundaries, soft), self.target_rate, drawn)
         else:
-            loss = target_rate_loss(logits, self.target_rate, drawn)
+            loss = target_rate_loss(noisy_logits(logits, uniforms, self.temperature), self.target_rate, drawn)
         return Boundaries(boundaries, soft=soft, aux_loss=self.prior_weight * loss)
 
     def prescribed(self, byte_states: Float[Tensor, "B N d"], boundaries: Bool[Tensor, "B N"]) -> Boundaries:
@@ -151,7 +179,8 @@ class DynamicPoolingRule(Rule):
         """One token a closed group: the mean of its bytes; the gates receive their gradient here."""
         boundaries = decided.boundaries
         means = group_means(byte_states, boundaries, membership(straight_through(boundaries, decided.soft)))
+        if not self.faithful:
+            return Packed(means, resample.row_offsets(boundaries), group_centres(boundaries))
         positions = boundaries.nonzero(as_tuple=True)[1]
-        if self.faithful:
-            means = self.pooled_norm(torch.where((positions == 0)[:, None], self.null_group, means))
+        means = self.pooled_norm(torch.where((positions == 0)[:, None], self.null_group, means))
         return Packed(means, resample.row_offsets(boundaries), positions)

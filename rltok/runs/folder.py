@@ -47,6 +47,46 @@ def check_folder(path: str | Path, resume: bool) -> None:
         raise RltokError(f"{path} is not empty and holds no run. Choose a new folder with --out.")
 
 
+def check_begun(path: Path, config: Config, data: dict[str, Any]) -> None:
+    """Raise `RltokError` where a run that was begun in the folder is of other settings or text; nothing without one.
+
+    Args:
+        path: of the folder.
+        config, data: settings, and the description of the corpus, with which it would be gone on with.
+    """
+    if not (path / "config.json").exists():
+        return
+    stored, stored_data = _table(path, "config.json"), _table(path, "data.json")
+    try:
+        as_read = from_dict(stored).to_dict()  # settings that came later have their defaults
+        before = {split: stored_data[split]["hash"] for split in SPLITS}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(path, error) from error
+    if changed := differences(as_read, config.to_dict()):
+        raise RltokError(f"{path} belongs to another configuration: {'; '.join(changed[:3])}. Resume with the same settings.")
+    for split in SPLITS:
+        now = data[split]["hash"]
+        if before[split] != now:
+            raise RltokError(
+                f"{path} was trained with other {split} text (hash {before[split]}, now {now}). Resume with the same text."
+            )
+
+
+def _table(path: Path, name: str) -> dict[str, Any]:
+    """A file of a run's folder that holds a table."""
+    try:
+        values = json.loads(read_file(path / name))
+    except (*MISSING, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from error
+    if not isinstance(values, dict):
+        raise _damaged(path, f"{name} holds no table")
+    return values
+
+
+def _damaged(path: Path, reason: object) -> RltokError:
+    return RltokError(f"{path} holds a damaged config.json or data.json ({reason}). Restore that file, or choose another --out.")
+
+
 class RunFolder:
     """The folder of one run, locked for the life of this object.
 
@@ -83,50 +123,11 @@ class RunFolder:
         in_use = f"another process is training in {self.path}. Wait for it, or choose another --out."
         self._lock = locked(self.path / ".lock", in_use)
         check_folder(self.path, resume)  # again: another process may have used it in between
-        if (self.path / "config.json").exists():
-            self._compare(config, data)
+        check_begun(self.path, config, data)
         self._made = [name for name in ("config.json", "data.json") if not (self.path / name).exists()]
         self._made += [".lock"] if made_lock else []
         self._write("data.json", data)
         self._write("config.json", config.to_dict())
-
-    def _compare(self, config: Config, data: dict[str, Any]) -> None:
-        stored, stored_data = self._table("config.json"), self._table("data.json")
-        try:
-            as_read = from_dict(stored).to_dict()  # settings that came later have their defaults
-            before = {split: stored_data[split]["hash"] for split in SPLITS}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._damaged(error) from error
-        changed = differences(as_read, config.to_dict())
-        if changed:
-            raise RltokError(
-                f"{self.path} belongs to another configuration: {'; '.join(changed[:3])}. Resume with the same settings."
-            )
-        for split in SPLITS:
-            now = data[split]["hash"]
-            if before[split] != now:
-                raise RltokError(
-                    f"{self.path} was trained with other {split} text (hash {before[split]}, now {now})."
-                    " Resume with the same text."
-                )
-
-    def _table(self, name: str) -> dict[str, Any]:
-        try:
-            data = read_file(self.path / name)
-        except MISSING as error:
-            raise self._damaged(error) from error
-        try:
-            values = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise self._damaged(error) from error
-        if not isinstance(values, dict):
-            raise self._damaged(f"{name} holds no table")
-        return values
-
-    def _damaged(self, reason: object) -> RltokError:
-        return RltokError(
-            f"{self.path} holds a damaged config.json or data.json ({reason}). Restore that file, or choose another --out."
-        )
 
     def _write(self, name: str, values: dict[str, Any]) -> None:
         temporary = self.path / f".{name}.tmp"

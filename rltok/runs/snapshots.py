@@ -61,13 +61,3 @@ def snapshot(model: AutoregressiveUNet, step: int, seed: int) -> dict[str, Any]:
         "step": step,
         "texts": {name: {"text": text} | rounded(boundary_view(model, text, seed)) for name, text in FIXED_TEXTS.items()},
     }
-
-
-def drawn_texts(model: AutoregressiveUNet, seed: int) -> dict[str, Any]:
-    """The view of every fixed text in compact form: boundaries as "0010", probabilities to two digits."""
-
-    def compact(view: dict[str, list]) -> dict[str, Any]:
-        probabilities = view["probabilities"] and [round(p, 2) for p in view["probabilities"]]
-        return {"boundaries": "".join(map(str, view["boundaries"])), "probabilities": probabilities}
-
-    return {name: compact(boundary_view(model, text, seed)) for name, text in FIXED_TEXTS.items()}

@@ -22,46 +22,46 @@ from rltok.data import load_corpus
 from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evidence.measuring import at_least, run, stored_record
-from rltok.evidence.runner import Job, Result, Setting, default_workers, workers
+from rltok.evidence.plan import Planned
+from rltok.evidence.ranking import last_fifth
+from rltok.evidence.record_file import Record
+from rltok.evidence.runner import Job, Setting, default_workers, workers
 from rltok.presets import preset
-from rltok.runs.results import device_name, repository_commit, versions
+from rltok.runs.folder import metrics_of
+from rltok.runs.results import thin, versions
 from rltok.system.files import write_json
 
 RULES = ("learned", "dynamic_pooling", "dynamic_pooling_port", "hnet", "hnet_port")
 TARGETS = (2, 3, 4, 5, 6, 8)  # bytes a token
 WITHIN = 0.01
+CURVE_POINTS = 60
 WHAT = "rates reached over the last fifth of a run, preset tiny on the bundled sample"
 
 
-def jobs_of(rules: Sequence[str], targets: Sequence[int], seeds: Sequence[int], settings: dict[str, Any], out: Path) -> list[Job]:
+def jobs_of(rules: Sequence[str], targets: Sequence[int], seeds: Sequence[int], settings: dict[str, Any]) -> list[Job]:
     """One run a rule, target and seed."""
     made = []
     for rule, n, seed in itertools.product(rules, targets, seeds):
         changes = {"model.rule.target_rate": 1 / n, "train.seed": seed} | settings
-        made.append((rule, preset("tiny" if rule == "learned" else f"tiny_{rule}", changes), out / f"{rule}-1_{n}-seed{seed}"))
+        made.append((Planned(f"{rule}-1_{n}", seed), preset("tiny" if rule == "learned" else f"tiny_{rule}", changes)))
     return made
 
 
-def rate_of(result: Result, device: str) -> dict[str, Any]:
-    """What the record says of one run."""
-    target = result["rule"]["target_rate"]
-    rates = [point["rate"] for point in result["curve"]]
+def rate_of(record: Record, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is kept of one run: of its record, and of its lines of training."""
+    target, score = record["config"]["model"]["rule"]["target_rate"], record["scores"]["validation"]
+    reached, curve = last_fifth(lines, "rate"), thin(list(lines), CURVE_POINTS)
     return {
-        "rule": result["name"],
+        "rule": record["name"].split("-")[0],
         "target": target,
-        "rate": result["last_fifth_rate"],
-        "off": result["last_fifth_rate"] - target,
-        "highest": max(rates),
-        "held_out_rate": result["evaluation"]["rate"],
-        "bits_per_byte": result["evaluation"]["bits_per_byte"],
-        "standard_error": result["evaluation"]["standard_error"],
-        "config_hash": result["config_hash"],
-        "commit": repository_commit(),
-        "device": device,
-        "seed": result["seed"],
-        "updates": result["updates"],
-        "seconds": round(result["seconds"], 1),
-        "curve": [{"step": point["step"], "rate": round(point["rate"], 4)} for point in result["curve"]],
+        "rate": reached,
+        "off": reached - target,
+        "highest": max(point["rate"] for point in curve),
+        "held_out_rate": score["rate"],
+        **{key: score[key] for key in ("bits_per_byte", "standard_error")},
+        **{key: record[key] for key in ("config_hash", "commit", "device", "seed", "updates")},
+        "seconds": round(record["seconds"], 1),
+        "curve": [{"step": point["step"], "rate": round(point["rate"], 4)} for point in curve],
     }
 
 
@@ -73,7 +73,7 @@ def stored_runs(path: Path, data: dict[str, Any], settings: dict[str, Any]) -> l
     if record["data"] != data:
         raise RltokError(f"--out {path} holds rates on other text, so it stays. Name another file.")
     for found in record["runs"]:
-        ((_, config, _),) = jobs_of([found["rule"]], [round(1 / found["target"])], [found["seed"]], settings, path)
+        ((_, config),) = jobs_of([found["rule"]], [round(1 / found["target"])], [found["seed"]], settings)
         if config.digest() != found["config_hash"]:
             raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
     return record["runs"]
@@ -86,15 +86,19 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if options.training_bytes is not None:
         settings["train.training_bytes"] = options.training_bytes
     corpus = load_corpus("sample", base.data)
-    setting = Setting(corpus, corpus.validation, str(device), options.training_bytes is None)
     runs = stored_runs(options.out, corpus.description, settings)
     have = {(found["rule"], found["config_hash"]) for found in runs}
+    jobs = jobs_of(options.rules, options.targets, options.seeds, settings)
+    jobs = [(run, config) for run, config in jobs if (run.name.split("-")[0], config.digest()) not in have]
     with tempfile.TemporaryDirectory() as folder:
-        jobs = jobs_of(options.rules, options.targets, options.seeds, settings, Path(folder))
-        jobs = [job for job in jobs if (job[0], job[1].digest()) not in have]
+        setting = Setting(
+            "rates", corpus, {"validation": corpus.validation}, str(device), options.training_bytes is None,
+            runs=Path(folder), records=Path(folder, "records"), draws=None, any_commit=True,
+        )  # fmt: skip
         with workers(options.jobs or default_workers(device, len(jobs)), setting) as work:
-            for number, result in enumerate(work(jobs), start=1):
-                found = rate_of(result, device_name(device))
+            for number, (run, record) in enumerate(work(jobs), start=1):
+                lines = [line for line in metrics_of(Path(folder, run.stem)) if line["split"] == "train"]
+                found = rate_of(record, lines)
                 runs.append(found)
                 write_json(options.out, record_of(runs, with_settings(base, settings), setting))
                 line = f"{found['rule']} at 1/{round(1 / found['target'])}, seed {found['seed']}: {found['rate']:.4f}"

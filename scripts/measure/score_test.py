@@ -12,13 +12,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from run_sweep import Planned, read_plan
-
 from rltok.data import load_test
 from rltok.errors import RltokError
 from rltok.evidence import measuring
 from rltok.evidence.export import add_test
 from rltok.evidence.packed import read_folder
+from rltok.evidence.plan import Planned, read_plan
 from rltok.evidence.record_file import Record, write_record
 
 

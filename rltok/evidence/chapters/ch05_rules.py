@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
-from rltok.evidence.methods import TWIN
+from rltok.evidence.methods import MATCHED
 from rltok.evidence.ranking import LEARNED, MARKERS
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
@@ -72,8 +72,8 @@ def scores(record: dict[str, Any], name: str) -> dict[int, float]:
 
 def minus_matched_random(record: dict[str, Any]) -> dict[str, Difference]:
     """Bits per byte of a rule without rate control minus those of as many random places, seed by seed."""
-    rules = [line["name"].removeprefix(TWIN) for line in record["standings"] if line["name"].startswith(TWIN)]
-    pairs = {rule: (scores(record, rule), scores(record, TWIN + rule)) for rule in rules}
+    rules = [line["name"].removeprefix(MATCHED) for line in record["standings"] if line["name"].startswith(MATCHED)]
+    pairs = {rule: (scores(record, rule), scores(record, MATCHED + rule)) for rule in rules}
     return {rule: difference_of_seeds([own[seed] - random[seed] for seed in random]) for rule, (own, random) in pairs.items()}
 
 
@@ -117,7 +117,7 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
         1, 2, figsize=(8.4, 0.3 * len(names) + 1.2), sharey=True, width_ratios=(2, 1)
     )  # fmt: skip
     for height, name in enumerate(names):
-        gap, colour = gaps[name], PALETTE[1 if name.startswith(TWIN) else 0]
+        gap, colour = gaps[name], PALETTE[1 if name.startswith(MATCHED) else 0]
         reach = gap.reach() or 0.0
         left.plot([gap.bits - reach, gap.bits + reach], [height, height], color=colour, linewidth=1.6)
         left.plot([gap.bits], [height], marker="|", markersize=9, color=colour)
