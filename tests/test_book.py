@@ -169,6 +169,9 @@ def test_a_typed_number_is_found_with_its_line():
         "book/x.md, line 4: 2.793", "book/x.md, line 5: 1,024", "book/x.md, line 5: 5", "book/x.md, line 5: 3e-4",
     ]  # fmt: skip
     assert all("book/_generated" in message and "CONSTANTS" in message for message in found)
+    included = "```{include} one.md\n```\n"
+    between = typed_numbers("book/x.md", f"{included}\nIt reached 2.793.\n\n{included}")
+    assert [message.split(" is typed")[0] for message in between] == ["book/x.md, line 4: 2.793"]
 
 
 @pytest.mark.parametrize(

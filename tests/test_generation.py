@@ -79,7 +79,7 @@ def test_steps_equal_full_passes_for_hnet(token_positions, variant, smooth):
     both_ways(evaluated("hnet", variant=variant, smooth=smooth, token_positions=token_positions), RAGGED, max_bytes=30)
 
 
-@pytest.mark.parametrize("variant", ["faithful", "port"])
+@pytest.mark.parametrize("variant", ["faithful", "authors"])
 @pytest.mark.parametrize("token_positions", ["byte", "index"])
 def test_steps_equal_full_passes_for_dynamic_pooling(token_positions, variant):
     found = both_ways(evaluated("dynamic_pooling", variant=variant, token_positions=token_positions), RAGGED, max_bytes=30)
@@ -115,7 +115,7 @@ class LongWordRule(DynamicPoolingRule):
 
 @pytest.mark.parametrize("kind", ["one file", "means of groups"])
 def test_a_rule_of_the_users_own_generates_without_a_line_about_it(kind):
-    pooling = {"target_rate": 0.3, "variant": "port", "temperature": 1.0, "prior_weight": 1.0, "norm_eps": 1e-6}
+    pooling = {"target_rate": 0.3, "variant": "authors", "temperature": 1.0, "prior_weight": 1.0, "norm_eps": 1e-6}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         rule = KindRule() if kind == "one file" else LongWordRule(16, **pooling)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from a_new_rule import KindRule
 from helpers import ragged_ids, random_uniforms, tiny_model
-from test_causality import check_every_place
+from test_causality import LENGTHS, check_every_place
 from test_step import batches_of, config_for
 
 import rltok
@@ -64,7 +64,7 @@ def test_a_token_begins_where_the_kind_of_byte_changes():
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_it_is_causal_and_trains():
     model = model_with_the_rule(dtype=torch.float64)
-    for batch in (1, 2, 5):
+    for batch in LENGTHS:
         check_every_place(model, batch, seed=batch)
     model, config = model_with_the_rule(), config_for("even")
     before = model.embedding.weight.detach().clone()

@@ -49,7 +49,7 @@ def test_a_pipe_in_a_prepared_folder_is_not_waited_for(name, tmp_path, refused):
     (corpus / name).unlink(missing_ok=True)
     os.mkfifo(corpus / name)
     told = refused(*(command if name != "train.arrow" else ["prepare", "--check", "--out", corpus]))
-    assert f"{name} is no ordinary file" in told
+    assert f"{name} of {corpus} is no ordinary file" in told if name == "train.arrow" else f"{name} is no ordinary file" in told
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])

@@ -10,8 +10,8 @@ from nbtools.rules import CONSTANTS, tags, where
 NOT_PROSE = [
     STRIP,
     re.compile(r"<!--.*?-->", re.DOTALL),
+    re.compile(r"^`{3,}\{(?:math|code|code-block|code-cell|figure|image|include)\}.*?^`{3,}\s*$", re.DOTALL | re.MULTILINE),
     re.compile(r"^(?P<fence>`{3,}|~{3,})(?!\{).*?^(?P=fence)\s*$", re.DOTALL | re.MULTILINE),  # code, but not a directive
-    re.compile(r"^`{3,}\{(?:math|code|code-block|code-cell|figure|image)\}.*?^`{3,}\s*$", re.DOTALL | re.MULTILINE),
     re.compile(r"^(?:`{3,}|:{3,}).*$", re.MULTILINE),  # first line of a directive
     re.compile(r"^:[\w-]+:.*$", re.MULTILINE),  # its options
     re.compile(r"\$\$.*?\$\$|\\begin\{(\w+\*?)\}.*?\\end\{\1\}", re.DOTALL),
