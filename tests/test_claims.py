@@ -130,6 +130,11 @@ def test_a_benchmark_that_nobody_answers_better_than_by_guessing_is_marked_and_s
     runs = [*seeds_of("ours", 2.0), *seeds_of("even", 2.1)]
     sweep = guessing(sweep_of(*runs), "arc_easy", {"ours": 13 / 30, "even": 12 / 30})
     assert at_chance(guessing(sweep, "piqa", {"ours": 14 / 30, "even": 5 / 30})) == []  # 5 % shared between two
+    three = sweep_of(*runs, *seeds_of("random_k", 2.1))  # 2.2 % is below 5 %, and above a third of it
+    right = {"piqa": {"ours": 14 / 30, "even": 0.2, "random_k": 0.2}, "arc_easy": dict.fromkeys(three.runs, 13 / 30)}
+    for place, shares in right.items():
+        guessing(three, place, shares)
+    assert "piqa" not in at_chance(three) and "arc_easy" in at_chance(three)
     guessing(sweep, "arc_easy", {"ours": 12 / 30, "even": 12 / 30})
     assert at_chance(sweep) == ["arc_easy"]
     rows = {claim.id: first for claim, (first, _) in judged_claims(sweep)}
