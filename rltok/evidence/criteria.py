@@ -33,7 +33,7 @@ class Claim:
     source: str
     paper: str
     criterion: Criterion
-    headline: bool = False  # also in the README
+    headline: bool = False  # one of those that matter most, which summaries name
 
 
 def no_run(sweep: Sweep, policy: str) -> Finding:

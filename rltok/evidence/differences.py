@@ -15,7 +15,7 @@ from rltok.evidence.records import RATE_OF, Sweep
 from rltok.evidence.verdicts import LEAST_SEEDS
 from rltok.statistics import Difference, difference_of_units
 
-MATCHED = 0.005  # boundaries per byte by which rates that count as equal may differ
+RATE_TOLERANCE = 0.005  # boundaries per byte by which rates that count as equal may differ
 Pairs = Mapping[tuple[str, str], Sequence[float]]  # differences by seed, of pairs of methods
 
 
@@ -35,7 +35,7 @@ def matched_gap(sweep: Sweep, name: str, place: str) -> Difference | None:
     """Bits per byte of METHOD_rate_RIVAL minus the rival's; None without a seed of both.
 
     Raises:
-        RltokError: their boundaries per byte, means over seeds, differ by more than `MATCHED`.
+        RltokError: their boundaries per byte, means over seeds, differ by more than `RATE_TOLERANCE`.
     """
     rival = name.partition(RATE_OF)[2]
     difference = gap(sweep, name, rival, place) if name in sweep.runs else None
@@ -43,10 +43,10 @@ def matched_gap(sweep: Sweep, name: str, place: str) -> Difference | None:
         return None
     seeds = sweep.runs[name].keys() & sweep.runs[rival].keys()
     rates = [statistics.fmean(sweep.runs[each][seed]["scores"][place]["rate"] for seed in seeds) for each in (name, rival)]
-    if abs(rates[0] - rates[1]) > MATCHED:
+    if abs(rates[0] - rates[1]) > RATE_TOLERANCE:
         raise RltokError(
             f"{name} of sweep {sweep.name} draws {rates[0]:.4f} boundaries per byte and {rival} {rates[1]:.4f}: rates that are to"
-            f" be equal differ by at most {MATCHED}. Run it again with a target rate that comes nearer."
+            f" be equal differ by at most {RATE_TOLERANCE}. Run it again with a target rate that comes nearer."
         )
     return difference
 

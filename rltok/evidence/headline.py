@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from rltok.config import Config, from_dict
 from rltok.evidence.differences import gap, matched_gap
-from rltok.evidence.records import RATE_OF, SCHEDULE, Sweep, read_sweeps
+from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.verdicts import LEAST_SEEDS
-from rltok.evidence.words import many
+from rltok.evidence.words import many, number
 from rltok.optim import policy_travel
 from rltok.presets import preset
 from rltok.show.tables import markdown
@@ -47,7 +47,7 @@ def best_sweep(results: Path) -> Sweep:
 
 def large_sweep(results: Path) -> Sweep:
     """The runs of 147M parameters."""
-    return read_sweeps(results / "sweeps", varied=SCHEDULE, only=LARGE)[LARGE]
+    return read_sweeps(results / "sweeps", only=LARGE)[LARGE]
 
 
 def place_of(sweep: Sweep) -> str:
@@ -57,8 +57,7 @@ def place_of(sweep: Sweep) -> str:
 
 def _amount(difference: Difference) -> str:
     """Its size with half the width of its 95 % interval."""
-    half = difference.reach()
-    return f"{abs(difference.bits):.3f}" + ("" if half is None else f" ± {half:.3f}")
+    return number(abs(difference.bits), difference.reach(), ".3f")
 
 
 def _gaps(sweep: Sweep, name: str, others: Sequence[str]) -> dict[str, Difference]:
@@ -165,9 +164,7 @@ def table(best: Sweep) -> str:
     rows = []
     for name in sorted(means, key=lambda name: means[name].bits):
         difference = None if name == "even" else gap(best, name, "even", place)
-        less = (
-            "" if difference is None else f"{difference.bits:+.3f}" + (f" ± {half:.3f}" if (half := difference.reach()) else "")
-        )
+        less = "" if difference is None else number(difference.bits, difference.reach(), "+.3f")
         rate = statistics.fmean(best.values(name, "rate", place))
         rows.append([NAMES[name], f"{means[name].bits:.3f}", less, f"{rate:.3f}", f"{share(best, name):.0%}"])
     return markdown(

@@ -38,7 +38,6 @@ class SmallClaim:
     paper: str
     record: str | None  # name in notebooks/results; None: computed
     criterion: Callable[[Any], Finding]
-    headline: bool = False
 
 
 def equality(_: None) -> Finding:
@@ -119,11 +118,11 @@ def small_claims() -> list[SmallClaim]:
     return [
         SmallClaim("efficiency_flops",
             f"learned boundaries add less than {CLAIM:.1%} to the FLOPs of BPE guidance (a wish of the paper)", "§2.1", paper,
-            None, computation, True),
+            None, computation),
         SmallClaim("efficiency_time", "the same of time, policy and estimator alone", "§2.1", paper, "bench_147m", time),
         SmallClaim("equality", "log p(y|x) equals the expectation of log p(y|a,x)", "eq. (10)", "an equation", None, equality),
         SmallClaim("noise", "with the reductions, REINFORCE needs fewer rows for a policy gradient in about the right direction",
-            "§2.4", "in words", "variance_ladder", noise, True),
+            "§2.4", "in words", "variance_ladder", noise),
         SmallClaim(
             "no_constraint", "without a rate loss every byte ends a token", "§2.6", "in words", "rate_loss", no_constraint
         ),

@@ -276,12 +276,10 @@ def drivers_table(sweep: Sweep) -> str:
     return markdown(head, rows)
 
 
-def judged_claims(sweep: Sweep | None, headline: bool = False) -> list[tuple[Claim, list[Finding | None]]]:
+def judged_claims(sweep: Sweep | None) -> list[tuple[Claim, list[Finding | None]]]:
     """Every claim with a finding for each of POLICIES, None where it is not asked of one. Without a sweep: no run yet."""
     shown = sweep or Sweep("none", {}, [])
-    judged = [
-        (claim, [claim.criterion(shown, policy) for policy in POLICIES]) for claim in claims() if claim.headline or not headline
-    ]
+    judged = [(claim, [claim.criterion(shown, policy) for policy in POLICIES]) for claim in claims()]
     useless = at_chance(shown)
     return [
         (claim, [one and replace(one, smoke=not shown.full, at_chance=any(part.place in useless for part in one.parts))
@@ -304,13 +302,13 @@ def _shared_runs(findings: Iterable[Finding | None]) -> dict[frozenset[tuple[str
     return {runs: f" (runs {number})" for number, runs in enumerate(shared, start=1)}
 
 
-def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
+def claims_table(sweep: Sweep | None) -> str:
     """Markdown: every claim about runs at scale, with a verdict for the gamma of the text and for that of the authors' code.
 
     Claims that were judged by the very same runs carry the same number.
     """
     size = "" if sweep is None else f", {size_of(sweep.records[0]['config']['name'])}"
-    judged = judged_claims(sweep, headline)
+    judged = judged_claims(sweep)
     marks = _shared_runs(one for _, findings in judged for one in findings)
     rows = [
         [f"{claim.text} ({claim.source})", claim.paper.replace("\n", "<br>"),
@@ -320,12 +318,9 @@ def claims_table(sweep: Sweep | None, headline: bool = False) -> str:
     return markdown(["claim", "paper", f"ours{size}, γ = 0.99", f"ours{size}, γ = 0.9"], rows)
 
 
-def small_claims_table(results: Path, headline: bool = False) -> str:
+def small_claims_table(results: Path) -> str:
     """Markdown: every claim that small runs, counts or enumeration answer."""
-    rows = [
-        [f"{claim.text} ({claim.source})", claim.paper, _cell_of(judged(claim, results))]
-        for claim in small_claims() if claim.headline or not headline
-    ]  # fmt: skip
+    rows = [[f"{claim.text} ({claim.source})", claim.paper, _cell_of(judged(claim, results))] for claim in small_claims()]
     return markdown(["claim", "paper", "ours"], rows)
 
 
