@@ -253,7 +253,7 @@ def test_the_search_tries_three_peaks_and_two_warm_ups_for_every_method():
     assert all(found == {(w, p) for w in (0.15, 0.45) for p in (1e-3, 1.5e-3, 3e-3)} for found in tried.values())
     assert tried.keys() == {
         "policy", "policy_x20", "even", "random_k", "whitespace", "entropy", "bpe", "bpe_causal", "hnet_port", "hnet",
-        "dynamic_pooling",
+        "dynamic_pooling", "dynamic_pooling_port",
     }  # fmt: skip
 
 
