@@ -264,20 +264,6 @@ def test_the_log_says_what_the_first_and_the_last_rung_of_a_ladder_need():
     assert "naive 2,000,000 to 3,000,000; causal+early+gamma0.9+batch 7 to 7, never in 1 of 2" in told
 
 
-def test_the_log_counts_clear_differences_of_rules_by_the_larger_error():
-    def line(name, gap, rows, seeds):
-        return {"name": name, "minus_learned": {"bits_per_byte": gap, "standard_error_rows": rows, "standard_error_seeds": seeds}}
-
-    lines = [
-        {"name": "learned", "minus_learned": None},
-        line("a", -0.1, 0.01, 0.04),
-        line("b", 0.1, 0.06, 0.01),
-        line("c", 0.1, 0.01, None),
-    ]
-    told = make_log.verdict({"standings": lines, "runs": [{}]})
-    assert told == "fewer bits per byte than learned: a; more: c; no clear difference: b"
-
-
 def test_the_log_takes_what_names_a_record_from_its_runs_and_adds_up_their_cost(tmp_path):
     run = {
         "config_hash": "abc",

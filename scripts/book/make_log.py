@@ -85,19 +85,6 @@ def _ladder(stages: list[dict[str, Any]], first: str = "naive", last: str = "cau
     return f"rows to a cosine of 0.5 over all seeds and stages: {first} {span(first)}; {last} {span(last)}"
 
 
-def _standings(lines: list[dict[str, Any]]) -> str:
-    """Which rules differ from the learned one by more than twice the larger of both standard errors."""
-    better, worse, unclear = [], [], []
-    for line in lines:
-        gap = line["minus_learned"]
-        if gap is not None:
-            error = 2 * max(gap[key] or 0.0 for key in ("standard_error_rows", "standard_error_seeds"))
-            value = gap["bits_per_byte"]
-            (unclear if abs(value) <= error else better if value < 0 else worse).append(line["name"])
-    parts = (("fewer bits per byte than learned", better), ("more", worse), ("no clear difference", unclear))
-    return "; ".join(f"{words}: {', '.join(names)}" for words, names in parts if names)
-
-
 def _rates(record: dict[str, Any]) -> str:
     counts = [f"{rule} {within} of {of}" for rule, (within, of) in record["runs_within"].items()]
     return f"rate within {record['within']} of its target: {', '.join(counts)} runs"
@@ -159,8 +146,6 @@ def verdict(record: dict[str, Any]) -> str:
         return _comparison(runs)
     if record.get("stages"):
         return _ladder(record["stages"])
-    if record.get("standings"):
-        return _standings(record["standings"])
     if record.get("runs_within"):
         return _rates(record)
     if runs and all("unet_gaps" in run for run in runs):

@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "notebooks" / "results"
 RECORD = RESULTS / "tiny_demo.json"
 LADDER = RESULTS / "variance_ladder.json"
-COMPARED = RESULTS / "compare.json"
 RUNGS = (
     "naive",
     "causal",
@@ -92,19 +91,22 @@ def ladder(record: dict[str, Any]) -> str:
     return f"{ladder_views.ladder_table(record, RUNGS)}\n\n{source}"
 
 
-def comparison(record: dict[str, Any]) -> str:
+def comparison() -> str:
     """Every rule's loss beside the learned one's, and where the numbers come from."""
     sys.path.insert(0, str(ROOT))
     from rltok.evidence.chapters import ch05_rules
 
-    seeds = len({run["seed"] for run in record["runs"]})
-    rate, trained = (record["config"][part][key] for part, key in (("model", "rule"), ("train", "training_bytes")))
+    sweep = ch05_rules.read_comparison(RESULTS)
+    learned = sweep.runs["learned"]
+    first = learned[min(learned)]
+    rate, trained = (first["config"][part][key] for part, key in (("model", "rule"), ("train", "training_bytes")))
+    commits = ", ".join(sorted({run["commit"][:7] for run in sweep.records}))
     source = (
-        f"Preset `tiny` (config {record['config_hash']}, target rate {rate['target_rate']:g}), the bundled sample and not the"
-        f" paper's corpus, its {record['split']} split, {seeds} seeds, {trained / 1e6:g} MB of training bytes a run, on the CPU;"
-        f" commit {record['commit'][:7]}. Errors: standard errors over rows / over seeds."
+        f"Preset `tiny` (config {first['config_hash']}, target rate {rate['target_rate']:g}), the bundled sample and not the"
+        f" paper's corpus, its {ch05_rules.SPLIT} split, {len(learned)} seeds, {trained / 1e6:g} MB of training bytes a run, on"
+        f" the CPU; commit {commits}. Errors: standard errors over rows / over seeds."
     )
-    return f"{ch05_rules.comparison_table(record)}\n\n{source}"
+    return f"{ch05_rules.comparison_table(sweep)}\n\n{source}"
 
 
 def speeds() -> str:
@@ -163,7 +165,7 @@ def render(readme: str, record: dict[str, Any]) -> str:
     """The README with the parts between markers made anew."""
     parts = {
         "measured": table(record), "passage": passages(record), "ladder": ladder(json.loads(LADDER.read_text())),
-        "comparison": comparison(json.loads(COMPARED.read_text())), "speeds": speeds(), "evidence": evidence(),
+        "comparison": comparison(), "speeds": speeds(), "evidence": evidence(),
     }  # fmt: skip
     for name, made in parts.items():
         readme = _fill(readme, name, made)
