@@ -71,7 +71,6 @@ from rltok.rules.dynamic_pooling import relaxed_bernoulli, straight_through
 from rltok.runs.models import new_model
 from rltok.show import plots
 from rltok.show.tables import markdown
-from rltok.statistics import difference_of_seeds
 from rltok.variance import exact
 
 plots.use_style()
@@ -753,14 +752,15 @@ print(f"({networks} networks, {tries} directions each; errors over networks)")
 #
 # A *rule* is a way of drawing boundaries; everything else in the network stays the same. `rltok compare` trains one network for
 # each rule, with the same data in the same order, and keeps what each drew on three fixed texts that no network was trained on.
-# We read its record. (A rule's line below is what the trained network drew with the record's first seed; the rules that draw at
+# We read its records. (A rule's line below is what the trained network drew with the first seed; the rules that draw at
 # random would draw something else the next time.)
 
 # %%
-compared = ch05_rules.check(json.loads(Path("results/compare.json").read_text()), "compare")
-seed = compared["runs"][0]["seed"]
-print(ch05_rules.describe(compared))
-print(f"target rate of the rules that have one: {compared['config']['model']['rule']['target_rate']}")
+compared = ch05_rules.read_comparison(Path("results"))
+seed = min(compared.runs["learned"])
+print(ch05_rules.describe_sweep(compared))
+target = compared.runs["learned"][seed]["config"]["model"]["rule"]["target_rate"]
+print(f"target rate of the rules that have one: {target}")
 
 
 def show_lines(*names: str) -> None:
@@ -804,8 +804,7 @@ show_lines("whitespace", "entropy", "bpe", "bpe_causal")
 #   number of boundaries in a row.
 # * `dynamic_pooling_port` is what the paper's authors compared with: temperature 1 in place of one half, no learned vector for
 #   bytes before the first boundary, tokens placed at the mean position of their bytes, and in place of the prior the pressure of
-#   eq. (24) on the gates with their noise. (Its stored runs are older and of another reading: the pressure left the noise out,
-#   tokens stood at their last byte, and the perceptron had GELU in place of ReLU.)
+#   eq. (24) on the gates with their noise.
 # * `hnet` is H-Net's router {cite}`hwang2025` in this network: a boundary where neighbouring states point different ways.
 #   Nothing is drawn; a *ratio loss* pulls the mean gate down while there are more boundaries than wanted, and up while there
 #   are fewer.
@@ -834,9 +833,10 @@ HTML(ch05_rules.side_by_side(compared, RULES, "prose", seed, characters=110))
 kinds = ("space", "word start", "letter", "punctuation")
 lines = []
 for name in RULES:
-    runs = [run["evaluation"] for run in compared["runs"] if run["name"] == name]
-    found = [np.mean([run["class_rates"][kind] for run in runs]) for kind in kinds]
-    lines.append([f"`{name}`", *(f"{value:.2f}" for value in found), f"{np.mean([run['rate'] for run in runs]):.3f}"])
+    rates = [run["scores"]["test"]["class_rates"] for run in compared.runs[name].values()]
+    found = [np.mean([each[kind] for each in rates]) for kind in kinds]
+    rate = np.mean(compared.values(name, "rate", "test"))
+    lines.append([f"`{name}`", *(f"{value:.2f}" for value in found), f"{rate:.3f}"])
 Markdown(markdown(["rule", *(f"after: {kind}" for kind in kinds), "all bytes"], lines))
 
 # %% [markdown]
@@ -1149,7 +1149,7 @@ guess = 3
 print("\n".join(ch05_rules.findings(compared, near=0.01)))
 undecided = sum(gap.verdict == "undecided" for gap in ch05_rules.minus_learned(compared).values())
 print(f"undecided: {undecided}; the guess was off by {abs(undecided - guess)}")
-spent = {line["name"]: line["tokens_per_byte"] for line in compared["standings"]}
+spent = ch05_rules.tokens_of(compared)
 cheaper = [
     name
     for name, gap in ch05_rules.minus_learned(compared).items()
@@ -1168,19 +1168,17 @@ plots.show(ch05_rules.comparison_figure(compared))
 # those that missed their target. And `entropy` had a byte model trained on up to a third of the budget beforehand, which its
 # FLOPs count. The last line above names rules that were fixed beforehand and still do better than the paper's rule at this size,
 # with no more tokens. For the rules without rate control the record has a fairer partner, random places of the same number; those
-# that hold the target rate are measured against `random_k`. (`hnet` and `hnet_port` missed their rate and have no partner, so
-# their means say little.)
+# that hold the target rate are measured against `random_k`. (`hnet`, `hnet_port` and
+# `dynamic_pooling_port` missed their rate and have no partner, so their means say little.)
 
 # %%
-print("loss of the rule minus that of as many random places (error over seeds only)")
+print("loss of the rule minus that of as many random places")
 for name, gap in ch05_rules.minus_matched_random(compared).items():
     print(f"{name:20s} {gap}: {gap.verdict}")
-for name in ("learned", "even", "dynamic_pooling", "dynamic_pooling_port"):
-    ours, random = ch05_rules.scores(compared, name), ch05_rules.scores(compared, "random_k")
-    gap = difference_of_seeds([ours[seed] - random[seed] for seed in random])
+for name, gap in ch05_rules.minus_random(compared, ["learned", "even", "dynamic_pooling"]).items():
     print(f"{name:20s} {gap}: {gap.verdict}")
 print("random places by tokens per byte:", end=" ")
-places = sorted((spent[line["name"]], line["bits_per_byte"]) for line in compared["standings"] if "random" in line["name"])
+places = sorted((spent[name], compared.mean(name, "test").bits) for name in compared.runs if "random" in name)
 print(", ".join(f"{bits:.3f} at {share:.3f}" for share, bits in places))
 
 # %% [markdown]

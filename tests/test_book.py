@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import math
 import re
 from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
-
-from rltok.statistics import SURE, t_limit
 
 ROOT = Path(__file__).resolve().parents[1]
 import book_config  # noqa: E402
@@ -268,29 +265,6 @@ def test_the_log_says_what_the_first_and_the_last_rung_of_a_ladder_need():
 
     told = make_log.verdict({"stages": [stage(2e6, 7.4), stage(3e6, None)]})
     assert "naive 2,000,000 to 3,000,000; causal+early+gamma0.9+batch 7 to 7, never in 1 of 2" in told
-
-
-def test_the_log_counts_clear_differences_of_rules_by_the_larger_error():
-    def line(name, gap, rows, seeds):
-        gap = {"bits_per_byte": gap, "standard_error_rows": rows, "standard_error_seeds": seeds}
-        return {"name": name, "minus_learned": gap, "seeds": [0, 1, 2]}
-
-    lines = [
-        {"name": "learned", "minus_learned": None},
-        line("a", -0.1, 0.01, 0.0232),  # of three seeds an interval reaches 4.303 errors
-        line("d", -0.1, 0.01, 0.0233),
-        line("b", 0.1, 0.06, 0.01),
-        line("c", 0.1, 0.01, None),
-    ]
-    told = make_log.verdict({"standings": lines, "runs": [{}]})
-    assert told == "fewer bits per byte than learned: a; more: c; no clear difference: d, b"
-
-
-def test_the_logs_limits_of_students_t_are_those_of_the_rule_by_which_differences_count():
-    assert {seeds: pytest.approx(limit, abs=6e-4) for seeds, limit in make_log.T_LIMITS.items()} == {
-        seeds: t_limit(SURE, seeds - 1) for seeds in range(2, 11)
-    }
-    assert make_log.KNOWN == pytest.approx(t_limit(SURE, math.inf), abs=6e-4)
 
 
 def test_the_log_takes_what_names_a_record_from_its_runs_and_adds_up_their_cost(tmp_path):

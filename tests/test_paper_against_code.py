@@ -126,6 +126,9 @@ def test_what_it_says_was_measured_stands_in_a_record(row):
         planned = {run.name for run in read_plan(ROOT / "scripts" / "measure" / "sweeps" / f"{entry['sweep']}.toml").runs}
         assert planned >= set(entry["contenders"]) and entry["say"].count("{}") == 1
         return
+    if "rates_of" in entry:
+        assert len(made.rates(entry["rates_of"])) == 3 and entry["say"].count("{}") == 1 and "{}" not in made.measured(entry)
+        return
     record = json.loads((ROOT / "notebooks" / "results" / f"{entry['record']}.json").read_text())
     if "runs" in record:
         numbers = made.fields(record, entry["field"])

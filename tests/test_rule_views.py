@@ -1,6 +1,5 @@
 """ch05_rules and ch05_rates: tables, texts and verdicts say what the record says."""
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from sweeps import record, sweep_of
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -18,6 +18,7 @@ from rltok.evidence.chapters import (
     ch05_rates,  # noqa: E402
     ch05_rules,
 )
+from rltok.evidence.records import Sweep  # noqa: E402
 from rltok.show import plots  # noqa: E402
 from rltok.show.tables import markdown  # noqa: E402
 
@@ -33,43 +34,21 @@ def closed_figures():
 
 
 def result(name: str, seed: int, rows: list[float], *, tokens=0.2, rule="learned", last=0.2) -> dict:
-    """A run that scored three rows, as `rltok compare` has it."""
-    evaluation = {
-        "bits_per_byte": sum(rows) / len(rows), "standard_error": 0.1, "early_bits_per_byte": 3.0, "rate": tokens,
-        "tokens_per_byte": tokens, "policy_entropy": None, "whitespace_share": None, "class_rates": {}, "rows": len(rows),
-        "scored_bytes": 100, "seed": seed,
+    """A run that lost so many bits per byte on three rows of equal length."""
+    found = record(name, seed, rule=rule, sweep="tiny")
+    found["scores"]["test"] |= {
+        "unit": "rows", "unit_bits": [100 * bits for bits in rows], "unit_bytes": [100] * len(rows),
+        "bits_per_byte": sum(rows) / len(rows), "tokens_per_byte": tokens, "whitespace_share": None,
     }  # fmt: skip
+    found |= {"flops": 5e6 * found["bytes"], "curve": [point | {"rate": last} for point in found["curve"]]}
     size = len(FIXED_TEXTS["prose"].encode())
-    drawn = {"boundaries": "".join("1" if i % 5 == seed else "0" for i in range(size)), "probabilities": None}
-    return {
-        "name": name, "seed": seed, "rule": {"name": rule, "target_rate": 0.2}, "evaluation": evaluation,
-        "row_bits_per_byte": rows, "last_fifth_rate": last, "flops_per_byte": 5e6, "seconds": 2.0, "texts": {"prose": drawn},
-    }  # fmt: skip
+    drawn = {"boundaries": "".join("1" if i % 5 == seed else "0" for i in range(size)), "percent": None}
+    found["snapshots"][-1] |= {"prose": drawn}
+    return found
 
 
-def standings(runs: list[dict]) -> list[dict]:
-    """Lines of the stored comparison: means over seeds, and differences from the learned rule paired by row and seed."""
-    rows = {name: np.array([run["row_bits_per_byte"] for run in runs if run["name"] == name]) for name in names_in(runs)}
-
-    def errors(bits: np.ndarray) -> dict:
-        by_row, by_seed = bits.mean(axis=0), bits.mean(axis=1)
-        found = [float(values.std(ddof=1) / len(values) ** 0.5) for values in (by_row, by_seed)]
-        return {"bits_per_byte": bits.mean(), "standard_error_rows": found[0], "standard_error_seeds": found[1]}
-
-    return [
-        {"name": name, "seeds": [0, 1], "rows": 3, "whitespace_share": None, "flops_per_byte": 5e6, **errors(bits),
-         "tokens_per_byte": next(run["evaluation"]["tokens_per_byte"] for run in runs if run["name"] == name),
-         "minus_learned": None if name == "learned" else errors(bits - rows["learned"])}
-        for name, bits in rows.items()
-    ]  # fmt: skip
-
-
-def names_in(runs: list[dict]) -> list[str]:
-    return list(dict.fromkeys(run["name"] for run in runs))
-
-
-def comparison() -> dict:
-    """Two seeds of learned, of a rule that is clearly worse, of one that is not, and of that one's twin."""
+def comparison() -> Sweep:
+    """Two seeds of learned, of a rule that is clearly worse, of one that is not, and of as many random places as of that one."""
     runs = []
     for seed, shift in ((0, 0.0), (1, 0.1)):
         runs += [
@@ -78,7 +57,7 @@ def comparison() -> dict:
             result("bpe", seed, [2.3 - shift, 2.3 + shift, 2.9 + 4 * shift], tokens=0.25, rule="bpe"),
             result("random_k_as_bpe", seed, [2.5 + shift, 2.6, 3.1], tokens=0.25, rule="random_k"),
         ]
-    return COMMON | {"standings": standings(runs), "runs": runs, "split": "test"}
+    return sweep_of(*runs)
 
 
 def cells(table: str) -> list[list[str]]:
@@ -91,16 +70,17 @@ def cells(table: str) -> list[list[str]]:
 # The comparison
 
 
-def test_differences_from_learned_are_those_of_the_standings_and_twins_are_paired_by_seed():
-    record = comparison()
-    gaps = ch05_rules.minus_learned(record)
+def test_differences_from_learned_and_from_as_many_random_places_are_paired_by_row_and_seed():
+    sweep = comparison()
+    gaps = ch05_rules.minus_learned(sweep)
     assert list(gaps) == ["hnet", "bpe", "random_k_as_bpe"]
     assert gaps["hnet"].bits == pytest.approx(0.5) and gaps["hnet"].verdict == "higher"
-    twins = ch05_rules.minus_matched_random(record)
+    random = ch05_rules.minus_matched_random(sweep)
     by_seed = [(2.3 + 2.3 + 2.9) / 3 - (2.5 + 2.6 + 3.1) / 3, (2.2 + 2.4 + 3.3) / 3 - (2.6 + 2.6 + 3.1) / 3]
-    assert list(twins) == ["bpe"]
-    assert twins["bpe"].bits == pytest.approx(np.mean(by_seed))
-    assert twins["bpe"].error_seeds == pytest.approx(abs(by_seed[0] - by_seed[1]) / 2)
+    assert list(random) == ["bpe"]
+    assert random["bpe"].error_units > 0
+    assert random["bpe"].bits == pytest.approx(np.mean(by_seed))
+    assert random["bpe"].error_seeds == pytest.approx(abs(by_seed[0] - by_seed[1]) / 2)
 
 
 def test_the_table_has_a_line_for_every_contender_and_its_verdict():
@@ -119,21 +99,18 @@ def test_findings_sort_the_contenders_by_verdict_and_name_those_of_about_the_sam
     ]  # fmt: skip
 
 
-def test_the_figure_of_a_comparison_shows_every_seed_and_the_interval_and_moves_with_the_record():
-    record = comparison()
-    left, right = ch05_rules.comparison_figure(record).axes
+def test_the_figure_of_a_comparison_shows_every_seed_and_the_interval_and_moves_with_the_records():
+    sweep = comparison()
+    left, right = ch05_rules.comparison_figure(sweep).axes
     dots = sorted(line.get_xdata()[0] for line in left.lines if line.get_marker() == "o")
-    learned = ch05_rules.scores(record, "learned")
-    assert dots == pytest.approx(
-        sorted(run["evaluation"]["bits_per_byte"] - learned[run["seed"]] for run in record["runs"] if run["name"] != "learned")
-    )
-    gap = ch05_rules.minus_learned(record)["hnet"]
+    bits = {(run["name"], run["seed"]): run["scores"]["test"]["bits_per_byte"] for run in sweep.records}
+    assert dots == pytest.approx(sorted(bits[key] - bits["learned", key[1]] for key in bits if key[0] != "learned"))
+    gap = ch05_rules.minus_learned(sweep)["hnet"]
     spans = [tuple(line.get_xdata()) for line in left.lines if len(line.get_xdata()) == 2]
     assert any(span == pytest.approx((gap.bits - gap.reach(), gap.bits + gap.reach())) for span in spans)
     assert [label.get_text() for label in left.get_yticklabels()][-1] != "hnet"  # sorted: the worst stands at the bottom
-    other = copy.deepcopy(record)
-    other["standings"][1]["minus_learned"]["bits_per_byte"] += 0.1
-    digests = [plots.digest(ch05_rules.comparison_figure(each)) for each in (record, other)]
+    other = sweep_of(*(run for run in sweep.records if run["name"] != "bpe"))
+    digests = [plots.digest(ch05_rules.comparison_figure(each)) for each in (sweep, other)]
     assert digests[0] != digests[1]
     assert any(line.get_xdata()[0] == 0.3 for line in right.lines)
 
@@ -147,17 +124,16 @@ def test_a_line_has_a_bar_after_every_boundary_of_the_named_run_and_none_elsewhe
 
 
 def test_a_text_is_cut_by_characters_and_its_boundaries_by_bytes():
-    record = comparison()
+    sweep = comparison()
     size = len(FIXED_TEXTS["multilingual"].encode())
-    drawn = {"boundaries": "01" * (size // 2) + "0" * (size % 2), "probabilities": [0.25] * size}
-    record["runs"][0]["texts"] = {"multilingual": drawn}
-    shown, boundaries, probabilities = ch05_rules.view(record, "learned", "multilingual", seed=0, characters=11)
-    assert shown == "At the café" and len(boundaries) == len(probabilities) == 12
+    drawn = {"boundaries": "01" * (size // 2) + "0" * (size % 2), "percent": "25" * size}
+    sweep.runs["learned"][0]["snapshots"][-1] |= {"multilingual": drawn}
+    shown, boundaries, probabilities = ch05_rules.view(sweep, "learned", "multilingual", seed=0, characters=11)
+    assert shown == "At the café" and len(boundaries) == len(probabilities) == 12 and set(probabilities) == {0.25}
 
 
 def test_side_by_side_every_rule_has_a_named_block_and_its_own_edges():
-    record = comparison()
-    page = ch05_rules.side_by_side(record, ["learned", "hnet"], "prose", seed=0, characters=50)
+    page = ch05_rules.side_by_side(comparison(), ["learned", "hnet"], "prose", seed=0, characters=50)
     assert re.findall(r'aria-label="(\w+): the text prose, (\d+) of (\d+) bytes', page) == [
         ("learned", "10", "50"), ("hnet", "10", "50"),
     ]  # fmt: skip
@@ -245,9 +221,9 @@ def test_the_figure_of_rates_has_a_dot_for_every_run_and_the_line_of_the_toleran
 
 
 def test_the_distance_from_the_target_is_the_largest_over_seeds_and_none_without_a_target():
-    record = comparison()
-    assert ch05_rates.farthest(record, "hnet") == pytest.approx(0.06)
-    assert ch05_rates.farthest(record, "learned") == 0 and ch05_rates.farthest(record, "bpe") is None
+    sweep = comparison()
+    assert ch05_rates.farthest(sweep, "hnet") == pytest.approx(0.06)
+    assert ch05_rates.farthest(sweep, "learned") == 0 and ch05_rates.farthest(sweep, "bpe") is None
 
 
 # Records
@@ -255,21 +231,22 @@ def test_the_distance_from_the_target_is_the_largest_over_seeds_and_none_without
 
 @pytest.mark.parametrize("kind", ch05_rules.KINDS)
 def test_another_kind_of_file_is_refused(kind):
-    own = {"compare": comparison, "bpe_leak": leak_record, "rates": rates_record}
+    own = {"bpe_leak": leak_record, "rates": rates_record}
     assert ch05_rules.check(own[kind](), kind)["schema"] == 1
-    for other in [record() for name, record in own.items() if name != kind] + [own[kind]() | {"schema": 2}, {}]:
+    for other in [make() for name, make in own.items() if name != kind] + [own[kind]() | {"schema": 2}, {}]:
         with pytest.raises(RltokError, match=f"no {kind} record"):
             ch05_rules.check(other, kind)
 
 
 def test_a_record_is_named_with_its_size_and_with_every_device_and_commit_that_made_it():
-    assert ch05_rules.describe(comparison()) == (
-        "full size; text: sample, test split; seeds 0, 1; cpu; commit 1111111, config abc"
+    config = comparison().runs["learned"][0]["config_hash"]
+    assert ch05_rules.describe_sweep(comparison()) == (
+        f"full size; text: text, test split; seeds 0, 1; cpu; commit 0000000, config {config}"
     )
     rates = ch05_rules.describe(rates_record() | {"full": False})
     assert rates.startswith("smoke size, which shows shapes and no results; text: sample; seeds 0, 1; cpu; gpu; ")
     assert "commit aaaaaaa, bbbbbbb" in rates
-    assert "commit 1111111+," in ch05_rules.describe(comparison() | {"commit": "1" * 40 + "+changes"})
+    assert "commit 1111111+," in ch05_rules.describe(leak_record() | {"commit": "1" * 40 + "+changes"})
 
 
 @pytest.mark.parametrize("kind", ch05_rules.KINDS)
@@ -277,12 +254,18 @@ def test_the_stored_record_can_be_read_and_shown(kind):
     record = ch05_rules.check(json.loads(STORED[kind].read_text(), parse_constant=pytest.fail), kind)
     assert ch05_rules.describe(record)
     made = {
-        "compare": (ch05_rules.comparison_table, ch05_rules.comparison_figure),
         "bpe_leak": (ch05_rules.words_table, ch05_rules.words_figure),
         "rates": (ch05_rates.rates_table, ch05_rates.rates_figure),
     }
     table, figure = made[kind]
     assert len(cells(table(record))) > 1 and plots.digest(figure(record)).startswith("figure data")
+
+
+def test_the_stored_comparison_can_be_read_and_shown():
+    sweep = ch05_rules.read_comparison(RESULTS)
+    assert ch05_rules.describe_sweep(sweep) and sweep.runs.keys() >= {"learned", "dynamic_pooling_port", "random_k_as_bpe"}
+    assert len(cells(ch05_rules.comparison_table(sweep))) == len(sweep.runs) + 1
+    assert plots.digest(ch05_rules.comparison_figure(sweep)).startswith("figure data")
 
 
 def test_a_bar_in_a_cell_does_not_end_it():

@@ -19,8 +19,6 @@ NONE_YET = "No run has been recorded yet.\n"
 DASH = "–"
 # Student's t, two-sided at 95 %, by the number of seeds (more take that of ten), and of an error that is known. The book's
 # environment has neither scipy nor rltok, so it stands here.
-T_LIMITS = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-KNOWN = 1.960
 
 
 def records(folder: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -89,20 +87,6 @@ def _ladder(stages: list[dict[str, Any]], first: str = "naive", last: str = "cau
     return f"rows to a cosine of 0.5 over all seeds and stages: {first} {span(first)}; {last} {span(last)}"
 
 
-def _standings(lines: list[dict[str, Any]]) -> str:
-    """Which rules differ from the learned one by more than their 95 % interval, as `rltok.statistics.Difference` has it."""
-    better, worse, unclear = [], [], []
-    for line in lines:
-        gap = line["minus_learned"]
-        if gap is not None:
-            limit = T_LIMITS[min(max(2, len(line["seeds"])), 10)]
-            reach = max(KNOWN * (gap["standard_error_rows"] or 0.0), limit * (gap["standard_error_seeds"] or 0.0))
-            value = gap["bits_per_byte"]
-            (unclear if abs(value) <= reach else better if value < 0 else worse).append(line["name"])
-    parts = (("fewer bits per byte than learned", better), ("more", worse), ("no clear difference", unclear))
-    return "; ".join(f"{words}: {', '.join(names)}" for words, names in parts if names)
-
-
 def _rates(record: dict[str, Any]) -> str:
     counts = [f"{rule} {within} of {of}" for rule, (within, of) in record["runs_within"].items()]
     return f"rate within {record['within']} of its target: {', '.join(counts)} runs"
@@ -164,8 +148,6 @@ def verdict(record: dict[str, Any]) -> str:
         return _comparison(runs)
     if record.get("stages"):
         return _ladder(record["stages"])
-    if record.get("standings"):
-        return _standings(record["standings"])
     if record.get("runs_within"):
         return _rates(record)
     if runs and all("unet_gaps" in run for run in runs):

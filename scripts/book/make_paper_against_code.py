@@ -68,8 +68,19 @@ def compared(entry: dict[str, Any]) -> str:
     return entry["say"].replace("{}", "; ".join(said)) + single
 
 
+def rates(method: str) -> list[float]:
+    """Rates over the last fifth of training of a method of chapter 05's comparison, in the order of seeds."""
+    from rltok.evidence.chapters.ch05_rules import read_comparison
+    from rltok.evidence.ranking import last_fifth
+
+    runs = read_comparison(RESULTS).runs[method]
+    return [last_fifth(runs[seed]["curve"], "rate") for seed in sorted(runs)]
+
+
 def measured(entry: dict[str, Any]) -> str:
     """The words around a measurement with the numbers of its record; in seed order, as recorded."""
+    if "rates_of" in entry:
+        return entry["say"].replace("{}", ", ".join(format(rate, entry["format"]) for rate in rates(entry["rates_of"])))
     if "sweep" in entry:
         return compared(entry)
     record = json.loads((RESULTS / f"{entry['record']}.json").read_text(encoding="utf-8"))

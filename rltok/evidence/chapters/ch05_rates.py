@@ -1,9 +1,10 @@
-"""Rates that rules reached against those they were asked for: from a record of `measure_rates.py`, or of a comparison."""
+"""Rates that rules reached against those wanted: from a record of `measure_rates.py`, or the records of a comparison."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rltok.evidence.ranking import MARKERS
+from rltok.evidence.ranking import MARKERS, last_fifth
+from rltok.evidence.records import Sweep
 from rltok.registry import RULES
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
@@ -20,12 +21,13 @@ def controls_rate(rule: str) -> bool:
     return "target_rate" in RULES[rule].settings
 
 
-def farthest(record: dict[str, Any], name: str) -> float | None:
+def farthest(sweep: Sweep, name: str) -> float | None:
     """Largest distance over seeds of a method's rate, over the last fifth of training, from its target; None without one."""
-    runs = [run for run in record["runs"] if run["name"] == name]
-    if not controls_rate(runs[0]["rule"]["name"]):
+    runs = list(sweep.runs[name].values())
+    rules = [run["config"]["model"]["rule"] for run in runs]
+    if not controls_rate(rules[0]["name"]):
         return None
-    return max(abs(run["last_fifth_rate"] - run["rule"]["target_rate"]) for run in runs)
+    return max(abs(last_fifth(run["curve"], "rate") - rule["target_rate"]) for run, rule in zip(runs, rules, strict=True))
 
 
 def rate_runs(record: dict[str, Any]) -> dict[str, dict[int, list[dict[str, Any]]]]:

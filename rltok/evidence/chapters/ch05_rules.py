@@ -1,16 +1,20 @@
-"""Texts, tables and figures from stored records about rules: of `rltok compare` and of the leak of BPE boundaries.
+"""Texts, tables and figures about rules: from the records of a comparison, and from a record of the leak of BPE boundaries.
 
 Nothing is computed from models here. Whether a difference counts as one is decided in a single place, `Difference.verdict`.
 """
 
 import html
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
-from rltok.evidence.methods import MATCHED
-from rltok.evidence.ranking import LEARNED, MARKERS
+from rltok.evidence.differences import gap
+from rltok.evidence.methods import MATCHED, MATCHED_RANDOM, RULES
+from rltok.evidence.ranking import LEARNED, MARKERS, standings
+from rltok.evidence.records import Sweep, read_sweeps
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.show.terminal import paint
@@ -21,17 +25,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RULES_SCHEMA = 1
-KINDS = {"compare": "standings", "bpe_leak": "words", "rates": "within"}  # kind of record -> what only it holds
+KINDS = {"bpe_leak": "words", "rates": "within"}  # kind of record -> what only it holds
+SPLIT = "test"  # that the comparison is scored on
 
 
 def check(record: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The record itself; `RltokError` if it is not of this kind: compare, bpe_leak or rates."""
+    """The record itself; `RltokError` if it is not of this kind: bpe_leak or rates."""
     if record.get("schema") != RULES_SCHEMA or KINDS[kind] not in record or not record.get("runs"):
         raise RltokError(
             f"this is no {kind} record (schema {record.get('schema')!r}, expected {RULES_SCHEMA}, with {KINDS[kind]!r} and runs)."
             " Make it again."
         )
     return record
+
+
+def read_comparison(results: Path) -> Sweep:
+    """The stored comparison, below the folder of results, its methods in the order in which the chapter presents them."""
+    sweep = read_sweeps(results / "rules")["tiny"]
+    return replace(sweep, runs={name: sweep.runs[name] for name in RULES + MATCHED_RANDOM if name in sweep.runs})
 
 
 def describe(record: dict[str, Any]) -> str:
@@ -50,78 +61,85 @@ def describe(record: dict[str, Any]) -> str:
     )
 
 
+def describe_sweep(sweep: Sweep) -> str:
+    """The same of a comparison, whose settings are those of the first run of the learned rule."""
+    first = sweep.runs[LEARNED][min(sweep.runs[LEARNED])]
+    shared = {key: first[key] for key in ("full", "data", "config_hash")}
+    return describe(shared | {"split": SPLIT, "runs": sweep.records})
+
+
 # Differences
 
 
-def minus_learned(record: dict[str, Any]) -> dict[str, Difference]:
+def minus_learned(sweep: Sweep) -> dict[str, Difference]:
     """Every method's bits per byte minus the learned rule's, paired by seed and row."""
-    return {
-        line["name"]: _read(line["minus_learned"], len(line["seeds"]))
-        for line in record["standings"] if line["minus_learned"] is not None
-    }  # fmt: skip
+    return {name: gap(sweep, name, LEARNED, SPLIT) for name in sweep.runs if name != LEARNED}
 
 
-def _read(found: dict[str, Any], seeds: int) -> Difference:
-    return Difference(found["bits_per_byte"], found["standard_error_rows"], found["standard_error_seeds"], seeds)
+def minus_matched_random(sweep: Sweep) -> dict[str, Difference]:
+    """Bits per byte of a rule without rate control minus those of as many random places."""
+    rules = [name.removeprefix(MATCHED) for name in sweep.runs if name.startswith(MATCHED)]
+    return {rule: gap(sweep, rule, MATCHED + rule, SPLIT) for rule in rules}
 
 
-def scores(record: dict[str, Any], name: str) -> dict[int, float]:
-    """Held-out bits per byte of a method by seed."""
-    return {run["seed"]: run["evaluation"]["bits_per_byte"] for run in record["runs"] if run["name"] == name}
+def minus_random(sweep: Sweep, names: Sequence[str]) -> dict[str, Difference]:
+    """Bits per byte of rules that hold the target rate minus those of random places at that rate."""
+    return {name: gap(sweep, name, "random_k", SPLIT) for name in names}
 
 
-def minus_matched_random(record: dict[str, Any]) -> dict[str, Difference]:
-    """Bits per byte of a rule without rate control minus those of as many random places, seed by seed."""
-    rules = [line["name"].removeprefix(MATCHED) for line in record["standings"] if line["name"].startswith(MATCHED)]
-    pairs = {rule: (scores(record, rule), scores(record, MATCHED + rule)) for rule in rules}
-    return {rule: difference_of_seeds([own[seed] - random[seed] for seed in random]) for rule, (own, random) in pairs.items()}
+def scores(sweep: Sweep, name: str) -> dict[int, float]:
+    """Bits per byte of a method by seed."""
+    return dict(sweep.bits_per_byte[SPLIT][name])
 
 
 # The comparison
 
 
-def comparison_table(record: dict[str, Any]) -> str:
+def comparison_table(sweep: Sweep) -> str:
     """Markdown: loss with both errors, difference from the learned rule with its verdict, and what differs in rate and cost."""
-    gaps, rows = minus_learned(record), []
-    for line in record["standings"]:
-        whole = _read(line, len(line["seeds"]))
-        gap, white = gaps.get(line["name"]), line["whitespace_share"]
+    rows = []
+    for line in standings(sweep, SPLIT):
+        minus, white = line["minus_learned"], line["whitespace_share"]
         rows.append([
-            line["name"], str(whole)[1:], "-" if gap is None else str(gap), "-" if gap is None else gap.verdict,
-            f"{line['tokens_per_byte']:.3f}", "-" if white is None else f"{white:.2f}", f"{line['flops_per_byte'] / 1e6:.2f}",
+            line["name"], str(line["bits_per_byte"])[1:], "-" if minus is None else str(minus),
+            "-" if minus is None else minus.verdict, f"{line['tokens_per_byte']:.3f}", "-" if white is None else f"{white:.2f}",
+            f"{line['flops_per_byte'] / 1e6:.2f}",
         ])  # fmt: skip
     return markdown(["rule", "bits per byte", "minus learned", "loss", "tokens per byte", "white space", "MFLOPs per byte"], rows)
 
 
-def findings(record: dict[str, Any], near: float) -> list[str]:
+def tokens_of(sweep: Sweep) -> dict[str, float]:
+    """Tokens per byte of each method."""
+    return {line["name"]: line["tokens_per_byte"] for line in standings(sweep, SPLIT)}
+
+
+def findings(sweep: Sweep, near: float) -> list[str]:
     """What the differences from the learned rule support, in sentences; and who draws about as many tokens as it does."""
-    gaps = minus_learned(record)
-    tokens = {line["name"]: line["tokens_per_byte"] for line in record["standings"]}
+    gaps, tokens = minus_learned(sweep), tokens_of(sweep)
     sentences = []
     for verdict in ("lower", "higher", "undecided"):
-        names = [name for name, gap in gaps.items() if gap.verdict == verdict]
+        names = [name for name, each in gaps.items() if each.verdict == verdict]
         sentences.append(f"{verdict + ' loss than learned' if verdict != 'undecided' else verdict}: {', '.join(names) or 'none'}")
     close = [name for name in gaps if abs(tokens[name] - tokens[LEARNED]) <= near]
     sentences.append(f"tokens per byte within {near} of learned's {tokens[LEARNED]:.3f}: {', '.join(close) or 'none'}")
     return sentences
 
 
-def comparison_figure(record: dict[str, Any]) -> "Figure":
+def comparison_figure(sweep: Sweep) -> "Figure":
     """Difference from the learned rule with its interval and the seeds as dots; beside it the tokens per byte."""
     import matplotlib.pyplot as plt
 
-    gaps, reference = minus_learned(record), scores(record, LEARNED)
-    tokens = {line["name"]: line["tokens_per_byte"] for line in record["standings"]}
+    gaps, reference, tokens = minus_learned(sweep), scores(sweep, LEARNED), tokens_of(sweep)
     names = sorted(gaps, key=lambda name: gaps[name].bits, reverse=True)
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(8.4, 0.3 * len(names) + 1.2), sharey=True, width_ratios=(2, 1)
     )  # fmt: skip
     for height, name in enumerate(names):
-        gap, colour = gaps[name], PALETTE[1 if name.startswith(MATCHED) else 0]
-        reach = gap.reach() or 0.0
-        left.plot([gap.bits - reach, gap.bits + reach], [height, height], color=colour, linewidth=1.6)
-        left.plot([gap.bits], [height], marker="|", markersize=9, color=colour)
-        for seed, bits in scores(record, name).items():
+        minus, colour = gaps[name], PALETTE[1 if name.startswith(MATCHED) else 0]
+        reach = minus.reach() or 0.0
+        left.plot([minus.bits - reach, minus.bits + reach], [height, height], color=colour, linewidth=1.6)
+        left.plot([minus.bits], [height], marker="|", markersize=9, color=colour)
+        for seed, bits in scores(sweep, name).items():
             left.plot([bits - reference[seed]], [height], marker="o", markersize=3, color="0.35", linestyle="")
         right.plot([tokens[name]], [height], marker="s", markersize=4, color=colour)
     left.axvline(0, color="k", linewidth=0.8)
@@ -137,35 +155,33 @@ def comparison_figure(record: dict[str, Any]) -> "Figure":
 # Boundaries on a fixed text
 
 
-def view(record: dict[str, Any], name: str, text: str, seed: int, characters: int) -> tuple[str, list[int], list[float] | None]:
-    """The first `characters` of a fixed text with the boundaries that a run drew there: text, boundaries, probabilities."""
-    runs = [run for run in record["runs"] if (run["name"], run["seed"]) == (name, seed)]
-    if not runs:
-        raise RltokError(f"the record has no run of {name!r} with seed {seed}. It has: {', '.join(names_of(record))}.")
-    drawn, shown = runs[0]["texts"][text], FIXED_TEXTS[text][:characters]
-    size, probabilities = len(shown.encode()), drawn["probabilities"]
-    return shown, [int(bit) for bit in drawn["boundaries"][:size]], probabilities and probabilities[:size]
+def view(sweep: Sweep, name: str, text: str, seed: int, characters: int) -> tuple[str, list[int], list[float] | None]:
+    """The first `characters` of a fixed text with the boundaries that a trained run drew there: text, boundaries, probabilities.
+
+    Of seeds other than 0 no record has probabilities.
+    """
+    if seed not in sweep.runs.get(name, {}):
+        raise RltokError(f"the comparison has no run of {name!r} with seed {seed}. It has: {', '.join(sweep.runs)}.")
+    drawn, shown = sweep.runs[name][seed]["snapshots"][-1][text], FIXED_TEXTS[text][:characters]
+    size, percent = len(shown.encode()), drawn.get("percent")
+    chances = percent and [int(percent[2 * place : 2 * place + 2]) / 100 for place in range(size)]
+    return shown, [int(bit) for bit in drawn["boundaries"][:size]], chances
 
 
-def names_of(record: dict[str, Any]) -> list[str]:
-    """Methods of a record, in its order."""
-    return list(dict.fromkeys(run["name"] for run in record["runs"]))
-
-
-def text_lines(record: dict[str, Any], names: Sequence[str], text: str, seed: int, characters: int) -> list[str]:
+def text_lines(sweep: Sweep, names: Sequence[str], text: str, seed: int, characters: int) -> list[str]:
     """A line for each rule: its name, and the text with a bar where a token ends."""
     found = []
     for name in names:
-        shown, boundaries, probabilities = view(record, name, text, seed, characters)
+        shown, boundaries, probabilities = view(sweep, name, text, seed, characters)
         found.append(f"{name:23s}" + paint(shown.encode(), boundaries, probabilities, colour=False))
     return found
 
 
-def side_by_side(record: dict[str, Any], names: Sequence[str], text: str, seed: int, characters: int) -> str:
+def side_by_side(sweep: Sweep, names: Sequence[str], text: str, seed: int, characters: int) -> str:
     """HTML: the same text under every rule, each block with a name for readers who cannot see it."""
     blocks = []
     for name in names:
-        shown, boundaries, probabilities = view(record, name, text, seed, characters)
+        shown, boundaries, probabilities = view(sweep, name, text, seed, characters)
         share = f"{sum(boundaries)} of {len(boundaries)} bytes end a token"
         block = boundary_html(shown, boundaries, probabilities, f"{name}: the text {text}, {share}")
         blocks.append(f"<div><strong>{html.escape(name)}</strong> ({share}){block}</div>")
