@@ -59,13 +59,14 @@ from rltok.data import load_corpus
 from rltok.data.batches import micro_batches
 from rltok.errors import RltokError
 from rltok.estimator import advantages
-from rltok.evidence.chapters import ch04_handmade, ch04_policy
+from rltok.evidence.chapters import ch04_handmade, ch04_policy, ch04_travel
 from rltok.evidence.cost import CLAIM, extra, largest_rank
 from rltok.evidence.toy import Lexicon, independent, second_order, views
 from rltok.evidence.toy.lexicon import WORDS
 from rltok.evidence.toy.measures import ORACLE, RANDOM
 from rltok.evidence.toy.runs import FULL, QUIET
 from rltok.losses import probability_rate_loss, target_rate_loss
+from rltok.optim import policy_travel
 from rltok.rng import row_uniforms
 from rltok.runs.models import new_model
 from rltok.show import plots
@@ -491,6 +492,49 @@ for order in ("second", "independent"):
 # %% [markdown]
 # It pays what it must, and its decisions tell next to nothing of words: they stay near coin flips, whose entropy at a rate of 1/4 is 0.56
 # nats.
+#
+# ## How far must the policy's weights move?
+#
+# A policy that is pulled the right way can still stay where it starts: Adam moves a weight by about the learning rate an update, whatever
+# the size of the gradient, and eq. (22) divides what comes out by $D = 16$. So what a run lets a logit move, for each unit of its input,
+# can be added up before the run: the learning rates of all updates, over $D$. Call it *travel*.
+
+# %%
+paper = policy_travel(rltok.preset("147m"))
+short = {"train.training_bytes": 100_000_000}
+slow = {"model.rule.scale": 16.0}
+runs = {
+    "the paper's, 147m": rltok.preset("147m"),
+    "32m, 100 MB": rltok.preset("32m", short),
+    "32m, 100 MB, policy × 20": rltok.preset("32m_fast_policy", short),
+    "tiny, whose D is 1": rltok.preset("tiny"),
+    "tiny with D = 16": rltok.preset("tiny", slow),
+}
+for name, config in runs.items():
+    print(f"{name:26s}{config.num_updates:7,} updates, travel {policy_travel(config) / paper:.2f} of the paper's")
+
+# %% [markdown]
+# A run of a few hundred updates gives the paper's policy a small part of the way that the paper's run gave it. `train.policy_lr_multiplier`
+# makes up for it: a learning rate of the policy's own. Is travel what decides? The plan `scripts/measure/sweeps/tiny_travel.toml` takes
+# `tiny` with the paper's $D$, multiplies, and lets the policy move from the first update on, or only after the first part of training
+# (`train.policy_start_fraction`), when the network is used to random places.
+#
+# Predict: what share of white space has a boundary after training, without a multiplier?
+
+# %% tags=["prediction"]
+guess_white = 1 / 5
+
+# %% tags=["measurement"]
+travel = ch04_travel.read(results / "causes")
+found = travel.each("policy_x1", lambda run: run["scores"]["validation"]["whitespace_share"])
+print(f"{sum(found) / len(found):.2f}; the guess was {guess_white:.2f}")
+Markdown(ch04_travel.table(travel))
+
+# %% mystnb={"figure": {"caption": "How a policy moves with its learning rate multiplied (colours) and when it may move from the first update on (solid) or later (dashed). Left: share of white space with a boundary; right: entropy. Means over seeds, preset tiny with the paper's scale, bundled English sample.", "name": "fig-policy-travel"}, "image": {"alt": "Two panels of curves over the text read: the share of white space with a boundary, and the policy's entropy, one colour for each multiplier, dashed where the policy starts late."}}
+plots.show(ch04_travel.figure(travel))
+
+# %% [markdown]
+# What it costs is another question.
 #
 # ## What it costs
 #
