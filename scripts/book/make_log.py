@@ -17,8 +17,6 @@ PAGE = ROOT / "book" / "_generated" / "log.md"
 SEARCH = ROOT / "book" / "_generated" / "search.md"
 NONE_YET = "No run has been recorded yet.\n"
 DASH = "–"
-# Student's t, two-sided at 95 %, by the number of seeds (more take that of ten), and of an error that is known. The book's
-# environment has neither scipy nor rltok, so it stands here.
 
 
 def records(folder: Path) -> list[tuple[str, dict[str, Any]]]:
