@@ -22,7 +22,7 @@ from rltok.validation import Section, build, require
 OF_POLICY = {"policy_lr_multiplier": 1.0, "policy_start_fraction": 0.0}
 # Settings younger than stored runs, with the value that the code had before: at that value `Config.digest` leaves them out, so
 # that a run keeps its digest.
-ADDED_SETTINGS: dict[str, dict[str, Any]] = {"train": OF_POLICY}
+ADDED_SETTINGS: dict[str, dict[str, Any]] = {"train": OF_POLICY, "model": {"rotary_positions": "exact"}}
 
 LEAST_RATE = 1e-6  # of dynamic_pooling and hnet, as far from 1
 MOST_WEIGHT = 1_000_000  # of a part of the loss, and of what logits are divided by
@@ -110,8 +110,11 @@ class ModelConfig(Section):
     attention_softcap: float | None = 50.0  # Gemma 2
     rope_theta: float = 10000.0
     norm_eps: float = 1e-6
-    head_norm: Literal["rms", "none"] = "rms"  # before output head, early head and policy; "none" as in the authors' code
+    # RMSNorm before output head, early head and policy: "rms" before all three, "none" as in the authors' code, "heads" before
+    # the two heads alone, "policy" before the policy alone
+    head_norm: Literal["rms", "none", "heads", "policy"] = "rms"
     token_positions: Literal["byte", "index"] = "byte"  # rotary position of a token: its boundary byte, or its number
+    rotary_positions: Literal["exact", "bf16"] = "exact"  # "bf16": rounded to 8 bits, as in the authors' code
     upsample: Literal["value", "deviation"] = "value"  # add Y' (eq. 9) or Y' - X'
     rule: RuleConfig = field(default_factory=RuleConfig)
 
@@ -121,9 +124,9 @@ class ModelConfig(Section):
         return self.embedding_dim // self.num_heads
 
     @property
-    def head_norm_eps(self) -> float | None:
-        """Epsilon of the norm before heads and policy; None without that norm."""
-        return self.norm_eps if self.head_norm == "rms" else None
+    def policy_norm_eps(self) -> float | None:
+        """Epsilon of the norm before the policy; None without that norm."""
+        return self.norm_eps if self.head_norm in ("rms", "policy") else None
 
     def _check(self) -> None:
         self._between(1, 65_536, "embedding_dim", "num_heads")

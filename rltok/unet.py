@@ -58,7 +58,7 @@ class AutoregressiveUNet(nn.Module):
             return nn.ModuleList(Block(d, config.num_heads, mlp_ratio * d, eps) for _ in range(count))
 
         def head_norm() -> nn.Module:
-            return RMSNorm(d, eps) if config.head_norm == "rms" else nn.Identity()
+            return RMSNorm(d, eps) if config.head_norm in ("rms", "heads") else nn.Identity()
 
         self.embedding = nn.Embedding(PADDED_IDS, d)
         self.down_blocks = blocks(config.down_layers, config.byte_mlp_ratio)
@@ -99,8 +99,10 @@ class AutoregressiveUNet(nn.Module):
         return states
 
     def rotary(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """(cos, sin) of positions of any shape, in fp32 or wider."""
+        """(cos, sin) of positions of any shape, in fp32 or wider; of rounded positions where `rotary_positions` is "bf16"."""
         head_dim = self.config.head_dim
+        if self.config.rotary_positions == "bf16":
+            positions = positions.to(torch.bfloat16)
         return rotary_table(positions, head_dim, self.config.rope_theta, torch.promote_types(dtype, torch.float32))
 
     def encode(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B N d"]:

@@ -68,7 +68,7 @@ def stack(w, name, count, x, positions, window, config):
 
 def head_log_probs(w, norm, head, states, config):
     """Log-probabilities of the 257 ids that can be predicted, in the order of PREDICTED."""
-    normed = rms_norm(states, w[f"{norm}.weight"], config.norm_eps) if config.head_norm == "rms" else states
+    normed = rms_norm(states, w[f"{norm}.weight"], config.norm_eps) if config.head_norm in ("rms", "heads") else states
     logits = (normed @ w[f"{head}.weight"].T)[:, PREDICTED]
     return logits - np.logaddexp.reduce(logits, -1, keepdims=True)
 
@@ -76,7 +76,7 @@ def head_log_probs(w, norm, head, states, config):
 def draw(w, states, uniforms, config, training):
     """Eqs. (19) to (23) from left to right; boundaries and logits."""
     rule, decisions, logits = config.rule, [], []
-    normed = rms_norm(states, w["rule.norm.weight"], config.norm_eps) if config.head_norm == "rms" else states
+    normed = rms_norm(states, w["rule.norm.weight"], config.norm_eps) if config.head_norm in ("rms", "policy") else states
     for i, x in enumerate(normed):
         raw = w["rule.project.weight"][0] @ x
         for lag in range(1, rule.lags + 1):
@@ -88,16 +88,23 @@ def draw(w, states, uniforms, config, training):
     return np.array(decisions), np.array(logits)
 
 
+def rounded(position):
+    """A whole number to the nearest one with 8 binary digits before its zeros, of two the even one: what bf16 holds of it."""
+    step = 1 << max(0, int(position).bit_length() - 8)
+    return round(int(position) / step) * step  # Python rounds halves to even
+
+
 def forward(model, ids, uniforms):
     """byte_states, boundaries, boundary_logits, log_probs and early_log_probs of one row without PAD; ids [N + 1]."""
     w, config = weights(model), model.config
     inputs = ids[:-1]
-    places = np.arange(len(inputs))
+    near = rounded if config.rotary_positions == "bf16" else int
+    places = np.array([near(place) for place in range(len(inputs))])
     x = stack(w, "down_blocks", config.down_layers, w["embedding.weight"][inputs], places, config.window, config)
     boundaries, logits = draw(w, x, uniforms, config, model.training)
     starts = np.flatnonzero(boundaries)
     tokens = x[starts]
-    positions = starts if config.token_positions == "byte" else np.arange(len(starts))
+    positions = places[starts] if config.token_positions == "byte" else places[: len(starts)]
     mixed = stack(w, "mid_blocks", config.mid_layers, tokens, positions, len(starts), config)
     added = mixed - tokens if config.upsample == "deviation" else mixed
     y = np.stack([x[j] + added[boundaries[: j + 1].sum() - 1] for j in range(len(x))])

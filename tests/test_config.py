@@ -323,13 +323,16 @@ def test_nested_values_that_are_no_settings_are_refused(values, words):
 def test_a_setting_younger_than_stored_runs_moves_the_digest_only_away_from_its_old_value():
     config = Config()
     plain = {key: value for key, value in config.to_dict().items() if key != "name"}
-    del plain["train"]["policy_lr_multiplier"], plain["train"]["policy_start_fraction"]
+    del plain["train"]["policy_lr_multiplier"], plain["train"]["policy_start_fraction"], plain["model"]["rotary_positions"]
     rule = plain["model"]["rule"]
     plain["model"]["rule"] = {key: rule[key] for key in ("name", "target_rate", "lags", "scale", "softcap")}
     before = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
     assert config.digest() == before
-    moved = [{"train.policy_lr_multiplier": 2.0}, {"train.policy_start_fraction": 0.3}, {"train.policy_start_fraction": 0.4}]
-    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 4
+    moved = [
+        {"train.policy_lr_multiplier": 2.0}, {"train.policy_start_fraction": 0.3}, {"train.policy_start_fraction": 0.4},
+        {"model.rotary_positions": "bf16"},
+    ]  # fmt: skip
+    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 5
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, 1e5, float("nan"), True])

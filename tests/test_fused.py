@@ -84,7 +84,8 @@ def test_loss_and_gradients_are_as_near_to_float64_as_those_of_the_plain_path(le
     "settings",
     [
         {"lags": 0, "attention_softcap": None, "token_positions": "index"}, {"lags": 20, "upsample": "deviation", "window": 1},
-        {"head_norm": "none", "down_layers": 2, "mid_layers": 3, "up_layers": 2},
+        {"head_norm": "none", "down_layers": 2, "mid_layers": 3, "up_layers": 2}, {"head_norm": "heads"}, {"head_norm": "policy"},
+        {"rotary_positions": "bf16"},
     ],
     ids=str,
 )  # fmt: skip

@@ -65,7 +65,7 @@ def test_steps_equal_full_passes_for_the_learned_rule(lags, window, prompts):
 
 @pytest.mark.parametrize("upsample", ["value", "deviation"])
 @pytest.mark.parametrize("token_positions", ["byte", "index"])
-@pytest.mark.parametrize("head_norm", ["rms", "none"])
+@pytest.mark.parametrize("head_norm", ["rms", "none", "heads", "policy"])
 @pytest.mark.parametrize("attention_softcap", [50.0, None])
 def test_steps_equal_full_passes_for_every_reading_of_the_model(attention_softcap, head_norm, token_positions, upsample):
     readings = {"head_norm": head_norm, "token_positions": token_positions, "upsample": upsample}

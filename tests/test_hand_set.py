@@ -44,7 +44,7 @@ def drawn(model, ids, uniforms):
 
 
 @pytest.mark.parametrize("k", range(2, LAGS + 2))
-@pytest.mark.parametrize("head_norm", ["rms", "none"])
+@pytest.mark.parametrize("head_norm", ["rms", "none", "heads", "policy"])
 def test_hand_set_weights_draw_every_kth_byte_of_any_text_as_the_rule_even_does(k, head_norm):
     model, length = tiny_model(lags=LAGS, window=5, down_layers=2, head_norm=head_norm, scale=16.0, seed=k), 12 * k
     draw_every(model, k, reach=CERTAIN)

@@ -224,8 +224,40 @@ def test_stored_plans_can_be_read_and_their_runs_differ(path):
         assert config.train.training_bytes == first.train.training_bytes
         if config.model.rule.name == "learned":  # whose estimator compares rows of a micro-batch
             assert config.train.micro_batch == first.train.micro_batch
-        assert replace(config.model, rule=first.model.rule) == first.model
+        own = {"rule": first.model.rule}
+        own |= {"head_norm": "rms", "rotary_positions": "exact"} if path.stem == "32m_norms" else {}  # what it is about
+        assert replace(config.model, **own) == replace(first.model, **own)
         assert config.data == first.data
+
+
+def test_the_plan_about_norms_changes_one_thing_of_the_best_plans_policies():
+    sweeps = ROOT / "scripts" / "measure" / "sweeps"
+    (norms, best) = (
+        {run.stem: (plan, run) for run in plan.runs}
+        for plan in (read_plan(sweeps / f"32m_{name}.toml") for name in ("norms", "best"))
+    )
+    changed = {}
+    for stem, (plan, run) in norms.items():
+        base = "policy_x20" if "x20" in stem else "policy"
+        mine, theirs = (p.config(r, {}).to_dict() for p, r in ((plan, run), best[f"{base}-seed{run.seed}"]))
+        parts = [("model", mine["model"], theirs["model"]), ("rule", mine["model"].pop("rule"), theirs["model"].pop("rule"))]
+        differs = {f"{part}.{key}" for part, a, b in parts for key in a if a[key] != b[key]}
+        assert all(mine[part] == theirs[part] for part in ("train", "objective", "data"))
+        changed.setdefault(run.name, set()).update(differs)
+    assert changed.pop("policy_a_third_of_D") == {"rule.scale"} and changed.pop("policy_rounded_positions") == {
+        "model.rotary_positions"
+    }
+    assert len(changed) == 4 and all(keys == {"model.head_norm"} for keys in changed.values())
+
+
+def test_the_plan_of_the_papers_budget_has_its_bytes_and_schedule():
+    plan, paper = read_plan(ROOT / "scripts" / "measure" / "sweeps" / "32m_paper.toml"), preset("32m").train
+    assert [run.name for run in plan.runs] == ["policy", "even", "bpe", "hnet_port"]
+    for run in plan.runs:
+        train = plan.config(run, {}).train
+        assert (train.training_bytes, train.warmup_fraction, train.learning_rate) == (1_500_000_000, 0.075, 3e-3)
+        assert train.policy_lr_multiplier == paper.policy_lr_multiplier == 1
+        assert train.sequences_per_update == paper.sequences_per_update
 
 
 def test_a_plan_with_schedules_makes_every_run_under_each_of_them(tmp_path):

@@ -24,8 +24,10 @@ LENGTHS = (14, 9, 1)
         {},
         {"lags": 0, "token_positions": "index", "attention_softcap": None},
         {"lags": 8, "upsample": "deviation", "head_norm": "none", "attention_softcap": 2.0, "window": 3, "down_layers": 2},
+        {"lags": 2, "head_norm": "heads"},
+        {"lags": 2, "head_norm": "policy", "upsample": "deviation"},
     ],
-    ids=["plain", "index", "deviation"],
+    ids=["plain", "index", "deviation", "policy raw", "heads raw"],
 )
 def test_the_forward_pass_equals_a_numpy_one_written_from_the_equations(settings, training):
     model = tiny_model(dtype=torch.float64, **settings).train(training)
@@ -46,6 +48,23 @@ def test_the_forward_pass_equals_a_numpy_one_written_from_the_equations(settings
         found |= {"nll": out.nll[row, :n], "early_nll": out.early_nll[row, :n]}
         for name, value in found.items():  # float64, sums in another order
             np.testing.assert_allclose(value.detach(), expected[name], rtol=0, atol=1e-11, err_msg=name)
+
+
+@pytest.mark.parametrize("token_positions", ["byte", "index"])
+def test_rounded_rotary_positions_are_those_that_bf16_holds(token_positions):
+    model = tiny_model(dtype=torch.float64, rotary_positions="bf16", token_positions=token_positions, target_rate=0.9)
+    (ids,), uniforms = ragged_ids((600,), seed=3), random_uniforms(1, 600, seed=4)
+    expected = forward(model, ids.numpy(), uniforms[0].numpy())
+    out = model(ids[None], uniforms=uniforms)
+    np.testing.assert_array_equal(out.boundaries[0], expected["boundaries"])
+    np.testing.assert_allclose(out.boundary_logits.detach()[0], expected["boundary_logits"], rtol=0, atol=1e-11)
+    targets = [PREDICTED.index(target) for target in ids[1:].tolist()]
+    np.testing.assert_allclose(out.nll.detach()[0], -expected["log_probs"][np.arange(600), targets], rtol=0, atol=1e-11)
+    exact = forward(
+        tiny_model(dtype=torch.float64, token_positions=token_positions, target_rate=0.9), ids.numpy(), uniforms[0].numpy()
+    )
+    differs = np.abs(exact["byte_states"] - expected["byte_states"]).max(-1) > 1e-9
+    assert not differs[:257].any() and differs[257:].any()
 
 
 def test_a_forward_pass_keeps_float32_and_agrees_with_float64():

@@ -26,11 +26,18 @@ class FastUNet(AutoregressiveUNet):
         weight = self.embedding.weight
         return weight.dtype == torch.float32 and backends.fused(weight, self.config.head_dim)
 
+    def _rounded(self) -> bool:
+        """Whether byte layers take the plain code: the kernel of windows knows how far two positions are apart, not where they
+        are, so it has no rounded ones."""
+        return self.config.rotary_positions == "bf16"
+
     def _window_attend(self) -> blocks.Attend:
         return blocks.window_attend(self.config.window, self.config.attention_softcap, self.config.rope_theta)
 
     def _byte_layers(self, parts: nn.ModuleList, states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d"]:
-        return blocks.blocks(parts, states, self._window_attend())[0] if self._fused() else super()._byte_layers(parts, states)
+        if not self._fused() or self._rounded():
+            return super()._byte_layers(parts, states)
+        return blocks.blocks(parts, states, self._window_attend())[0]
 
     def _token_layers(self, packed: Packed, rotary: tuple[Tensor, Tensor]) -> Float[Tensor, "M d"]:
         if not self._fused():
@@ -50,9 +57,9 @@ class FastUNet(AutoregressiveUNet):
     def _encode_and_read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Byte states (1), loss of the early head (14), terms of the policy (21) or None where the rule makes them itself."""
         rule, head, never, inputs, targets = self.rule, self.early_head, self.never_predicted, ids[:, :-1], ids[:, 1:]
-        if not isinstance(self.early_norm, RMSNorm):
+        if self._rounded() or not isinstance(self.early_norm, RMSNorm):
             byte_states = self.encode(inputs)
-            return byte_states, blocks.head_nll(byte_states, head, never, targets, PAD), None
+            return byte_states, blocks.head_nll(self.early_norm(byte_states), head, never, targets, PAD), None
         read = _reads_terms(rule, self.early_norm.eps)
         vectors = rule.project.weight * (1 + rule.norm.weight) if read else head.weight[:0]
         embedded, attend = self.embedding(inputs), self._window_attend()
@@ -65,6 +72,9 @@ class FastUNet(AutoregressiveUNet):
         if not self._fused():
             return super()._output_nll(byte_states, decided, targets)
         upsampled = self._through_tokens(byte_states, decided).to(torch.float32)
+        if self._rounded():
+            normed = self.output_norm(self.decode(upsampled))
+            return blocks.head_nll(normed, self.output_head, self.never_predicted, targets, PAD)
         following = self.output_norm if isinstance(self.output_norm, RMSNorm) else None
         decoded, normed = blocks.blocks(self.up_blocks, upsampled, self._window_attend(), following)
         return blocks.head_nll(decoded if normed is None else normed, self.output_head, self.never_predicted, targets, PAD)

@@ -148,7 +148,7 @@ class DynamicPoolingRule(Rule):
                 "model.rule.variant='port' of dynamic_pooling (GELU, pressure on noise-free logits) is gone from this version."
                 " Train with 'authors', as the presets *_dynamic_pooling_port do, or use the version that wrote the checkpoint."
             )
-        return cls(model.embedding_dim, norm_eps=model.head_norm_eps, **settings_of(model))
+        return cls(model.embedding_dim, norm_eps=model.policy_norm_eps, **settings_of(model))
 
     def logits(self, byte_states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N"]:
         """Logit of a boundary at each byte; its last product in fp32 or wider even under autocast."""

@@ -38,8 +38,8 @@ class LearnedRule(Rule):
 
     @classmethod
     def for_model(cls, model: ModelConfig) -> Rule:
-        """Sized for the model; without a norm where its heads have none."""
-        return cls(model.embedding_dim, norm_eps=model.head_norm_eps, **settings_of(model))
+        """Sized for the model; without a norm where `head_norm` has none before the policy."""
+        return cls(model.embedding_dim, norm_eps=model.policy_norm_eps, **settings_of(model))
 
     def _settings(self) -> dict[str, float | None]:
         return {"bias": self.bias, "scale": self.scale, "softcap": self.softcap if self.training else None}
