@@ -33,12 +33,14 @@ from importlib import metadata, util
 
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
-if getattr(util.find_spec("rltok"), "origin", None) is None:  # as on Colab: clone, and install beside the torch that is there
-    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
-    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={metadata.version('torch').split('+')[0]}"
-    if os.system(clone) or os.system(install):
-        raise SystemExit("rltok was not installed, see above. In a clone of its repository, run: pip install -e '.[bpe]'")
-from rltok.show.notebook import begin  # a module is missing? In the clone, run: pip install -e '.[bpe]'
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
@@ -99,7 +101,10 @@ from IPython.display import HTML, display
 display(
     HTML(
         boundary_html(
-            text, before["boundaries"], before["probabilities"], "The passage before training: boundaries fall anywhere."
+            text,
+            before["boundaries"],
+            before["probabilities"],
+            "The passage before training: boundaries fall anywhere.",
         )
     )
 )
@@ -128,23 +133,35 @@ print("my guess:", guess)
 # %%
 corpus = load_corpus("sample", config.data)
 folder = tempfile.mkdtemp()
-record = rltok.train(config, corpus, f"{folder}/run", device="cpu", full=False)
-print(f"{record.updates} updates on {record.bytes:,} bytes of {corpus.description['name']}")
+record = rltok.train(
+    config, corpus, f"{folder}/run", device="cpu", full=False
+)
+print(
+    f"{record.updates} updates on {record.bytes:,} bytes of {corpus.description['name']}"
+)
 
 # %%
 model = rltok.load(f"{folder}/run")
 start = evaluate(untrained, corpus.validation, seed=0, batch=16, max_rows=64)
 end = evaluate(model, corpus.validation, seed=0, batch=16, max_rows=64)
-shown = [name for name in CLASSES if name in ("space", "word start", "letter", "punctuation")]
+shown = [
+    name
+    for name in CLASSES
+    if name in ("space", "word start", "letter", "punctuation")
+]
 print("boundary after a ...   before   after")
 for name in shown:
     label = "other letter" if name == "letter" else name
-    print(f"{label:20s} {start.class_rates[name]:8.1f} {end.class_rates[name]:7.1f}")
+    print(
+        f"{label:20s} {start.class_rates[name]:8.1f} {end.class_rates[name]:7.1f}"
+    )
 
 # %%
 most = max(shown, key=lambda name: end.class_rates[name])
 print("boundaries are most frequent after:", most)
-print("the guess was", "right" if guess == most else "wrong: look at the table")
+print(
+    "the guess was", "right" if guess == most else "wrong: look at the table"
+)
 assert end.class_rates["space"] > 3 * end.class_rates["letter"]
 
 # %% tags=["nbval-ignore-output"]
@@ -153,7 +170,10 @@ after = boundary_view(model, text, seed=0)
 display(
     HTML(
         boundary_html(
-            text, after["boundaries"], after["probabilities"], "The passage after training: boundaries follow the spaces."
+            text,
+            after["boundaries"],
+            after["probabilities"],
+            "The passage after training: boundaries follow the spaces.",
         )
     )
 )
@@ -162,7 +182,10 @@ display(
 # The paper's figures show such texts as a grid. Here is the same passage in that manner:
 
 # %% mystnb={"figure": {"caption": "The passage after training, coloured as in the paper's figure 2.", "name": "fig-quickstart-text"}, "image": {"alt": "A passage as a grid of coloured characters. Spaces are yellow with a red edge, most letters dark blue."}}
-plots.show(plots.boundary_figure(text, after["boundaries"], after["probabilities"]), checksum=False)
+plots.show(
+    plots.boundary_figure(text, after["boundaries"], after["probabilities"]),
+    checksum=False,
+)
 
 # %% [markdown]
 # Nobody told the model what a space is. It found that a token which ends right after a space is worth having. One reading of it:
@@ -184,20 +207,43 @@ import matplotlib.pyplot as plt
 steps = [point["step"] for point in record.curve]
 figure, (left, right) = plt.subplots(1, 2)
 left.plot(steps, [point["nll"] for point in record.curve], label="model")
-left.plot(steps, [point["early_nll"] for point in record.curve], label="early head", linestyle="--")
+left.plot(
+    steps,
+    [point["early_nll"] for point in record.curve],
+    label="early head",
+    linestyle="--",
+)
 left.set(xlabel="update", ylabel="loss (nats per byte)")
 left.legend()
-right.plot(steps, [point["policy_entropy"] for point in record.curve], label="entropy (nats)")
-right.plot(steps, [point["rate"] for point in record.curve], label="rate (per byte)", linestyle="--")
-right.axhline(config.model.rule.target_rate, color="k", linewidth=0.8, label="target rate")
+right.plot(
+    steps,
+    [point["policy_entropy"] for point in record.curve],
+    label="entropy (nats)",
+)
+right.plot(
+    steps,
+    [point["rate"] for point in record.curve],
+    label="rate (per byte)",
+    linestyle="--",
+)
+right.axhline(
+    config.model.rule.target_rate,
+    color="k",
+    linewidth=0.8,
+    label="target rate",
+)
 right.set(xlabel="update", ylim=(0, None))
 right.legend()
 plots.show(figure, checksum=False)
 
 # %%
 first, last = record.curve[0], record.curve[-1]
-print(f"entropy falls to less than half of its start: {last['policy_entropy'] < first['policy_entropy'] / 2}")
-print(f"rate at the end is within 0.05 of the target: {abs(end.rate - config.model.rule.target_rate) < 0.05}")
+print(
+    f"entropy falls to less than half of its start: {last['policy_entropy'] < first['policy_entropy'] / 2}"
+)
+print(
+    f"rate at the end is within 0.05 of the target: {abs(end.rate - config.model.rule.target_rate) < 0.05}"
+)
 print(f"the loss falls by more than half: {last['nll'] < first['nll'] / 2}")
 
 # %% [markdown]
@@ -216,9 +262,17 @@ print(f"the loss falls by more than half: {last['nll'] < first['nll'] / 2}")
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 underscored = text.replace(" ", "_")
 view = boundary_view(model, underscored, seed=0)
-after_space = sum(b for b, byte in zip(after["boundaries"], data) if byte == ord(" ")) / data.count(b" ")
-after_underscore = sum(b for b, byte in zip(view["boundaries"], underscored.encode()) if byte == ord("_")) / data.count(b" ")
-print(f"of spaces {after_space:.1f} carry a boundary, of underscores {after_underscore:.1f}")
+after_space = sum(
+    b for b, byte in zip(after["boundaries"], data) if byte == ord(" ")
+) / data.count(b" ")
+after_underscore = sum(
+    b
+    for b, byte in zip(view["boundaries"], underscored.encode())
+    if byte == ord("_")
+) / data.count(b" ")
+print(
+    f"of spaces {after_space:.1f} carry a boundary, of underscores {after_underscore:.1f}"
+)
 assert after_space > after_underscore
 
 # %% [markdown]
@@ -229,11 +283,17 @@ assert after_space > after_underscore
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 def disagreeing(drawing_model) -> int:
     """Positions at which five draws of the same text are not all equal."""
-    draws = [boundary_view(drawing_model, text, seed=seed)["boundaries"] for seed in range(5)]
+    draws = [
+        boundary_view(drawing_model, text, seed=seed)["boundaries"]
+        for seed in range(5)
+    ]
     return sum(len(set(column)) > 1 for column in zip(*draws))
 
 
-print("fewer disagreements after training:", disagreeing(model) < disagreeing(untrained))
+print(
+    "fewer disagreements after training:",
+    disagreeing(model) < disagreeing(untrained),
+)
 print("the entropy explains it: a decided policy leaves little to chance")
 
 # %% [markdown]

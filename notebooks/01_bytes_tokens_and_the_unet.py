@@ -33,12 +33,14 @@ from importlib import metadata, util
 
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
-if getattr(util.find_spec("rltok"), "origin", None) is None:  # as on Colab: clone, and install beside the torch that is there
-    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
-    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={metadata.version('torch').split('+')[0]}"
-    if os.system(clone) or os.system(install):
-        raise SystemExit("rltok was not installed, see above. In a clone of its repository, run: pip install -e '.[bpe]'")
-from rltok.show.notebook import begin  # a module is missing? In the clone, run: pip install -e '.[bpe]'
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
@@ -67,7 +69,9 @@ plots.use_style()
 
 # %%
 for word in ("cat", "café", "猫", "🐈"):
-    print(f"{word}: {len(word)} characters, {len(word.encode())} bytes, ids {vocab.encode(word).tolist()}")
+    print(
+        f"{word}: {len(word)} characters, {len(word.encode())} bytes, ids {vocab.encode(word).tolist()}"
+    )
 print("frame:", {"BOS": vocab.BOS, "EOS": vocab.EOS, "PAD": vocab.PAD})
 
 # %% [markdown]
@@ -113,15 +117,24 @@ guess = [0, 10, 20, 30]  # the four kept numbers
 # %%
 X = 10.0 * np.arange(8)
 kept = [X[i] for i in range(8) if a[i] == 1]  # eqs. (7) and (8)
-print("kept:", [int(value) for value in kept], "- the guess was", "right" if guess == kept else "wrong")
+print(
+    "kept:",
+    [int(value) for value in kept],
+    "- the guess was",
+    "right" if guess == kept else "wrong",
+)
 
 # %% [markdown]
 # The package does the same for a batch of rows at once. Rows have different numbers of tokens, so the tokens of all rows stand in
 # one long list, with offsets that say where each row begins. Nothing is padded.
 
 # %%
-boundaries = torch.tensor(np.stack([a, [1, 0, 0, 0, 0, 1, 0, 0]]), dtype=torch.bool)
-byte_states = torch.stack([torch.tensor(X), torch.tensor(X) + 1])[..., None]  # [2, 8, 1]
+boundaries = torch.tensor(
+    np.stack([a, [1, 0, 0, 0, 0, 1, 0, 0]]), dtype=torch.bool
+)
+byte_states = torch.stack([torch.tensor(X), torch.tensor(X) + 1])[
+    ..., None
+]  # [2, 8, 1]
 packed = resample.downsample(byte_states, boundaries)
 assert packed.states[:4, 0].tolist() == kept
 print("states   ", packed.states[:, 0].int().tolist())
@@ -140,12 +153,16 @@ print("positions", packed.positions.tolist())
 # %%
 Y_tokens = np.array([1000, 2000, 3000, 4000])
 c = np.cumsum(a)
-Y = [int(X[j] + Y_tokens[c[j] - 1]) for j in range(8)]  # eq. (9); code counts from zero
+Y = [
+    int(X[j] + Y_tokens[c[j] - 1]) for j in range(8)
+]  # eq. (9); code counts from zero
 print("c:", c.tolist())
 print("Y:", Y)
 
 # %%
-token_states = torch.tensor([1000.0, 2000, 3000, 4000, 5000, 6000], dtype=torch.float64)[:, None]
+token_states = torch.tensor(
+    [1000.0, 2000, 3000, 4000, 5000, 6000], dtype=torch.float64
+)[:, None]
 upsampled = resample.upsample(token_states, byte_states.double(), boundaries)
 assert upsampled[0, :, 0].tolist() == Y
 print("second row:", upsampled[1, :, 0].int().tolist())
@@ -166,7 +183,9 @@ print("second row:", upsampled[1, :, 0].int().tolist())
 print("i  holds  boundary  reads token  predicts")
 for i, label in enumerate(labels):
     target = labels[i + 1] if i + 1 < len(labels) else "(next byte)"
-    print(f"{i}  {label:5s}  {'yes' if a[i] else 'no':8s}  {c[i] - 1:<11d}  {target}")
+    print(
+        f"{i}  {label:5s}  {'yes' if a[i] else 'no':8s}  {c[i] - 1:<11d}  {target}"
+    )
 
 # %% [markdown]
 # ## Who sees whom
@@ -182,9 +201,13 @@ import matplotlib.pyplot as plt
 near = window_mask(8, 4).int().numpy()
 ends = np.flatnonzero(a)
 # position i reads token c[i], which ends at ends[c[i] - 1] (code counts from zero), and that token has seen what came before
-far = np.array([[j <= ends[c[i] - 1] for j in range(8)] for i in range(8)]).astype(int)
+far = np.array(
+    [[j <= ends[c[i] - 1] for j in range(8)] for i in range(8)]
+).astype(int)
 figure, axes = plt.subplots(1, 2)
-for panel, seen, title in zip(axes, (near, far), ("byte layer, window 4", "through tokens")):
+for panel, seen, title in zip(
+    axes, (near, far), ("byte layer, window 4", "through tokens")
+):
     panel.imshow(seen, cmap="cividis")
     panel.set(title=title, xlabel="position seen", ylabel="position reading")
     panel.grid(False)
@@ -194,7 +217,9 @@ plots.show(figure)
 paper, small = rltok.preset("147m").model, rltok.preset("tiny").model
 for name, sizes in (("147m", paper), ("tiny", small)):
     reach = sizes.down_layers * (sizes.window - 1)
-    print(f"{name}: {sizes.down_layers} byte layers before the tokens reach {reach} positions back")
+    print(
+        f"{name}: {sizes.down_layers} byte layers before the tokens reach {reach} positions back"
+    )
 print("positions seen by the byte layer:", near.sum(axis=1).tolist())
 print("positions behind the latest token:", far.sum(axis=1).tolist())
 
@@ -212,19 +237,34 @@ print("positions behind the latest token:", far.sum(axis=1).tolist())
 first_entry = 12
 
 # %%
-model = new_model(with_settings(rltok.preset("tiny"), {"train.seed": 1}), torch.device("cpu")).eval()
-ids = torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode("A model of twenty-four b"))])[None]
+model = new_model(
+    with_settings(rltok.preset("tiny"), {"train.seed": 1}),
+    torch.device("cpu"),
+).eval()
+ids = torch.cat(
+    [
+        torch.tensor([vocab.BOS]),
+        torch.from_numpy(vocab.encode("A model of twenty-four b")),
+    ]
+)[None]
 changed = ids.clone()
 changed[0, 12] = ord("X")
 uniforms = row_uniforms(seed=0, step=0, rows=[0], length=24)
 with torch.no_grad():
-    one, other = model(ids, uniforms=uniforms), model(changed, uniforms=uniforms)
+    one, other = (
+        model(ids, uniforms=uniforms),
+        model(changed, uniforms=uniforms),
+    )
 
 
 with torch.no_grad():
     states = [model.encode(rows[:, :-1]) for rows in (ids, changed)]
-assert torch.equal(states[0][:, :12], states[1][:, :12])  # byte states before the change
-assert torch.equal(one.boundaries[:, :12], other.boundaries[:, :12])  # decisions before it
+assert torch.equal(
+    states[0][:, :12], states[1][:, :12]
+)  # byte states before the change
+assert torch.equal(
+    one.boundaries[:, :12], other.boundaries[:, :12]
+)  # decisions before it
 
 
 def first_difference(x: torch.Tensor, y: torch.Tensor) -> int:
@@ -232,19 +272,35 @@ def first_difference(x: torch.Tensor, y: torch.Tensor) -> int:
     return int((x != y)[0].nonzero()[0])
 
 
-print("first logit that differs:     ", first_difference(one.boundary_logits, other.boundary_logits))
+print(
+    "first logit that differs:     ",
+    first_difference(one.boundary_logits, other.boundary_logits),
+)
 print("first loss entry that differs:", first_difference(one.nll, other.nll))
-print("the guess was", "right" if first_entry == first_difference(one.nll, other.nll) else "wrong: entry 11 predicts byte 12")
+print(
+    "the guess was",
+    "right"
+    if first_entry == first_difference(one.nll, other.nll)
+    else "wrong: entry 11 predicts byte 12",
+)
 
 # %% [markdown]
 # Entry 11 changes because its *target* is byte 12. Its prediction, the distribution over all bytes, must not:
 
 # %%
 with torch.no_grad():
-    here, there = model.log_probs(ids, uniforms=uniforms), model.log_probs(changed, uniforms=uniforms)
+    here, there = (
+        model.log_probs(ids, uniforms=uniforms),
+        model.log_probs(changed, uniforms=uniforms),
+    )
 same = [bool(torch.equal(here[0, i], there[0, i])) for i in range(24)]
-print("predictions that are equal to the last bit: positions 0 to", same.index(False) - 1)
-print(f"mean loss of this untrained model: {float(one.nll.mean()):.3f} nats per byte")
+print(
+    "predictions that are equal to the last bit: positions 0 to",
+    same.index(False) - 1,
+)
+print(
+    f"mean loss of this untrained model: {float(one.nll.mean()):.3f} nats per byte"
+)
 assert same[:12] == [True] * 12 and not same[12]
 
 # %% [markdown]
@@ -262,14 +318,19 @@ assert same[:12] == [True] * 12 and not same[12]
 # $$l^{scaled}_i = l^{raw}_i / D + \sigma^{-1}(\bar\pi_{target}) \tag{22}$$
 
 # %%
-terms = torch.tensor([[[0.0, 2.0], [1.0, 2.0], [1.0, 2.0]]])  # W_0 X_i and W_1 X_i at three positions, one lag
+terms = torch.tensor(
+    [[[0.0, 2.0], [1.0, 2.0], [1.0, 2.0]]]
+)  # W_0 X_i and W_1 X_i at three positions, one lag
 drawn = torch.tensor([[True, False, True]])
 bias = float(np.log(0.2 / 0.8))
 by_hand = [(0 + 0) / 4 + bias, (1 + 1 * 2) / 4 + bias, (1 + 0 * 2) / 4 + bias]
 logits = boundary_logits(terms, drawn, bias=bias, scale=4.0, softcap=None)
 assert np.allclose(logits[0].numpy(), by_hand)
 print("logits:       ", [round(value, 3) for value in by_hand])
-print("probabilities:", [round(1 / (1 + float(np.exp(-value))), 3) for value in by_hand])
+print(
+    "probabilities:",
+    [round(1 / (1 + float(np.exp(-value))), 3) for value in by_hand],
+)
 
 # %% [markdown]
 # ## What it costs
@@ -285,7 +346,11 @@ rates = np.linspace(0.0, 1.0, 11)
 figure, axes = plt.subplots()
 axes.plot(rates, [flops_per_byte(big, rate) / 1e6 for rate in rates])
 axes.axvline(big.rule.target_rate, color="k", linewidth=0.8)
-axes.set(xlabel="boundaries per byte", ylabel="training cost (MFLOP per byte)", ylim=(0, None))
+axes.set(
+    xlabel="boundaries per byte",
+    ylabel="training cost (MFLOP per byte)",
+    ylim=(0, None),
+)
 plots.show(figure)
 
 # %%
@@ -297,7 +362,9 @@ print(
     f"cost at the target rate: {at_target / 1e6:.1f} MFLOP per byte, {at_target / flops_per_byte(big, 1.0):.0%} of a token for every byte"
 )
 print(f"share of the policy in it: {6 * counts['policy'] / at_target:.3%}")
-print(f"share of the early head in it: {6 * counts['early_head'] / at_target:.2%}")
+print(
+    f"share of the early head in it: {6 * counts['early_head'] / at_target:.2%}"
+)
 
 # %% [markdown]
 # The paper wishes for less than a tenth of a percent of extra cost over boundaries that are given. The policy itself is as cheap
@@ -328,9 +395,14 @@ print("c:", np.cumsum([1, 0, 0, 1, 0, 0, 0, 1]).tolist())
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 ends = np.flatnonzero(a)
-ahead = [int(ends[min(c[j], len(ends) - 1)]) - j for j in range(8)]  # no next token: the last one, at or before j
+ahead = [
+    int(ends[min(c[j], len(ends) - 1)]) - j for j in range(8)
+]  # no next token: the last one, at or before j
 print("bytes ahead that the token has seen:", ahead)
-print("positions that would see the byte they predict:", [j for j in range(8) if ahead[j] >= 1])
+print(
+    "positions that would see the byte they predict:",
+    [j for j in range(8) if ahead[j] >= 1],
+)
 
 # %% [markdown]
 # **3. The forced boundary** (medium, 10 minutes). Ask the model for a row without a boundary at position 0 and read the error. Why

@@ -35,12 +35,14 @@ from importlib import metadata, util
 
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
-if getattr(util.find_spec("rltok"), "origin", None) is None:  # as on Colab: clone, and install beside the torch that is there
-    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
-    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={metadata.version('torch').split('+')[0]}"
-    if os.system(clone) or os.system(install):
-        raise SystemExit("rltok was not installed, see above. In a clone of its repository, run: pip install -e '.[bpe]'")
-from rltok.show.notebook import begin  # a module is missing? In the clone, run: pip install -e '.[bpe]'
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
@@ -84,18 +86,24 @@ settings = {
     "train.seed": 1, "model.embedding_dim": 16, "model.num_heads": 2, "model.mid_layers": 1,
     "model.rule.lags": 3, "model.rule.target_rate": 0.3, "model.rule.scale": 1.0,
 }  # fmt: skip
-model = new_model(with_settings(rltok.preset("tiny"), settings), torch.device("cpu")).double()
+model = new_model(
+    with_settings(rltok.preset("tiny"), settings), torch.device("cpu")
+).double()
 
 
 def row(words: str) -> torch.Tensor:
     """BOS and the bytes of a text, as ids [1, N + 1]."""
-    return torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(words))])[None]
+    return torch.cat(
+        [torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(words))]
+    )[None]
 
 
 text = "to be or"
 ids = row(text)
 N = ids.shape[1] - 1
-print(f"{N} positions: BOS and the bytes of {text[:-1]!r}. The last byte, {text[-1]!r}, is only predicted.")
+print(
+    f"{N} positions: BOS and the bytes of {text[:-1]!r}. The last byte, {text[-1]!r}, is only predicted."
+)
 print(f"{sum(parameter.numel() for parameter in model.parameters())} weights")
 
 # %% [markdown]
@@ -110,7 +118,10 @@ def as_boundaries(string: str) -> torch.Tensor:
 
 
 for string in ("10000000", "10010000", "10010010", "11111111"):
-    print(string, f"loss {model(ids, boundaries=as_boundaries(string)).nll.mean().item():.4f}")
+    print(
+        string,
+        f"loss {model(ids, boundaries=as_boundaries(string)).nll.mean().item():.4f}",
+    )
 
 # %% [markdown]
 # The loss is a function of the string. But there is no string *between* 10010000 and 10010010. A function on strings is a table,
@@ -129,10 +140,20 @@ with torch.no_grad():
     model.rule.project.weight.mul_(1.01)  # the nudge
     after = model(ids, boundaries=as_boundaries("10010010"))
     model.rule.project.weight.copy_(kept)
-print("logits before:", [round(value, 3) for value in before.boundary_logits[0, 1:5].tolist()], "...")
-print("logits after: ", [round(value, 3) for value in after.boundary_logits[0, 1:5].tolist()], "...")
+print(
+    "logits before:",
+    [round(value, 3) for value in before.boundary_logits[0, 1:5].tolist()],
+    "...",
+)
+print(
+    "logits after: ",
+    [round(value, 3) for value in after.boundary_logits[0, 1:5].tolist()],
+    "...",
+)
 found = "it stays" if torch.equal(before.nll, after.nll) else "it moves"
-print("loss:", found, "- the guess was", "right" if guess == found else "wrong")
+print(
+    "loss:", found, "- the guess was", "right" if guess == found else "wrong"
+)
 assert found == "it stays"
 
 # %% [markdown]
@@ -140,7 +161,9 @@ assert found == "it stays"
 # Backpropagation finds the same: from the loss back to the policy's weights there is no path, and PyTorch answers `None`.
 
 # %%
-(slope,) = torch.autograd.grad(before.nll.mean(), model.rule.project.weight, allow_unused=True)
+(slope,) = torch.autograd.grad(
+    before.nll.mean(), model.rule.project.weight, allow_unused=True
+)
 print("gradient of the loss with respect to the policy's weights:", slope)
 assert slope is None
 
@@ -190,10 +213,19 @@ print(f"expected loss {expected(logit):.2f}, derivative {by_calculus:.2f}")
 
 # %%
 h = 1e-5
-score_of_boundary = (np.log(sigmoid(logit + h)) - np.log(sigmoid(logit - h))) / (2 * h)
-score_of_none = (np.log(1 - sigmoid(logit + h)) - np.log(1 - sigmoid(logit - h))) / (2 * h)
-assert abs(score_of_boundary - (1 - p)) < 1e-9 and abs(score_of_none - (-p)) < 1e-9
-print(f"score of a boundary {score_of_boundary:.2f}, of no boundary {score_of_none:.2f}")
+score_of_boundary = (
+    np.log(sigmoid(logit + h)) - np.log(sigmoid(logit - h))
+) / (2 * h)
+score_of_none = (
+    np.log(1 - sigmoid(logit + h)) - np.log(1 - sigmoid(logit - h))
+) / (2 * h)
+assert (
+    abs(score_of_boundary - (1 - p)) < 1e-9
+    and abs(score_of_none - (-p)) < 1e-9
+)
+print(
+    f"score of a boundary {score_of_boundary:.2f}, of no boundary {score_of_none:.2f}"
+)
 
 # %% [markdown]
 # So a step of training could look like this: draw $a$; compute the estimate, loss times score; move $l$ a little *against* it.
@@ -205,11 +237,19 @@ guess = "more"  # more or less
 
 # %% tags=["measurement"]
 print("outcome      chance  loss  score  loss x score")
-for outcome, chance, loss, score in (("boundary   ", p, 2, 1 - p), ("no boundary", 1 - p, 3, -p)):
-    print(f"{outcome}  {chance:6.1f}  {loss:4d}  {score:5.1f}  {loss * score:12.1f}")
+for outcome, chance, loss, score in (
+    ("boundary   ", p, 2, 1 - p),
+    ("no boundary", 1 - p, 3, -p),
+):
+    print(
+        f"{outcome}  {chance:6.1f}  {loss:4d}  {score:5.1f}  {loss * score:12.1f}"
+    )
 found = "more" if 2 * (1 - p) < 0 else "less"
 average = p * 2 * (1 - p) + (1 - p) * 3 * (-p)
-print(f"after a boundary, boundaries get {found} likely - the guess was", "right" if guess == found else "wrong")
+print(
+    f"after a boundary, boundaries get {found} likely - the guess was",
+    "right" if guess == found else "wrong",
+)
 print(f"average of loss x score: {average:.2f}")
 assert abs(average - by_calculus) < 1e-15
 
@@ -237,18 +277,37 @@ plots.show(ch02_graph.computation_graph())
 
 # %%
 X = model.encode(ids[:, :-1])  # eq. (1)
-decided = model.decide(X, ids, boundaries=as_boundaries("10010010"))  # eq. (2), here with a given string
+decided = model.decide(
+    X, ids, boundaries=as_boundaries("10010010")
+)  # eq. (2), here with a given string
 l_nodes, a_nodes = decided.logits, decided.boundaries
-token_states = model.mid(model.rule.downsample(X, decided))  # eqs. (3) and (4)
-decoded = model.decode(model.rule.upsample(token_states, X, decided))  # eqs. (5) and (6)
+token_states = model.mid(
+    model.rule.downsample(X, decided)
+)  # eqs. (3) and (4)
+decoded = model.decode(
+    model.rule.upsample(token_states, X, decided)
+)  # eqs. (5) and (6)
 nll = next_byte_nll(model.output_logits(decoded), ids[:, 1:])
 
 for name, node in (("tokens", token_states), ("X", X), ("logits", l_nodes)):
-    (reached,) = torch.autograd.grad(nll.mean(), node, retain_graph=True, allow_unused=True)
-    print(f"backpropagation from the loss reaches {name:7s}", reached is not None)
-print("the drawn boundaries are of type", a_nodes.dtype, "and can carry a gradient:", a_nodes.requires_grad)
+    (reached,) = torch.autograd.grad(
+        nll.mean(), node, retain_graph=True, allow_unused=True
+    )
+    print(
+        f"backpropagation from the loss reaches {name:7s}",
+        reached is not None,
+    )
+print(
+    "the drawn boundaries are of type",
+    a_nodes.dtype,
+    "and can carry a gradient:",
+    a_nodes.requires_grad,
+)
 (reached,) = torch.autograd.grad(l_nodes.sum(), X)
-print("backpropagation from the logits reaches X:", bool(reached.abs().max() > 0))
+print(
+    "backpropagation from the logits reaches X:",
+    bool(reached.abs().max() > 0),
+)
 
 # %% [markdown]
 # The encoder state $X$ stands on both ways: it feeds the prediction, and it feeds the policy. We come back to that.
@@ -262,27 +321,40 @@ print("backpropagation from the logits reaches X:", bool(reached.abs().max() > 0
 # $1 - p_i$ for none. The logit $l_i$ may depend on the earlier decisions, so it belongs to the string.
 
 # %%
-l_string = before.boundary_logits[0].detach().numpy()  # logits along the string 10010010
+l_string = (
+    before.boundary_logits[0].detach().numpy()
+)  # logits along the string 10010010
 chance = 1.0
 for i, digit in enumerate("10010010"):
     if i > 0:  # the boundary on BOS is not drawn
         p_i = sigmoid(l_string[i])
         chance *= p_i if digit == "1" else 1 - p_i
-        print(f"position {i}: p = {p_i:.3f}, decided {digit}, chance of the string so far {chance:.4f}")
+        print(
+            f"position {i}: p = {p_i:.3f}, decided {digit}, chance of the string so far {chance:.4f}"
+        )
 
 # %% [markdown]
 # Now for all of them. We keep the logarithm of the chance, because we shall need its gradient. In the code, `logsigmoid(l)` is
 # $\log p$, and `logsigmoid(-l)` is $\log(1 - p)$.
 
 # %%
-strings = torch.tensor([(1, *free) for free in itertools.product([0, 1], repeat=N - 1)], dtype=torch.bool)
+strings = torch.tensor(
+    [(1, *free) for free in itertools.product([0, 1], repeat=N - 1)],
+    dtype=torch.bool,
+)
 
 
-def loss_and_log_chances(string: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def loss_and_log_chances(
+    string: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """For one string: loss at each position [N], log-chance of each decision [N], logits [N]; with gradient."""
     out = model(ids, boundaries=string[None])
-    signed = torch.where(string, out.boundary_logits[0], -out.boundary_logits[0])
-    each = torch.where(out.drawn[0], torch.nn.functional.logsigmoid(signed), 0.0)
+    signed = torch.where(
+        string, out.boundary_logits[0], -out.boundary_logits[0]
+    )
+    each = torch.where(
+        out.drawn[0], torch.nn.functional.logsigmoid(signed), 0.0
+    )
     return out.nll[0], each, out.boundary_logits[0]
 
 
@@ -291,13 +363,24 @@ with torch.no_grad():
 f = torch.stack([nll.mean() for nll, _, _ in table])  # f(a), nats per byte
 pi = torch.stack([each.sum() for _, each, _ in table]).exp()  # pi(a)
 assert abs(pi.sum() - 1) < 1e-12
-assert abs(pi[strings.tolist().index(as_boundaries("10010010")[0].tolist())] - chance) < 1e-12  # the one done by hand
-print(f"{len(strings)} strings, their chances add up to {pi.sum().item():.6f}")
+assert (
+    abs(
+        pi[strings.tolist().index(as_boundaries("10010010")[0].tolist())]
+        - chance
+    )
+    < 1e-12
+)  # the one done by hand
+print(
+    f"{len(strings)} strings, their chances add up to {pi.sum().item():.6f}"
+)
 
 # %%
 print("string    chance    loss")
 for s in [*pi.argsort(descending=True)[:4], f.argmin(), f.argmax()]:
-    print("".join(str(int(digit)) for digit in strings[s]), f" {pi[s].item():.4f}  {f[s].item():.4f}")
+    print(
+        "".join(str(int(digit)) for digit in strings[s]),
+        f" {pi[s].item():.4f}  {f[s].item():.4f}",
+    )
 print("(the four likeliest, then the best and the worst)")
 
 # %% [markdown]
@@ -309,7 +392,9 @@ expected_loss = (pi * f).sum()
 package = exact.enumerate_row(model, ids)
 assert torch.equal(package.boundaries, strings)
 assert abs(exact.expected_loss(model, ids) - expected_loss) < 1e-12
-print(f"expected loss {expected_loss.item():.6f}, by the package {-package.expected.item() / N:.6f}")
+print(
+    f"expected loss {expected_loss.item():.6f}, by the package {-package.expected.item() / N:.6f}"
+)
 
 # %% [markdown]
 # What training can afford is to draw. The mean loss over draws comes closer to the exact value the more we draw. How far off it
@@ -324,13 +409,20 @@ draws, errors = {}, {}
 for many in (64, 512, 4096):
     uniforms = row_uniforms(seed=0, step=0, rows=range(many), length=N)
     with torch.no_grad():
-        draws[many] = model(ids.expand(many, -1), uniforms=uniforms).nll.mean(dim=1)
+        draws[many] = model(ids.expand(many, -1), uniforms=uniforms).nll.mean(
+            dim=1
+        )
     errors[many] = draws[many].std().item() / many**0.5
     off = draws[many].mean().item() - expected_loss.item()
-    print(f"{many:4d} draws: mean {draws[many].mean().item():.4f}, standard error {errors[many]:.4f}, off by {off:+.4f}")
+    print(
+        f"{many:4d} draws: mean {draws[many].mean().item():.4f}, standard error {errors[many]:.4f}, off by {off:+.4f}"
+    )
     assert abs(off) < 4 * errors[many]
 found = round(errors[64] / errors[4096])
-print(f"the standard error shrank by a factor of {found} - the guess was", "right" if guess == found else "wrong")
+print(
+    f"the standard error shrank by a factor of {found} - the guess was",
+    "right" if guess == found else "wrong",
+)
 
 # %% [markdown]
 # ## The gradient, step by step
@@ -355,7 +447,13 @@ parameters = list(model.parameters())
 
 def gradient(value: torch.Tensor, keep: bool = True) -> torch.Tensor:
     """Derivative with respect to all weights as one long vector; 0 where there is no path."""
-    grads = torch.autograd.grad(value, parameters, retain_graph=keep, allow_unused=True, materialize_grads=True)
+    grads = torch.autograd.grad(
+        value,
+        parameters,
+        retain_graph=keep,
+        allow_unused=True,
+        materialize_grads=True,
+    )
     return torch.cat([grad.flatten() for grad in grads])
 
 
@@ -374,7 +472,11 @@ print("for each string, a vector of this length:", grad_f.shape, score.shape)
 # %%
 out = model(ids.expand(len(strings), -1), boundaries=strings)
 signed = torch.where(strings, out.boundary_logits, -out.boundary_logits)
-pi_graph = torch.where(out.drawn, torch.nn.functional.logsigmoid(signed), 0.0).sum(dim=1).exp()
+pi_graph = (
+    torch.where(out.drawn, torch.nn.functional.logsigmoid(signed), 0.0)
+    .sum(dim=1)
+    .exp()
+)
 f_graph = out.nll.mean(dim=1)
 whole = gradient((pi_graph * f_graph).sum())
 print(f"length of the exact gradient: {whole.norm().item():.4f}")
@@ -393,8 +495,13 @@ def same(x: torch.Tensor, y: torch.Tensor) -> str:
 # %%
 through_losses = gradient((pi_graph.detach() * f_graph).sum())
 through_chances = gradient((pi_graph * f_graph.detach()).sum())
-print("sum of the two and the whole:", same(through_losses + through_chances, whole))
-print(f"lengths: {through_losses.norm().item():.4f} and {through_chances.norm().item():.4f}")
+print(
+    "sum of the two and the whole:",
+    same(through_losses + through_chances, whole),
+)
+print(
+    f"lengths: {through_losses.norm().item():.4f} and {through_chances.norm().item():.4f}"
+)
 
 # %% [markdown]
 # **Step 3: the log-derivative trick.** $\nabla \pi(a) = \pi(a) \nabla \log \pi(a)$, as with the single decision. First for one
@@ -402,8 +509,13 @@ print(f"lengths: {through_losses.norm().item():.4f} and {through_chances.norm().
 
 # %%
 s = int(pi.argmax())
-print("for the likeliest string:", same(gradient(pi_graph[s]), pi[s] * score[s]))
-print("for the sum:             ", same(through_chances, ((f * pi)[:, None] * score).sum(dim=0)))
+print(
+    "for the likeliest string:", same(gradient(pi_graph[s]), pi[s] * score[s])
+)
+print(
+    "for the sum:             ",
+    same(through_chances, ((f * pi)[:, None] * score).sum(dim=0)),
+)
 
 # %% [markdown]
 # **Step 4: read both sums as averages over draws.** Each has the factor $\pi(a)$, so each is an expectation: eq. (12), which we
@@ -412,7 +524,10 @@ print("for the sum:             ", same(through_chances, ((f * pi)[:, None] * sc
 # %%
 conditional_term = pi @ grad_f  # eq. (12): E[ grad f ]
 policy_term = pi @ (f[:, None] * score)  # eq. (13): E[ f grad log pi ]
-print("eq. (12) + eq. (13) and the whole:", same(conditional_term + policy_term, whole))
+print(
+    "eq. (12) + eq. (13) and the whole:",
+    same(conditional_term + policy_term, whole),
+)
 
 # %% [markdown]
 # That is the result: *draw a string; backpropagate the loss as usual; and add loss times score.* The package splits the
@@ -441,12 +556,21 @@ def moved(direction: torch.Tensor, h: float) -> float:
     return value
 
 
-random = torch.randn(len(whole), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-for name, direction in (("random", random / random.norm()), ("gradient", whole / whole.norm())):
+random = torch.randn(
+    len(whole),
+    generator=torch.Generator().manual_seed(0),
+    dtype=torch.float64,
+)
+for name, direction in (
+    ("random", random / random.norm()),
+    ("gradient", whole / whole.norm()),
+):
     by_differences = (moved(direction, 1e-5) - moved(direction, -1e-5)) / 2e-5
     along = (whole @ direction).item()
     assert abs(by_differences - along) < 1e-7
-    print(f"{name:8s} direction: by finite differences {by_differences:9.6f}, by eqs. (12) and (13) {along:9.6f}")
+    print(
+        f"{name:8s} direction: by finite differences {by_differences:9.6f}, by eqs. (12) and (13) {along:9.6f}"
+    )
 
 # %% [markdown]
 # ## A misprint in the derivation
@@ -468,8 +592,12 @@ def g(logit: float) -> float:
 
 literal = (g(logit + 1e-5) - g(logit - 1e-5)) / 2e-5
 assert abs(literal - p * (1 - p) * (1 - 2 * p) * (2 - 3)) < 1e-9
-print(f"the sum {g(logit):.3f}, with another derivative in front {literal:.3f}")
-print(f"for the model: a gradient has {len(whole):,} entries, its gradient {len(whole):,} x {len(whole):,} = {len(whole) ** 2:,}")
+print(
+    f"the sum {g(logit):.3f}, with another derivative in front {literal:.3f}"
+)
+print(
+    f"for the model: a gradient has {len(whole):,} entries, its gradient {len(whole):,} x {len(whole):,} = {len(whole) ** 2:,}"
+)
 
 # %% [markdown]
 # For one weight it is a second derivative, for many it is a matrix, which cannot equal a vector. The lines before and after it
@@ -483,7 +611,9 @@ print(f"for the model: a gradient has {len(whole):,} entries, its gradient {len(
 # %%
 mean_score = pi @ score
 assert mean_score.abs().max() < 1e-12
-print("largest entry of one score:     ", f"{score[s].abs().max().item():.4f}")
+print(
+    "largest entry of one score:     ", f"{score[s].abs().max().item():.4f}"
+)
 print("largest entry of the mean score: 0 to within 1e-12")
 
 # %% [markdown]
@@ -500,9 +630,16 @@ guess = 10
 plain = f[:, None] * score
 centred = (f - expected_loss)[:, None] * score
 print("expectation:", same(pi @ plain, pi @ centred))
-sizes = [(pi @ estimate.square().sum(dim=1)).item() for estimate in (plain, centred)]
-print(f"mean squared length: {sizes[0]:.2f} without baseline, {sizes[1]:.5f} with it")
-print(f"it shrank by a factor of {sizes[0] / sizes[1]:.0f}; the guess was {guess}")
+sizes = [
+    (pi @ estimate.square().sum(dim=1)).item()
+    for estimate in (plain, centred)
+]
+print(
+    f"mean squared length: {sizes[0]:.2f} without baseline, {sizes[1]:.5f} with it"
+)
+print(
+    f"it shrank by a factor of {sizes[0] / sizes[1]:.0f}; the guess was {guess}"
+)
 
 # %% [markdown]
 # The same expectation, far less noise, for a subtraction. How far this idea goes is the subject of chapter 03.
@@ -531,13 +668,24 @@ position_losses = torch.stack([nll for nll, _, _ in table])  # [128, N]
 logits = torch.stack([each for _, _, each in table])
 own_score = strings.double() - logits.sigmoid()
 own_score[:, 0] = 0.0  # BOS: nothing is decided
-C = torch.einsum("s,si,sj->ij", pi, own_score, position_losses) / N  # the sum over all strings s
+C = (
+    torch.einsum("s,si,sj->ij", pi, own_score, position_losses) / N
+)  # the sum over all strings s
 assert C.tril(-1).abs().max() < 1e-14
 shown = torch.where(C.abs() < 1e-14, 0.0, C) * 1000
 print("1000 C:  " + "".join(f"{'j=' + str(j):>8s}" for j in range(N)))
 for i in range(1, N):
-    print(f"   i={i}   " + "".join(f"{value:8.2f}" if value else "       0" for value in shown[i].tolist()))
-print("zero below the diagonal - the guess was", "right" if guess == "below the diagonal" else "wrong")
+    print(
+        f"   i={i}   "
+        + "".join(
+            f"{value:8.2f}" if value else "       0"
+            for value in shown[i].tolist()
+        )
+    )
+print(
+    "zero below the diagonal - the guess was",
+    "right" if guess == "below the diagonal" else "wrong",
+)
 
 # %% [markdown]
 # The diagonal itself is not zero: the boundary at $i$ is visible in the prediction made at $i$. `exact.influence` computes the
@@ -551,7 +699,9 @@ pieces = exact.influence(model, ids)
 lengths = pieces.norm(dim=-1)
 assert lengths.tril(-1).max() < 1e-12
 figure, axes = plt.subplots(figsize=(5.0, 3.6))
-image = axes.imshow(np.where(lengths < 1e-12, np.nan, lengths * 1000), cmap="cividis")
+image = axes.imshow(
+    np.where(lengths < 1e-12, np.nan, lengths * 1000), cmap="cividis"
+)
 axes.set(xlabel="loss at position j", ylabel="decision at position i")
 axes.grid(False)
 figure.colorbar(image, label="length of the contribution x 1000")
@@ -562,9 +712,14 @@ plots.show(figure)
 # the rest out changes no expectation.
 
 # %%
-reaches = list(policy_parameters(model))  # the weights that the policy term reaches: those of policy and encoder
+reaches = list(
+    policy_parameters(model)
+)  # the weights that the policy term reaches: those of policy and encoder
 later_only = sum(pieces[i, j] for i in range(N) for j in range(i, N))
-print("cells on and above the diagonal, and eq. (13):", same(later_only, split.flat("policy", reaches)))
+print(
+    "cells on and above the diagonal, and eq. (13):",
+    same(later_only, split.flat("policy", reaches)),
+)
 
 # %% [markdown]
 # ## What is maximised
@@ -586,9 +741,20 @@ guess = "equal"  # logarithm of the mean: equal, larger or smaller than mean of 
 # %% tags=["measurement"]
 log_of_mean = np.log(0.5 * 0.9 + 0.5 * 0.1)
 mean_of_logs = 0.5 * np.log(0.9) + 0.5 * np.log(0.1)
-found = "larger" if log_of_mean > mean_of_logs else "equal" if log_of_mean == mean_of_logs else "smaller"
-print(f"log of the mean {log_of_mean:.3f}, mean of the logs {mean_of_logs:.3f}")
-print(f"the logarithm of the mean is {found} - the guess was", "right" if guess == found else "wrong")
+found = (
+    "larger"
+    if log_of_mean > mean_of_logs
+    else "equal"
+    if log_of_mean == mean_of_logs
+    else "smaller"
+)
+print(
+    f"log of the mean {log_of_mean:.3f}, mean of the logs {mean_of_logs:.3f}"
+)
+print(
+    f"the logarithm of the mean is {found} - the guess was",
+    "right" if guess == found else "wrong",
+)
 
 # %% [markdown]
 # Not equal. The logarithm bends downwards, so the logarithm of a mean is at least the mean of the logarithms; this is *Jensen's
@@ -604,7 +770,10 @@ print("row         left side  right side     gap")
 for words in ("to be or", "not to b", "e, that ", "is the q"):
     enumerated = exact.enumerate_row(model, row(words))
     left, right = enumerated.marginal.item(), enumerated.expected.item()
-    assert left >= right and abs(left - right - enumerated.jensen_gap.item()) < 1e-12
+    assert (
+        left >= right
+        and abs(left - right - enumerated.jensen_gap.item()) < 1e-12
+    )
     print(f"{words!r:11s} {left:9.3f}  {right:10.3f}  {left - right:6.3f}")
 
 # %% [markdown]
@@ -618,7 +787,10 @@ print("  k  chance of the likeliest     gap")
 log_p = -N * f  # log p(y | a, x) of the whole row
 for k in (1, 4, 16, 64):
     decided_chances = pi**k / (pi**k).sum()
-    gap = torch.log((decided_chances * log_p.exp()).sum()) - (decided_chances * log_p).sum()
+    gap = (
+        torch.log((decided_chances * log_p.exp()).sum())
+        - (decided_chances * log_p).sum()
+    )
     print(f"{k:3d}  {decided_chances.max().item():23.4f}  {gap.item():6.4f}")
 
 # %% [markdown]
@@ -645,20 +817,29 @@ for k in (1, 4, 16, 64):
 
 # %%
 ways = {
-    "whole row": ObjectiveConfig(gamma=1.0, centring="none", relative_rewards=False, credit="total"),
-    "later only": ObjectiveConfig(gamma=1.0, centring="none", relative_rewards=False),
+    "whole row": ObjectiveConfig(
+        gamma=1.0, centring="none", relative_rewards=False, credit="total"
+    ),
+    "later only": ObjectiveConfig(
+        gamma=1.0, centring="none", relative_rewards=False
+    ),
     "later, minus early": ObjectiveConfig(gamma=1.0, centring="none"),
 }
 estimates = {name: [] for name in ways}
 for string in strings:
     out = model(ids, boundaries=string[None])
     for name, objective in ways.items():
-        paid = advantages(out.nll, out.early_nll, out.scored, **objective.reductions)
+        paid = advantages(
+            out.nll, out.early_nll, out.scored, **objective.reductions
+        )
         losses = losses_of(out, paid, target_rate=0.3)
         estimates[name].append(gradient(losses.auto + losses.policy))
 estimates = {name: torch.stack(found) for name, found in estimates.items()}
 for name, found in estimates.items():
-    print(f"{name:19s} mean over all strings and the exact gradient:", same(pi @ found, whole))
+    print(
+        f"{name:19s} mean over all strings and the exact gradient:",
+        same(pi @ found, whole),
+    )
 
 # %% [markdown]
 # An estimate whose expectation is the true value is called *unbiased*. All three are. (The two settings that we left out, the
@@ -675,15 +856,24 @@ for name, found in estimates.items():
 guess = 0.1
 
 # %% tags=["measurement"]
-index = torch.cat([torch.full((p.numel(),), name.startswith("rule.")) for name, p in model.named_parameters()])
+index = torch.cat(
+    [
+        torch.full((p.numel(),), name.startswith("rule."))
+        for name, p in model.named_parameters()
+    ]
+)
 print("                    points away  mean cosine")
 for name, found in estimates.items():
-    cosines = torch.nn.functional.cosine_similarity(found[:, index], whole[index][None], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(
+        found[:, index], whole[index][None], dim=1
+    )
     away = pi[cosines < 0].sum().item()
     print(f"{name:19s} {away:11.2f} {(pi @ cosines).item():12.2f}")
     if name == "whole row":
         answer = away
-print(f"with the whole row, {answer:.2f} of the draws point away; the guess was {guess}")
+print(
+    f"with the whole row, {answer:.2f} of the draws point away; the guess was {guess}"
+)
 
 # %% [markdown]
 # With the first way, a single draw is hardly better than tossing a coin. The other ways have the same expectation and point the
@@ -709,10 +899,18 @@ both = 0
 print("group        length of (12)  of (13)  share of (13)")
 for group, prefixes in starts.items():
     members = [name for name in names if name.startswith(prefixes)]
-    first, second = split.flat("conditional", members).norm().item(), split.flat("policy", members).norm().item()
+    first, second = (
+        split.flat("conditional", members).norm().item(),
+        split.flat("policy", members).norm().item(),
+    )
     both += first > 0 and second > 0
-    print(f"{group:11s} {first:15.3f} {second:8.3f} {second / (first + second):14.2f}")
-print(f"both terms: {both} group - the guess was", "right" if guess == both else "wrong")
+    print(
+        f"{group:11s} {first:15.3f} {second:8.3f} {second / (first + second):14.2f}"
+    )
+print(
+    f"both terms: {both} group - the guess was",
+    "right" if guess == both else "wrong",
+)
 
 # %% [markdown]
 # Only the encoder has both. It must serve two masters: describe bytes so that the next one can be predicted, and so that the
@@ -724,12 +922,17 @@ print(f"both terms: {both} group - the guess was", "right" if guess == both else
 
 # %%
 members = [name for name in names if name.startswith(starts["encoder"])]
-first, second = split.flat("conditional", members), split.flat("policy", members)
+first, second = (
+    split.flat("conditional", members),
+    split.flat("policy", members),
+)
 print("lambda_pi   encoder: cosine  missing part / exact")
 for weight in (1.0, 0.1, 0.01):
     mixed, truth = first + weight * second, first + second
     cosine = torch.nn.functional.cosine_similarity(mixed, truth, dim=0).item()
-    print(f"{weight:9.2f} {cosine:17.4f} {((truth - mixed).norm() / truth.norm()).item():22.3f}")
+    print(
+        f"{weight:9.2f} {cosine:17.4f} {((truth - mixed).norm() / truth.norm()).item():22.3f}"
+    )
 
 # %% [markdown]
 # In this fresh model (12) is so much longer in the encoder that the angle is small. Exercise 5 looks again after some training.
@@ -874,10 +1077,14 @@ p = 0.2
 for b in (0.0, 1.0, 2.0, 2.2, 2.8, 4.0):
     outcomes = np.array([(2 - b) * (1 - p), (3 - b) * (-p)])
     mean = p * outcomes[0] + (1 - p) * outcomes[1]
-    variance = p * (outcomes[0] - mean) ** 2 + (1 - p) * (outcomes[1] - mean) ** 2
+    variance = (
+        p * (outcomes[0] - mean) ** 2 + (1 - p) * (outcomes[1] - mean) ** 2
+    )
     assert abs(mean - by_calculus) < 1e-15
     print(f"b = {b:.1f}: mean {mean:.2f}, variance {variance:.4f}")
-print("best at 2.2, where both outcomes give the same estimate; the expected loss, 2.8, is far better than 0 and not the best")
+print(
+    "best at 2.2, where both outcomes give the same estimate; the expected loss, 2.8, is far better than 0 and not the best"
+)
 
 # %% [markdown]
 # **2. A baseline that is none** (easy, 5 minutes). What goes wrong if the number that is subtracted depends on the outcome, say
@@ -886,7 +1093,9 @@ print("best at 2.2, where both outcomes give the same estimate; the expected los
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 biased = p * (2 - 2) * (1 - p) + (1 - p) * (3 - 3) * (-p)
 print(f"expectation {biased:.2f} instead of {by_calculus:.2f}")
-print("the signal is gone: the mean of b times score need not be 0 when b depends on the outcome")
+print(
+    "the signal is gone: the mean of b times score need not be 0 when b depends on the outcome"
+)
 
 # %% [markdown]
 # **3. Where is the gap largest?** (medium, 10 minutes). Two strings, with losses of 2 and 3 nats for the row, the first with
@@ -894,9 +1103,17 @@ print("the signal is gone: the mean of b times score need not be 0 when b depend
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 grid = np.linspace(0, 1, 101)
-gap = np.log(grid * np.exp(-2) + (1 - grid) * np.exp(-3)) + grid * 2 + (1 - grid) * 3
-print(f"at p = 0 and 1 nothing is left to chance: gap {abs(gap[0]):.3f} and {abs(gap[-1]):.3f}")
-print(f"largest at p = {grid[gap.argmax()]:.2f}: {gap.max():.4f} nats; at one half {gap[50]:.4f}")
+gap = (
+    np.log(grid * np.exp(-2) + (1 - grid) * np.exp(-3))
+    + grid * 2
+    + (1 - grid) * 3
+)
+print(
+    f"at p = 0 and 1 nothing is left to chance: gap {abs(gap[0]):.3f} and {abs(gap[-1]):.3f}"
+)
+print(
+    f"largest at p = {grid[gap.argmax()]:.2f}: {gap.max():.4f} nats; at one half {gap[50]:.4f}"
+)
 
 # %% [markdown]
 # **4. The price of being exact** (easy, 5 minutes). How many digits has the number of strings of one row of the paper, with
@@ -916,19 +1133,30 @@ except ValueError as error:
 # $\lambda_\pi = 0.01$ again, after ten steps and after twenty.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-rows = torch.cat([row(words) for words in ("to be or", "not to b", "e, that ", "is the q")])
+rows = torch.cat(
+    [row(words) for words in ("to be or", "not to b", "e, that ", "is the q")]
+)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 for step in range(21):
     if step in (0, 10, 20):
         now = exact.exact_gradient(model, rows)
-        first, second = now.flat("conditional", members), now.flat("policy", members)
+        first, second = (
+            now.flat("conditional", members),
+            now.flat("policy", members),
+        )
         share = (second.norm() / (first.norm() + second.norm())).item()
-        cosine = torch.nn.functional.cosine_similarity(first + 0.01 * second, first + second, dim=0).item()
-        print(f"after {step:2d} steps: share of (13) in the encoder {share:.2f}, cosine at 0.01 {cosine:.2f}")
+        cosine = torch.nn.functional.cosine_similarity(
+            first + 0.01 * second, first + second, dim=0
+        ).item()
+        print(
+            f"after {step:2d} steps: share of (13) in the encoder {share:.2f}, cosine at 0.01 {cosine:.2f}"
+        )
     optimizer.zero_grad()
     exact.expected_loss(model, rows).backward()
     optimizer.step()
-print("the share goes up and down as the two terms change: one moment of training says little")
+print(
+    "the share goes up and down as the two terms change: one moment of training says little"
+)
 
 # %% [markdown]
 # **6. Write three of its functions** (medium, 20 minutes). Fill in each body; the cell checks what is there and passes over what
@@ -993,7 +1221,9 @@ def solved_leave_one_out(returns: torch.Tensor) -> torch.Tensor:
     return returns - (returns.sum(dim=0) - returns) / others
 
 
-def solved_log_probability(logits: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+def solved_log_probability(
+    logits: torch.Tensor, a: torch.Tensor
+) -> torch.Tensor:
     """log sigmoid(l) where a boundary was drawn, log sigmoid(-l) where none was."""
     return logsigmoid(torch.where(a, logits, -logits))[:, 1:].sum(dim=1)
 

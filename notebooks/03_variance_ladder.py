@@ -39,12 +39,14 @@ from importlib import metadata, util
 
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
-if getattr(util.find_spec("rltok"), "origin", None) is None:  # as on Colab: clone, and install beside the torch that is there
-    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
-    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={metadata.version('torch').split('+')[0]}"
-    if os.system(clone) or os.system(install):
-        raise SystemExit("rltok was not installed, see above. In a clone of its repository, run: pip install -e '.[bpe]'")
-from rltok.show.notebook import begin  # a module is missing? In the clone, run: pip install -e '.[bpe]'
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
@@ -61,7 +63,15 @@ from rltok import vocab
 from rltok.config import ModelConfig, RuleConfig, with_settings
 from rltok.data import load_corpus
 from rltok.estimator import advantages, policy_loss
-from rltok.evidence import differences, figures, records, summary, tables, verdicts, words
+from rltok.evidence import (
+    differences,
+    figures,
+    records,
+    summary,
+    tables,
+    verdicts,
+    words,
+)
 from rltok.evidence.chapters import ch03_ladder
 from rltok.runs.models import new_model
 from rltok.show import plots
@@ -106,9 +116,16 @@ guess_rows = 300
 # %%
 wanted = rows_needed(limit=1.0, noise=300, rows=16)
 batches = wanted / 16
-print(f"{wanted:.0f} rows, {batches:.0f} batches: cosine {1 / np.sqrt(1 + 300 / batches):.2f}")
-print(f"with a bias that leaves a cosine of 0.6: {rows_needed(0.6, 300, 16):.0f} rows; of 0.4: {rows_needed(0.4, 300, 16)}")
-print("the guess was off by a factor of", f"{max(wanted / guess_rows, guess_rows / wanted):.1f}")
+print(
+    f"{wanted:.0f} rows, {batches:.0f} batches: cosine {1 / np.sqrt(1 + 300 / batches):.2f}"
+)
+print(
+    f"with a bias that leaves a cosine of 0.6: {rows_needed(0.6, 300, 16):.0f} rows; of 0.4: {rows_needed(0.4, 300, 16)}"
+)
+print(
+    "the guess was off by a factor of",
+    f"{max(wanted / guess_rows, guess_rows / wanted):.1f}",
+)
 
 # %% [markdown]
 # ## A world small enough to enumerate
@@ -127,12 +144,23 @@ with torch.random.fork_rng(devices=[]):
     small = rltok.AutoregressiveUNet(sizes).double()
     with torch.no_grad():
         for weights in small.parameters():
-            weights.add_(torch.randn_like(weights), alpha=0.1)  # away from the start, where both heads are equal
-pair = torch.stack([torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(text))]) for text in ("to be", "or no")])
+            weights.add_(
+                torch.randn_like(weights), alpha=0.1
+            )  # away from the start, where both heads are equal
+pair = torch.stack(
+    [
+        torch.cat(
+            [torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(text))]
+        )
+        for text in ("to be", "or no")
+    ]
+)
 names = list(policy_parameters(small))
 truth = exact.exact_gradient(small, pair).flat("policy", names)
 policy = group_slices(small)["policy"]
-print(f"{2**4 * 2**4} strings; the policy gradient has {len(truth)} entries, {policy.stop} of them the policy's own")
+print(
+    f"{2**4 * 2**4} strings; the policy gradient has {len(truth)} entries, {policy.stop} of them the policy's own"
+)
 
 # %% [markdown]
 # `policy` are the parameters of the boundary policy alone; the others belong to the encoder, which the policy shares with the
@@ -144,12 +172,24 @@ print(f"{2**4 * 2**4} strings; the policy gradient has {len(truth)} entries, {po
 def report(*estimators: str) -> None:
     """Exact bias, variance and rows for a cosine of 0.5, for the policy's own parameters."""
     target = truth[policy]
-    for name, moments in exact.joint_moments(small, pair, list(estimators)).items():
-        mean, noise = moments.mean[policy], float(moments.variance[policy].sum() / moments.mean[policy].square().sum())
+    for name, moments in exact.joint_moments(
+        small, pair, list(estimators)
+    ).items():
+        mean, noise = (
+            moments.mean[policy],
+            float(
+                moments.variance[policy].sum()
+                / moments.mean[policy].square().sum()
+            ),
+        )
         bias = float((mean - target).norm() / target.norm())
-        variance = float(moments.variance[policy].sum() / target.square().sum())
+        variance = float(
+            moments.variance[policy].sum() / target.square().sum()
+        )
         limit = float(torch.cosine_similarity(mean, target, dim=0))
-        print(f"{name:28s} bias {bias:6.4f}   variance {variance:10.2f}   rows {rows_needed(limit, noise, rows=2):9.1f}")
+        print(
+            f"{name:28s} bias {bias:6.4f}   variance {variance:10.2f}   rows {rows_needed(limit, noise, rows=2):9.1f}"
+        )
 
 
 # %% [markdown]
@@ -185,12 +225,16 @@ guess_factor = 2.0
 # %%
 def variance_of(name: str) -> float:
     """Exact variance of the policy's own parameters."""
-    return float(exact.joint_moments(small, pair, [name])[name].variance[policy].sum())
+    return float(
+        exact.joint_moments(small, pair, [name])[name].variance[policy].sum()
+    )
 
 
 report("naive", "causal")
 factor = variance_of("naive") / variance_of("causal")
-print(f"variance falls by a factor of {factor:.2f}; the guess was {guess_factor}")
+print(
+    f"variance falls by a factor of {factor:.2f}; the guess was {guess_factor}"
+)
 
 # %% [markdown]
 # Averaging over positions $u$ between 0 and 1, the share of the row that is left is $1 - u$, and its square is on average a third.
@@ -217,7 +261,9 @@ guess_power = 100
 report("causal", "early", "causal+early")
 factor = variance_of("causal") / variance_of("causal+early")
 nearest = min((10, 100, 1000), key=lambda x: abs(np.log(x / factor)))
-print(f"a factor of {factor:.0f}; of the three, the nearest is {nearest}; the guess was {guess_power}")
+print(
+    f"a factor of {factor:.0f}; of the three, the nearest is {nearest}; the guess was {guess_power}"
+)
 
 # %% [markdown]
 # Subtracting *something* is what makes the method possible, with or without causal credit. Here both heads are near uniform, so
@@ -230,10 +276,20 @@ print(f"a factor of {factor:.0f}; of the three, the nearest is {nearest}; the gu
 
 # %%
 with torch.no_grad():
-    out = small(pair, boundaries=torch.tensor([[1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], dtype=torch.bool))
+    out = small(
+        pair,
+        boundaries=torch.tensor(
+            [[1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], dtype=torch.bool
+        ),
+    )
 print("log p        ", [f"{-value:6.2f}" for value in out.nll[0].tolist()])
-print("log p early  ", [f"{-value:6.2f}" for value in out.early_nll[0].tolist()])
-print("reward R_i   ", [f"{value:6.2f}" for value in (out.early_nll - out.nll)[0].tolist()])
+print(
+    "log p early  ", [f"{-value:6.2f}" for value in out.early_nll[0].tolist()]
+)
+print(
+    "reward R_i   ",
+    [f"{value:6.2f}" for value in (out.early_nll - out.nll)[0].tolist()],
+)
 
 # %% [markdown]
 # ## Rung 3: time discounting
@@ -248,13 +304,26 @@ print("reward R_i   ", [f"{value:6.2f}" for value in (out.early_nll - out.nll)[0
 # (`exact.influence`), what position $j$ contributes to the gradient of the decision at $i$.
 
 # %%
-report(*(f"causal+early+gamma{gamma}" for gamma in ("0.99", "0.9", "0.5", "0")))
-influence = exact.influence(small, pair[:1]) + exact.influence(small, pair[1:])  # [i, j, parameter]
+report(
+    *(f"causal+early+gamma{gamma}" for gamma in ("0.99", "0.9", "0.5", "0"))
+)
+influence = exact.influence(small, pair[:1]) + exact.influence(
+    small, pair[1:]
+)  # [i, j, parameter]
 lag = torch.arange(5)[None, :] - torch.arange(5)[:, None]
-missed = ((1 - 0.9 ** lag.clamp(min=0).double())[..., None] * influence).sum(dim=(0, 1)) / 2  # two rows share the mean
-measured = truth - exact.joint_moments(small, pair, ["causal+early+gamma0.9"])["causal+early+gamma0.9"].mean
+missed = ((1 - 0.9 ** lag.clamp(min=0).double())[..., None] * influence).sum(
+    dim=(0, 1)
+) / 2  # two rows share the mean
+measured = (
+    truth
+    - exact.joint_moments(small, pair, ["causal+early+gamma0.9"])[
+        "causal+early+gamma0.9"
+    ].mean
+)
 assert torch.allclose(missed, measured, atol=1e-9)
-print(f"the bias at gamma 0.9, by the formula and by enumeration: equal to 9 decimals in all {len(missed)} entries")
+print(
+    f"the bias at gamma 0.9, by the formula and by enumeration: equal to 9 decimals in all {len(missed)} entries"
+)
 
 # %% [markdown]
 # On five bytes there is hardly a far future, so a discount saves little. On rows of hundreds of bytes it saves much more, as we
@@ -278,10 +347,17 @@ guess_multiple = 1.0
 for name in ("causal+early", "causal+early+batch", "causal+early+loo"):
     mean = exact.joint_moments(small, pair, [name])[name].mean
     multiple = float(mean @ truth / truth.square().sum())
-    assert torch.allclose(mean, multiple * truth, atol=1e-9)  # the direction is untouched
+    assert torch.allclose(
+        mean, multiple * truth, atol=1e-9
+    )  # the direction is untouched
     print(f"{name:20s} expected gradient = {multiple:.6f} x the true one")
     if name.endswith("batch"):
-        print("the guess was", "right" if abs(multiple - guess_multiple) < 0.01 else f"wrong: (B - 1) / B = {1 / 2}")
+        print(
+            "the guess was",
+            "right"
+            if abs(multiple - guess_multiple) < 0.01
+            else f"wrong: (B - 1) / B = {1 / 2}",
+        )
 
 # %% [markdown]
 # With $B$ rows the factor is $(B - 1) / B$: one half here, and 15/16 for the batches of 16 rows below. It changes the length of
@@ -290,9 +366,16 @@ for name in ("causal+early", "causal+early+batch", "causal+early+loo"):
 
 # %%
 report("causal+early", "causal+early+batch", "causal+early+loo")
-both = exact.joint_moments(small, pair, ["causal+early+batch", "causal+early+loo"])
-ratio = both["causal+early+loo"].variance.sum() / both["causal+early+batch"].variance.sum()
-print(f"variance of leave-one-out over that of the batch mean: {float(ratio):.6f} = (B / (B - 1))^2")
+both = exact.joint_moments(
+    small, pair, ["causal+early+batch", "causal+early+loo"]
+)
+ratio = (
+    both["causal+early+loo"].variance.sum()
+    / both["causal+early+batch"].variance.sum()
+)
+print(
+    f"variance of leave-one-out over that of the batch mean: {float(ratio):.6f} = (B / (B - 1))^2"
+)
 
 # %% [markdown]
 # With one other row to compare with, the "mean" is as noisy as the return itself. So here, unlike with many rows, centring costs more
@@ -302,7 +385,11 @@ print(f"variance of leave-one-out over that of the batch mean: {float(ratio):.6f
 from rltok.variance.gradients import advantages_of_draws, follow, share
 
 alone = share(small, pair[:1])
-advantages_of_draws(alone, follow(small, alone, exact.enumerate_boundaries(5)[:1, None]), "batch")
+advantages_of_draws(
+    alone,
+    follow(small, alone, exact.enumerate_boundaries(5)[:1, None]),
+    "batch",
+)
 
 # %% [markdown]
 # ## The loss that all rungs share
@@ -316,20 +403,35 @@ advantages_of_draws(alone, follow(small, alone, exact.enumerate_boundaries(5)[:1
 # the derivative of $\log \pi(a_i)$ is $(a_i - p_i)$ times that of the logit.
 
 # %%
-out = small(pair, boundaries=torch.tensor([[1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], dtype=torch.bool))
+out = small(
+    pair,
+    boundaries=torch.tensor(
+        [[1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], dtype=torch.bool
+    ),
+)
 reductions = estimator("causal+early+gamma0.9+batch").reductions
 paid = advantages(out.nll, out.early_nll, out.scored, **reductions)
-loss = policy_loss(out.boundary_logits, out.boundaries, paid, out.drawn, out.scored.sum())
-(by_autograd,) = torch.autograd.grad(loss, small.rule.project.weight, retain_graph=True)
-surprise = (out.boundaries.double() - torch.sigmoid(out.boundary_logits)) * out.drawn  # a - p, 0 where forced
+loss = policy_loss(
+    out.boundary_logits, out.boundaries, paid, out.drawn, out.scored.sum()
+)
+(by_autograd,) = torch.autograd.grad(
+    loss, small.rule.project.weight, retain_graph=True
+)
+surprise = (
+    out.boundaries.double() - torch.sigmoid(out.boundary_logits)
+) * out.drawn  # a - p, 0 where forced
 (by_hand,) = torch.autograd.grad(
-    out.boundary_logits, small.rule.project.weight, grad_outputs=-(paid * surprise).detach() / out.scored.sum()
+    out.boundary_logits,
+    small.rule.project.weight,
+    grad_outputs=-(paid * surprise).detach() / out.scored.sum(),
 )
 assert torch.allclose(by_autograd, by_hand)
 print("decisions    ", out.boundaries[0].int().tolist())
 print("a_i - p_i    ", [f"{value:+.2f}" for value in surprise[0].tolist()])
 print("advantage A_i", [f"{value:+.2f}" for value in paid[0].tolist()])
-print(f"gradient by autograd and by hand agree in all {by_hand.numel()} entries of the projection (the rest is the norm's)")
+print(
+    f"gradient by autograd and by hand agree in all {by_hand.numel()} entries of the projection (the rest is the norm's)"
+)
 
 # %% [markdown]
 # $a_i - p_i$ is positive for a boundary and negative for none. A positive advantage makes the decision that was taken more
@@ -346,19 +448,26 @@ print(f"gradient by autograd and by hand agree in all {by_hand.numel()} entries 
 # is a moment; the early exit, and the early head behind it, are parts of the network and there at all three.
 
 # %%
-record = ch03_ladder.check(json.loads(Path("results/variance_ladder.json").read_text()))
+record = ch03_ladder.check(
+    json.loads(Path("results/variance_ladder.json").read_text())
+)
 seeds = list(dict.fromkeys(stage["seed"] for stage in record["stages"]))
 print(
     f"rltok variance --batches {record['batches']} --draws {record['draws']} --reference-draws {record['reference_draws']}"
     f" --seeds {' '.join(map(str, seeds))} --out variance_ladder.json"
 )
-print(f"{record['device']}, {record['seconds'] / 60:.0f} minutes, commit {record['commit'][:7]}, config {record['config_hash']}")
+print(
+    f"{record['device']}, {record['seconds'] / 60:.0f} minutes, commit {record['commit'][:7]}, config {record['config_hash']}"
+)
 print(
     f"batches of {record['rows']} rows of {record['data']['sequence_length']} bytes, text: {record['data']['name']}, training split"
 )
 print(
     "training objective:",
-    {key: record["config"]["objective"][key] for key in ("gamma", "centring", "lambda_policy", "lambda_target")},
+    {
+        key: record["config"]["objective"][key]
+        for key in ("gamma", "centring", "lambda_policy", "lambda_target")
+    },
 )
 print(f"first seed, {record['stages'][0]['seed']}:")
 for stage in record["stages"][:3]:
@@ -379,7 +488,10 @@ guess_naive, guess_full = 10_000, 100
 
 # %% tags=["measurement"]
 print(ch03_ladder.gain(record, "early"))
-naive, full = (np.median(ch03_ladder.rows_of(record, "early", name)) for name in ("naive", "causal+early+gamma0.9+batch"))
+naive, full = (
+    np.median(ch03_ladder.rows_of(record, "early", name))
+    for name in ("naive", "causal+early+gamma0.9+batch")
+)
 print(
     f"your guess: {guess_naive:,} and {guess_full:,}, a gain of {guess_naive / guess_full:,.0f}; measured (median): {naive / full:,.0f}"
 )
@@ -391,7 +503,12 @@ print(
 plots.show(ch03_ladder.ladder_figure(record))
 
 # %%
-Markdown(ch03_ladder.ladder_table(record, [*CUMULATIVE, *(name for name in ALONE if name not in CUMULATIVE)]))
+Markdown(
+    ch03_ladder.ladder_table(
+        record,
+        [*CUMULATIVE, *(name for name in ALONE if name not in CUMULATIVE)],
+    )
+)
 
 # %% [markdown]
 # Read it row by row:
@@ -409,22 +526,37 @@ Markdown(ch03_ladder.ladder_table(record, [*CUMULATIVE, *(name for name in ALONE
 
 # %%
 for stage in ch03_ladder.stage_names(record):
-    leads = [one["means"]["early_nll"] - one["means"]["nll"] for one in ch03_ladder.at(record, stage)]
-    print(f"{stage:5s}: mean reward {min(leads):+.3f} to {max(leads):+.3f} nats per byte, seed by seed")
+    leads = [
+        one["means"]["early_nll"] - one["means"]["nll"]
+        for one in ch03_ladder.at(record, stage)
+    ]
+    print(
+        f"{stage:5s}: mean reward {min(leads):+.3f} to {max(leads):+.3f} nats per byte, seed by seed"
+    )
 
 
 def change(name: str, measure: str, power: int = 1) -> str:
     """Late over early, smallest to largest over seeds."""
     early, late = (
-        [one["policy"]["estimators"][name][measure][0] ** power for one in ch03_ladder.at(record, stage)]
+        [
+            one["policy"]["estimators"][name][measure][0] ** power
+            for one in ch03_ladder.at(record, stage)
+        ]
         for stage in ("early", "late")
     )
     ratios = [b / a for a, b in zip(early, late, strict=True)]
     return f"{min(ratios):.2g} to {max(ratios):.2g}"
 
 
-for name in ("naive", "causal+early", "causal+early+gamma0.9", "causal+early+gamma0.9+batch"):
-    print(f"{name:28s} late / early: squared signal {change(name, 'signal', 2)}, variance {change(name, 'variance')}")
+for name in (
+    "naive",
+    "causal+early",
+    "causal+early+gamma0.9",
+    "causal+early+gamma0.9+batch",
+):
+    print(
+        f"{name:28s} late / early: squared signal {change(name, 'signal', 2)}, variance {change(name, 'variance')}"
+    )
 
 # %% [markdown]
 # "Rows" below one batch (left of the dotted line) are the formula's, carried on: there one batch already is enough. And one batch
@@ -439,8 +571,12 @@ for name in ("causal+early+gamma0.9+batch", "causal+early+loo"):
     noise = 1 / measures["snr"][0]
     print(name)
     for rows, seen in one["cosines"][name]:
-        formula = measures["limit"][0] / np.sqrt(1 + noise * record["rows"] / rows)
-        print(f"  {rows:5.0f} rows: cosine measured {seen:.2f}, by the formula {formula:.2f}")
+        formula = measures["limit"][0] / np.sqrt(
+            1 + noise * record["rows"] / rows
+        )
+        print(
+            f"  {rows:5.0f} rows: cosine measured {seen:.2f}, by the formula {formula:.2f}"
+        )
 ratios = ch03_ladder.formula_against_measured(record, most_error=0.2)
 low, middle, high = np.percentile(ratios, [5, 50, 95])
 print(
@@ -472,7 +608,11 @@ for stage in record["stages"]:
     )
 for group in ("policy", "encoder"):
     late = [stage[group] for stage in ch03_ladder.at(record, "late")]
-    lost = max(1 - measures["resolved"] for one in late for measures in one["estimators"].values())
+    lost = max(
+        1 - measures["resolved"]
+        for one in late
+        for measures in one["estimators"].values()
+    )
     known = [one["reference_error"] for one in late]
     print(
         f"late, {group}: standard error of the reference {min(known):.2f} to {max(known):.2f} of its length;"
@@ -499,10 +639,17 @@ from rltok.variance.ladder import GAMMAS, gamma_sweep
 
 for stage in ch03_ladder.stage_names(record):
     medians = [
-        np.median([np.inf if rows is None else rows for rows in ch03_ladder.rows_of(record, stage, name)])
+        np.median(
+            [
+                np.inf if rows is None else rows
+                for rows in ch03_ladder.rows_of(record, stage, name)
+            ]
+        )
         for name in gamma_sweep()
     ]
-    print(f"{stage:5s}: fewest rows at gamma = {GAMMAS[int(np.argmin(medians))]:g} ({ch03_ladder.short(min(medians))} rows)")
+    print(
+        f"{stage:5s}: fewest rows at gamma = {GAMMAS[int(np.argmin(medians))]:g} ({ch03_ladder.short(min(medians))} rows)"
+    )
 print(f"the guess for the early stage was {guess_gamma:g}")
 
 # %% [markdown]
@@ -521,10 +668,22 @@ ch03_ladder.slider(record)
 # %%
 for stage in ch03_ladder.stage_names(record):
     sizes_of = {
-        name: np.median([one["advantage_rms"][name] for one in ch03_ladder.at(record, stage)])
-        for name in ("causal+early+gamma0.9+batch", "causal+early+gamma0.99+batch", "causal+early+loo")
+        name: np.median(
+            [
+                one["advantage_rms"][name]
+                for one in ch03_ladder.at(record, stage)
+            ]
+        )
+        for name in (
+            "causal+early+gamma0.9+batch",
+            "causal+early+gamma0.99+batch",
+            "causal+early+loo",
+        )
     }
-    print(stage, {name: float(f"{value:.2g}") for name, value in sizes_of.items()})
+    print(
+        stage,
+        {name: float(f"{value:.2g}") for name, value in sizes_of.items()},
+    )
 
 # %% [markdown]
 # ## Where in the row
@@ -537,11 +696,25 @@ plots.show(ch03_ladder.positions_figure(record, "late"))
 
 # %%
 late = ch03_ladder.at(record, "late")
-first, rest = ([np.mean(one["mean_reward"][part]) for one in late] for part in (slice(0, 1), slice(8, None)))
-print("mean reward in the first bin of 16 positions:", [f"{value:.3f}" for value in first])
-print("mean reward after position 128:              ", [f"{value:.3f}" for value in rest])
-starts = [np.mean(one["mean_reward"]) for one in ch03_ladder.at(record, "start")]
-print("at the start of training:                    ", [f"{value:.3f}" for value in starts])
+first, rest = (
+    [np.mean(one["mean_reward"][part]) for one in late]
+    for part in (slice(0, 1), slice(8, None))
+)
+print(
+    "mean reward in the first bin of 16 positions:",
+    [f"{value:.3f}" for value in first],
+)
+print(
+    "mean reward after position 128:              ",
+    [f"{value:.3f}" for value in rest],
+)
+starts = [
+    np.mean(one["mean_reward"]) for one in ch03_ladder.at(record, "start")
+]
+print(
+    "at the start of training:                    ",
+    [f"{value:.3f}" for value in starts],
+)
 
 # %% [markdown]
 # With rows of 512 bytes and this small network the lead grows over the first dozens of positions and is level after that. Before
@@ -558,14 +731,28 @@ print("at the start of training:                    ", [f"{value:.3f}" for value
 
 # %%
 for stage in ch03_ladder.stage_names(record):
-    for row in zip(*(one["shared"]["causal+early+gamma0.9+batch"] for one in ch03_ladder.at(record, stage)), strict=True):
-        limits, needed = [one["limit"] for one in row], [one["rows_needed"] for one in row]
+    for row in zip(
+        *(
+            one["shared"]["causal+early+gamma0.9+batch"]
+            for one in ch03_ladder.at(record, stage)
+        ),
+        strict=True,
+    ):
+        limits, needed = (
+            [one["limit"] for one in row],
+            [one["rows_needed"] for one in row],
+        )
         print(
             f"{stage:5s} lambda {row[0]['lambda']:<5g} cosine that bias allows {min(limits):.3f} to {max(limits):.3f},"
             f" rows to 0.5: {min(needed):.2f} to {max(needed):.2f}"
         )
-    shares = [one["shared"]["causal+early+gamma0.9+batch"][0]["share"] for one in ch03_ladder.at(record, stage)]
-    print(f"      the policy term is {min(shares):.2f} to {max(shares):.2f} times as long as the loss term")
+    shares = [
+        one["shared"]["causal+early+gamma0.9+batch"][0]["share"]
+        for one in ch03_ladder.at(record, stage)
+    ]
+    print(
+        f"      the policy term is {min(shares):.2f} to {max(shares):.2f} times as long as the loss term"
+    )
 
 # %% [markdown]
 # For the encoder the loss term is at least twice as long, so leaving out nearly all of the policy term turns the direction, but
@@ -582,10 +769,21 @@ for stage in ch03_ladder.stage_names(record):
 sweeps = records.read_sweeps(Path("results/sweeps"))
 sweep = sweeps.get("32m") or next(iter(sweeps.values()))
 summary.need(sweep, ["ours", "ours_gamma0.9"])
-rungs = ["even", "naive", "ours_no_early", "ours_no_centring", "ours_gamma1", "ours", "ours_gamma0.9", "ours_gamma0.9_rms"]
+rungs = [
+    "even",
+    "naive",
+    "ours_no_early",
+    "ours_no_centring",
+    "ours_gamma1",
+    "ours",
+    "ours_gamma0.9",
+    "ours_gamma0.9_rms",
+]
 run = [name for name in rungs if name in sweep.runs]
 for name in rungs:
-    print(f"{name:18s} {tables.WHO[name]}{'' if name in run else ' (not run yet)'}")
+    print(
+        f"{name:18s} {tables.WHO[name]}{'' if name in run else ' (not run yet)'}"
+    )
 Markdown(tables.heading(sweep))
 
 # %% [markdown]
@@ -599,18 +797,33 @@ plots.show(figures.training_figure(sweep, run))
 
 # %%
 between = differences.gap(sweep, "ours_gamma0.9", "ours", "validation")
-found = {"supported": "ours_gamma0.9", "contradicted": "ours"}.get(verdicts.one_sided(between, -1))
-print("no clear difference, so no guess is right" if found is None else f"{found}; the guess was {guess_run}")
-told = {"supported": "lower", "contradicted": "higher", "leans for": "lower?", "leans against": "higher?"}
+found = {"supported": "ours_gamma0.9", "contradicted": "ours"}.get(
+    verdicts.one_sided(between, -1)
+)
+print(
+    "no clear difference, so no guess is right"
+    if found is None
+    else f"{found}; the guess was {guess_run}"
+)
+told = {
+    "supported": "lower",
+    "contradicted": "higher",
+    "leans for": "lower?",
+    "leans against": "higher?",
+}
 for name in run:
     if name != "ours":
         gap = differences.gap(sweep, name, "ours", "validation")
         verdict = verdicts.one_sided(gap, -1)
-        print(f"{name:18s} minus ours: {words.with_interval(gap)}; {told.get(verdict, verdict)}")
+        print(
+            f"{name:18s} minus ours: {words.with_interval(gap)}; {told.get(verdict, verdict)}"
+        )
 scored = differences.gap(sweep, "ours_gamma0.9", "ours", "test")
 if scored is not None:
     verdict = verdicts.one_sided(scored, -1)
-    print(f"ours_gamma0.9 on test text, minus ours: {words.with_interval(scored)}; {told.get(verdict, verdict)}")
+    print(
+        f"ours_gamma0.9 on test text, minus ours: {words.with_interval(scored)}; {told.get(verdict, verdict)}"
+    )
 
 # %% [markdown]
 # (Bits per byte, behind ± the errors over documents / over seeds, then half the width of the interval beyond which a difference counts as
@@ -630,9 +843,14 @@ if scored is not None:
 # are rough, so only the order of things is printed.
 
 # %%
-config = with_settings(rltok.preset("tiny"), {"data.sequence_length": 64, "train.seed": 0})
+config = with_settings(
+    rltok.preset("tiny"), {"data.sequence_length": 64, "train.seed": 0}
+)
 corpus = load_corpus("sample", config.data, max_bytes=200_000)
-model, device = new_model(config, torch.device("cpu")).train(), torch.device("cpu")
+model, device = (
+    new_model(config, torch.device("cpu")).train(),
+    torch.device("cpu"),
+)
 little = Sizes(rows=8, batches=12, draws=4, reference_draws=32)
 measured = measure_stage(
     model,
@@ -641,11 +859,22 @@ measured = measure_stage(
     little,
     seed=0,
 )
-variances = {name: one["variance"][0] for name, one in measured["policy"]["estimators"].items()}
+variances = {
+    name: one["variance"][0]
+    for name, one in measured["policy"]["estimators"].items()
+}
 for name, value in variances.items():
-    powers = round(2 * np.log10(value / variances["causal+early+gamma0.9+batch"])) / 2
-    print(f"{name:28s} variance: about 10^{powers:.1f} times that of the last")
-print("every rung lowers it:", sorted(variances.values(), reverse=True) == list(variances.values()))
+    powers = (
+        round(2 * np.log10(value / variances["causal+early+gamma0.9+batch"]))
+        / 2
+    )
+    print(
+        f"{name:28s} variance: about 10^{powers:.1f} times that of the last"
+    )
+print(
+    "every rung lowers it:",
+    sorted(variances.values(), reverse=True) == list(variances.values()),
+)
 
 # %% [markdown]
 # ## What we saw
@@ -665,7 +894,12 @@ print("every rung lowers it:", sorted(variances.values(), reverse=True) == list(
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 three = torch.stack(
-    [torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(text))]) for text in ("to b", "or n", "that")]
+    [
+        torch.cat(
+            [torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(text))]
+        )
+        for text in ("to b", "or n", "that")
+    ]
 )
 target = exact.exact_gradient(small, three).flat("policy", names)
 mean = exact.joint_moments(small, three, ["batch"])["batch"].mean
@@ -689,23 +923,34 @@ from rltok.variance.gradients import policy_gradients
 constant = replace(shared, early_nll=torch.full_like(shared.early_nll, 6.0))
 means, chance = [], strings.log_policy.exp()
 for label, world in (
-    ("nothing subtracted", replace(shared, early_nll=torch.zeros_like(shared.early_nll))),
+    (
+        "nothing subtracted",
+        replace(shared, early_nll=torch.zeros_like(shared.early_nll)),
+    ),
     ("6 nats", constant),
     ("early exit", shared),
 ):
-    grads = policy_gradients(small, world, draws, ["causal+early"])["causal+early"][:, policy]
+    grads = policy_gradients(small, world, draws, ["causal+early"])[
+        "causal+early"
+    ][:, policy]
     mean = chance @ grads
     means.append(mean)
-    print(f"{label:20s} |mean| {float(mean.norm()):.6f}  variance {float((chance @ grads.square() - mean.square()).sum()):.4f}")
+    print(
+        f"{label:20s} |mean| {float(mean.norm()):.6f}  variance {float((chance @ grads.square() - mean.square()).sum()):.4f}"
+    )
 assert all(torch.allclose(mean, means[0], atol=1e-12) for mean in means)
-print("all three means are equal in every entry: no bias, however wrong the constant; it does most of the work here")
+print(
+    "all three means are equal in every entry: no bias, however wrong the constant; it does most of the work here"
+)
 
 # %% [markdown]
 # **3. What the early exit must not see** (medium, 10 minutes). Suppose the early head read the *decoded* states, after the tokens.
 # Why would eq. (15) then be biased, however good the head?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-print("Its estimate would depend on a. Then E[estimate * grad log pi] is not 0, and what is subtracted is part of the signal:")
+print(
+    "Its estimate would depend on a. Then E[estimate * grad log pi] is not 0, and what is subtracted is part of the signal:"
+)
 print("a decision that helps both heads alike would be paid nothing.")
 
 # %% [markdown]
@@ -713,10 +958,17 @@ print("a decision that helps both heads alike would be paid nothing.")
 # `causal+early+loo`. Why do the two rows have opposite signs at every position?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-paid = advantages(out.nll, out.early_nll, out.scored, **estimator("causal+early+loo").reductions)
+paid = advantages(
+    out.nll,
+    out.early_nll,
+    out.scored,
+    **estimator("causal+early+loo").reductions,
+)
 print([f"{value:+.3f}" for value in paid[0].tolist()])
 print([f"{value:+.3f}" for value in paid[1].tolist()])
-print("With two rows each is compared with the other: A of one is G - G' and of the other G' - G.")
+print(
+    "With two rows each is compared with the other: A of one is G - G' and of the other G' - G."
+)
 
 # %% [markdown]
 # **5. Two windows on time** (hard, 20 minutes). With $\gamma = 0$ a decision is paid for the very next byte only. In the figure of
@@ -724,6 +976,10 @@ print("With two rows each is compared with the other: A of one is G - G' and of 
 # the next byte, and say what a policy trained with $\gamma = 0$ would do there.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-print("A boundary after a space: the next byte, the first letter of a word, is hard with or without it; the token helps")
-print("the letters that follow. With gamma = 0 its pay is noise around the little that the first letter gains, so the rate")
+print(
+    "A boundary after a space: the next byte, the first letter of a word, is hard with or without it; the token helps"
+)
+print(
+    "the letters that follow. With gamma = 0 its pay is noise around the little that the first letter gains, so the rate"
+)
 print("loss would drive it to the target rate like any other place.")

@@ -35,12 +35,14 @@ from importlib import metadata, util
 
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
-if getattr(util.find_spec("rltok"), "origin", None) is None:  # as on Colab: clone, and install beside the torch that is there
-    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
-    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={metadata.version('torch').split('+')[0]}"
-    if os.system(clone) or os.system(install):
-        raise SystemExit("rltok was not installed, see above. In a clone of its repository, run: pip install -e '.[bpe]'")
-from rltok.show.notebook import begin  # a module is missing? In the clone, run: pip install -e '.[bpe]'
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
@@ -74,7 +76,9 @@ from rltok.show.tables import markdown
 from rltok.step import losses_of
 
 plots.use_style()
-results = Path("results") if Path("results").is_dir() else Path("notebooks/results")
+results = (
+    Path("results") if Path("results").is_dir() else Path("notebooks/results")
+)
 
 # %% [markdown]
 # ## One decision
@@ -99,12 +103,19 @@ results = Path("results") if Path("results").is_dir() else Path("notebooks/resul
 # first decision of a row, on BOS, is forced to 1 and not counted.)
 
 # %%
-terms = torch.tensor([[[1.0, 10.0, 100.0]] * 4])  # [rows, positions, lags + 1]
+terms = torch.tensor(
+    [[[1.0, 10.0, 100.0]] * 4]
+)  # [rows, positions, lags + 1]
 decided = torch.tensor([[True, False, True, False]])
-logits = policy.boundary_logits(terms, decided, bias=0.5, scale=2.0, softcap=None)
+logits = policy.boundary_logits(
+    terms, decided, bias=0.5, scale=2.0, softcap=None
+)
 print("logits       ", logits[0].tolist())
 print("probabilities", [f"{p:.4f}" for p in logits[0].sigmoid().tolist()])
-print("log-probability of these four decisions:", f"{policy.log_prob(logits, decided).sum():.4f} nats")
+print(
+    "log-probability of these four decisions:",
+    f"{policy.log_prob(logits, decided).sum():.4f} nats",
+)
 
 # %% [markdown]
 # Position 1 sees the boundary at 0 through its first lag: $(1 + 10) / 2$ and the bias, 6. Position 2 sees it through its second lag,
@@ -120,15 +131,26 @@ generator = torch.Generator().manual_seed(0)
 terms = 8 * torch.randn(2, 400, 9, generator=generator)
 uniforms = torch.rand(2, 400, generator=generator)
 settings = {"bias": math.log(0.2 / 0.8), "scale": 16.0, "softcap": 6.0}
-drawn = {way: policy.sample_boundaries(terms, uniforms, **settings, backend=way) for way in ("plain", "sweeps")}
+drawn = {
+    way: policy.sample_boundaries(terms, uniforms, **settings, backend=way)
+    for way in ("plain", "sweeps")
+}
 print("same strings:", torch.equal(drawn["plain"], drawn["sweeps"]))
 guess, sweeps = torch.zeros_like(drawn["plain"]), 0
-while not torch.equal(guess, drawn["plain"]):  # a sweep by hand: decide everywhere by the last guess, position 0 is forced
+while not torch.equal(
+    guess, drawn["plain"]
+):  # a sweep by hand: decide everywhere by the last guess, position 0 is forced
     logits = policy.boundary_logits(terms, guess, **settings)
-    guess, sweeps = (uniforms < logits.sigmoid()) | (torch.arange(400) == 0), sweeps + 1
+    guess, sweeps = (
+        (uniforms < logits.sigmoid()) | (torch.arange(400) == 0),
+        sweeps + 1,
+    )
 print(f"found in {sweeps} sweeps over {guess.shape[1]} positions")
 again = policy.sample_boundaries(terms, uniforms, **settings)
-print("and the same numbers give the same string again:", torch.equal(again, drawn["plain"]))
+print(
+    "and the same numbers give the same string again:",
+    torch.equal(again, drawn["plain"]),
+)
 
 # %% [markdown]
 # ## What memory is good for
@@ -147,7 +169,9 @@ for k in (2, 4, 9):
     model = new_model(config, torch.device("cpu")).eval()
     ch04_handmade.draw_every(model, k, reach=ch04_handmade.CERTAIN)
     with torch.no_grad():
-        marks = model(ids, uniforms=row_uniforms(0, 0, [0], len(text))).boundaries[0]
+        marks = model(
+            ids, uniforms=row_uniforms(0, 0, [0], len(text))
+        ).boundaries[0]
     assert marks.nonzero().flatten().tolist() == list(range(0, len(text), k))
     print(f"k = {k}: {''.join('|' if mark else '.' for mark in marks)}")
 
@@ -156,7 +180,9 @@ for k in (2, 4, 9):
 # single-precision uniform but 0 itself decides otherwise. For $k = 10$ there is one lag too few:
 
 # %% tags=["raises-exception"]
-ch04_handmade.draw_every(new_model(config, torch.device("cpu")), 10, reach=ch04_handmade.CERTAIN)
+ch04_handmade.draw_every(
+    new_model(config, torch.device("cpu")), 10, reach=ch04_handmade.CERTAIN
+)
 
 # %% [markdown]
 # Now take the memory away: `lags = 0`. On a constant text, such as a row of spaces, all byte states are the same, so a policy without
@@ -170,12 +196,20 @@ guess_probability = 1 / 100
 
 # %% tags=["measurement"]
 p, nats = ch04_handmade.best_stride_log_prob(k=4, decisions=24, lags=0)
-print(f"best p {p}, probability {math.exp(nats):.1e}; the guess was {guess_probability}")
-draws = torch.rand(400_000, 8, generator=torch.Generator().manual_seed(1)) < 0.25
+print(
+    f"best p {p}, probability {math.exp(nats):.1e}; the guess was {guess_probability}"
+)
+draws = (
+    torch.rand(400_000, 8, generator=torch.Generator().manual_seed(1)) < 0.25
+)
 wanted = torch.arange(1, 9).remainder(4) == 0
 hits = (draws == wanted).all(dim=1).float().mean()
-short = math.exp(ch04_handmade.best_stride_log_prob(k=4, decisions=8, lags=0)[1])
-print(f"for 8 decisions: {short:.4f} by the formula, {hits:.4f} of {len(draws)} draws")
+short = math.exp(
+    ch04_handmade.best_stride_log_prob(k=4, decisions=8, lags=0)[1]
+)
+print(
+    f"for 8 decisions: {short:.4f} by the formula, {hits:.4f} of {len(draws)} draws"
+)
 
 # %% [markdown]
 # Each lag lets the policy know for one more position after a boundary where it is. With $k - 1$ lags nothing is left to chance:
@@ -183,7 +217,9 @@ print(f"for 8 decisions: {short:.4f} by the formula, {hits:.4f} of {len(draws)} 
 # %%
 for lags in range(5):
     p, nats = ch04_handmade.best_stride_log_prob(k=4, decisions=24, lags=lags)
-    print(f"{lags} lags: best p {p:.3f}, probability of every fourth byte {math.exp(nats):.2e}")
+    print(
+        f"{lags} lags: best p {p:.3f}, probability of every fourth byte {math.exp(nats):.2e}"
+    )
 
 # %% [markdown]
 # So memory lets a policy keep a *distance* between boundaries. What needs no memory is to look at the text. White space, for
@@ -192,13 +228,18 @@ for lags in range(5):
 # no to all the others.
 
 # %%
-wide = with_settings(rltok.preset("tiny"), {"model.embedding_dim": 256, "model.num_heads": 4, "model.rule.lags": 0})
+wide = with_settings(
+    rltok.preset("tiny"),
+    {"model.embedding_dim": 256, "model.num_heads": 4, "model.rule.lags": 0},
+)
 model = new_model(wide, torch.device("cpu")).eval()
 ch04_handmade.draw_on(model, b" \n\t", reach=ch04_handmade.CERTAIN)
 line = b"To be, or not to be: that is\nthe question."
 ids = torch.tensor([[vocab.BOS, *line, vocab.EOS]])
 with torch.no_grad():
-    marks = model(ids, uniforms=row_uniforms(0, 0, [0], len(line) + 1)).boundaries[0]
+    marks = model(
+        ids, uniforms=row_uniforms(0, 0, [0], len(line) + 1)
+    ).boundaries[0]
 print(ch04_policy.marked(line, marks), "(the line break is shown as /)")
 
 # %% [markdown]
@@ -214,9 +255,13 @@ guess_direction = "fewer"
 
 # %% tags=["measurement"]
 rate = policy.capped_rate(0.2, softcap=6.0)
-print(f"a logit of {math.log(0.2 / 0.8):.4f} becomes {math.log(rate / (1 - rate)):.4f}, a probability of 0.2 becomes {rate:.4f}")
+print(
+    f"a logit of {math.log(0.2 / 0.8):.4f} becomes {math.log(rate / (1 - rate)):.4f}, a probability of 0.2 becomes {rate:.4f}"
+)
 right = (rate > 0.2) == (guess_direction == "more")
-print(f"{'more' if rate > 0.2 else 'fewer'}: the guess was {'right' if right else 'wrong'}")
+print(
+    f"{'more' if rate > 0.2 else 'fewer'}: the guess was {'right' if right else 'wrong'}"
+)
 
 # %% [markdown]
 # The cap pulls every logit towards 0, and a logit of 0 is a probability of one half. It also works the other way round: training
@@ -224,7 +269,9 @@ print(f"{'more' if rate > 0.2 else 'fewer'}: the guess was {'right' if right els
 
 # %%
 for capped in (0.2, 0.1, 0.02, 0.9):
-    print(f"a probability of {capped} in training is {policy.uncapped_rate(capped, softcap=6.0):.4f} in evaluation")
+    print(
+        f"a probability of {capped} in training is {policy.uncapped_rate(capped, softcap=6.0):.4f} in evaluation"
+    )
 
 # %% [markdown]
 # Small differences near the target, but they are there, and so records hold both rates. (The random weights matter more, where $D$ is
@@ -241,7 +288,9 @@ with torch.no_grad():
     states = fresh.encode(torch.tensor([[vocab.BOS, *passage]]))
     terms = fresh.rule.terms(states)[0]
 chances = row_uniforms(3, 0, [0], len(passage) + 1)[0]
-at_rates = ch04_policy.draws_at_rates(terms, chances, scale=fresh.rule.scale, softcap=fresh.rule.softcap)
+at_rates = ch04_policy.draws_at_rates(
+    terms, chances, scale=fresh.rule.scale, softcap=fresh.rule.softcap
+)
 plots.show(ch04_policy.rates_figure(passage, at_rates))
 
 # %% [markdown]
@@ -267,10 +316,15 @@ ch04_policy.rate_slider(passage, at_rates)
 
 # %%
 logits = torch.tensor([[0.0, 5.0, -5.0]], requires_grad=True)
-for name, loss in (("on logits (24)", target_rate_loss), ("on probabilities", probability_rate_loss)):
+for name, loss in (
+    ("on logits (24)", target_rate_loss),
+    ("on probabilities", probability_rate_loss),
+):
     (slope,) = torch.autograd.grad(loss(logits, 0.2), logits)
     shown = ", ".join(f"{value:.5f}" for value in slope[0].tolist())
-    print(f"{name:17s} mean p {logits.sigmoid().mean():.3f}, gradient at logits 0, 5, -5: {shown}")
+    print(
+        f"{name:17s} mean p {logits.sigmoid().mean():.3f}, gradient at logits 0, 5, -5: {shown}"
+    )
 
 # %% [markdown]
 # On probabilities the pressure is gone just where a policy is certain, however wrong the rate is. To see what this does,
@@ -286,10 +340,23 @@ guess_free_rate = 0.99
 
 # %% tags=["measurement"]
 record = json.loads((results / "rate_loss.json").read_text())
-low = [run["rate"] for run in ch04_policy.rate_loss_runs(record, "none", 0.01)]
-print(f"no rate loss, from 1/100: {min(low):.3f} to {max(low):.3f} of all bytes at the end; the guess was {guess_free_rate}")
-assert max(low) < record["target"] < 0.9 < min(run["rate"] for run in ch04_policy.rate_loss_runs(record, "none", 0.8))
-Markdown(markdown(ch04_policy.RATE_LOSS_HEAD, ch04_policy.rate_loss_rows(record)))
+low = [
+    run["rate"] for run in ch04_policy.rate_loss_runs(record, "none", 0.01)
+]
+print(
+    f"no rate loss, from 1/100: {min(low):.3f} to {max(low):.3f} of all bytes at the end; the guess was {guess_free_rate}"
+)
+assert (
+    max(low)
+    < record["target"]
+    < 0.9
+    < min(
+        run["rate"] for run in ch04_policy.rate_loss_runs(record, "none", 0.8)
+    )
+)
+Markdown(
+    markdown(ch04_policy.RATE_LOSS_HEAD, ch04_policy.rate_loss_rows(record))
+)
 
 # %% [markdown]
 # A row is three seeds: least to most, and the mean of the bits per byte. Rate and entropy are those at the end; *after white space* is
@@ -322,15 +389,29 @@ plots.show(ch04_policy.rate_loss_figure(record))
 
 # %%
 objective = rltok.preset("147m").objective
-weights = {name: getattr(objective, name) for name in ("lambda_auto", "lambda_policy", "lambda_target", "lambda_early")}
+weights = {
+    name: getattr(objective, name)
+    for name in (
+        "lambda_auto",
+        "lambda_policy",
+        "lambda_target",
+        "lambda_early",
+    )
+}
 tiny = rltok.preset("tiny")
-((rows, numbers), *_) = micro_batches(load_corpus("sample", tiny.data), tiny, 1, torch.device("cpu"))
+((rows, numbers), *_) = micro_batches(
+    load_corpus("sample", tiny.data), tiny, 1, torch.device("cpu")
+)
 with torch.no_grad():
     out = new_model(tiny, torch.device("cpu")).train()(rows, uniforms=numbers)
-    paid = advantages(out.nll, out.early_nll, out.scored, **objective.reductions)
+    paid = advantages(
+        out.nll, out.early_nll, out.scored, **objective.reductions
+    )
     parts = losses_of(out, paid, tiny.model.rule.target_rate)
 for name in ("auto", "policy", "target", "early"):
-    print(f"{name:7s} {float(getattr(parts, name)):+.4f}, times {weights[f'lambda_{name}']}")
+    print(
+        f"{name:7s} {float(getattr(parts, name)):+.4f}, times {weights[f'lambda_{name}']}"
+    )
 print(f"sum     {float(parts.total(**weights)):+.4f}")
 
 # %% [markdown]
@@ -350,7 +431,9 @@ print(f"sum     {float(parts.total(**weights)):+.4f}")
 # %%
 lexicon = Lexicon(WORDS["early"])
 language = second_order(lexicon, surprise=0.1, seed=0)
-example = language.rows(1, 48, seed=(0, 9), name="example").bytes_[0].tobytes()
+example = (
+    language.rows(1, 48, seed=(0, 9), name="example").bytes_[0].tobytes()
+)
 print("the words:", b" ".join(lexicon.words).decode())
 print("some text:", example.decode())
 print(
@@ -386,8 +469,14 @@ guess_naive, guess_full, guess_place = 1 / 2, 9 / 10, "after the last letter"
 
 # %% tags=["measurement"]
 toy = json.loads((results / "toy.json").read_text())
-shares = {line["name"]: line for line in toy["shares"] if line["words"] == "early"}
-assert min(seed["share"] for seed in shares[FULL]["seeds"]) > 0.8 > shares["naive"]["mean_share"]
+shares = {
+    line["name"]: line for line in toy["shares"] if line["words"] == "early"
+}
+assert (
+    min(seed["share"] for seed in shares[FULL]["seeds"])
+    > 0.8
+    > shares["naive"]["mean_share"]
+)
 print(f"guesses: naive {guess_naive}, full {guess_full}")
 Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "early")))
 
@@ -399,8 +488,13 @@ Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "early")))
 # %%
 print("\n".join(views.advantage_sizes(toy, "early", ("naive", QUIET, FULL))))
 for name in (RANDOM, ORACLE):
-    bits = [run["test"]["bits_per_byte"] for run in views.runs_of(toy, "early", name)]
-    print(f"{name} boundaries: {min(bits):.3f} to {max(bits):.3f} bits per byte over seeds")
+    bits = [
+        run["test"]["bits_per_byte"]
+        for run in views.runs_of(toy, "early", name)
+    ]
+    print(
+        f"{name} boundaries: {min(bits):.3f} to {max(bits):.3f} bits per byte over seeds"
+    )
 
 # %% mystnb={"figure": {"caption": "Held-out bits per byte and policy entropy while learning the toy language, for each estimator; lines are means, bands the range over three seeds. Dashed: boundaries at word ends; dotted: at random places; thin: a reader who knows the language.", "name": "fig-toy-curves"}, "image": {"alt": "Left, curves of bits per byte fall from the level of random boundaries towards that of the oracle; those with a discount come nearest, naive with a fiftieth of its weight stays with the random places. Right, the policy entropy falls to near zero where a discount is used."}}
 plots.show(views.curves_figure(toy, "early"))
@@ -412,9 +506,19 @@ plots.show(views.curves_figure(toy, "early"))
 # which nobody learned where to draw: random places at about naive's rate, and a boundary at the *first* letter of every word.
 
 # %%
-learned = [run["test"]["policy_entropy"] for run in views.runs_of(toy, "early", FULL)]
-assert max(learned) < 0.05 and min(run["test"]["rate"] for run in views.runs_of(toy, "early", "naive")) > 0.28
-Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "early", controls=True)))
+learned = [
+    run["test"]["policy_entropy"] for run in views.runs_of(toy, "early", FULL)
+]
+assert (
+    max(learned) < 0.05
+    and min(
+        run["test"]["rate"] for run in views.runs_of(toy, "early", "naive")
+    )
+    > 0.28
+)
+Markdown(
+    markdown(views.GAIN_HEAD, views.gain_rows(toy, "early", controls=True))
+)
 
 # %% [markdown]
 # A good part of what naive REINFORCE recovers is to be had by random places at its rate. And a token at the first letter is worth what
@@ -430,7 +534,9 @@ print("the guess was", guess_place)
 for run in views.runs_of(toy, "early", FULL):
     best = max(run["test"]["f1"].items(), key=lambda pair: pair[1])
     told = f"F1 {run['test']['f1']['0']:.2f} against word ends, at most {best[1]:.2f}, {best[0]} letters from them"
-    print(f"seed {run['seed']}: {told}; {run['test']['mutual_information']:.2f} bits")
+    print(
+        f"seed {run['seed']}: {told}; {run['test']['mutual_information']:.2f} bits"
+    )
 rate = 1 / views.language_of(toy, "early")["bytes_per_word"]
 print(
     f"at most {-rate * math.log2(rate) - (1 - rate) * math.log2(1 - rate):.2f} bits with one boundary in {1 / rate:.0f} decisions"
@@ -459,7 +565,10 @@ guess_letter, guess_naive_now = "the last", "worse"
 # %% tags=["measurement"]
 by_offset = views.offsets(toy, "late", [FULL])[FULL]
 assert by_offset[0] > 0.99
-print("full estimator, F1 against word ends moved by k letters:", {k: round(value, 2) for k, value in by_offset.items()})
+print(
+    "full estimator, F1 against word ends moved by k letters:",
+    {k: round(value, 2) for k, value in by_offset.items()},
+)
 print(f"guesses: after {guess_letter} letter; naive {guess_naive_now}")
 Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "late")))
 
@@ -468,7 +577,9 @@ Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "late")))
 # boundary after another letter of every word:
 
 # %%
-Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "late", controls=True)))
+Markdown(
+    markdown(views.GAIN_HEAD, views.gain_rows(toy, "late", controls=True))
+)
 
 # %% [markdown]
 # After the second letter nothing is known: all words begin with the same two, and tokens there are worth less than tokens at random
@@ -481,12 +592,22 @@ Markdown(markdown(views.GAIN_HEAD, views.gain_rows(toy, "late", controls=True)))
 # The control of everything: a language of the same words in which no word foretells another. Nothing is worth carrying.
 
 # %%
-bits = [run["test"]["bits_per_byte"] for run in views.runs_of(toy, "early", FULL, order="independent")]
+bits = [
+    run["test"]["bits_per_byte"]
+    for run in views.runs_of(toy, "early", FULL, order="independent")
+]
 least = views.language_of(toy, "early", "independent")["test_bits_per_byte"]
-print(f"bits per byte {min(bits):.4f} to {max(bits):.4f}; a reader who knows the language pays {least:.4f} on the same rows")
+print(
+    f"bits per byte {min(bits):.4f} to {max(bits):.4f}; a reader who knows the language pays {least:.4f} on the same rows"
+)
 for order in ("second", "independent"):
-    tests = [run["test"] for run in views.runs_of(toy, "early", FULL, order=order)]
-    told = [f"{test['mutual_information']:.2f} bits, entropy {test['policy_entropy']:.2f} nats" for test in tests]
+    tests = [
+        run["test"] for run in views.runs_of(toy, "early", FULL, order=order)
+    ]
+    told = [
+        f"{test['mutual_information']:.2f} bits, entropy {test['policy_entropy']:.2f} nats"
+        for test in tests
+    ]
     print(f"{order:12s}", "; ".join(told))
 
 # %% [markdown]
@@ -511,7 +632,9 @@ runs = {
     "tiny with D = 16": rltok.preset("tiny", slow),
 }
 for name, config in runs.items():
-    print(f"{name:26s}{config.num_updates:7,} updates, travel {policy_travel(config) / paper:.2f} of the paper's")
+    print(
+        f"{name:26s}{config.num_updates:7,} updates, travel {policy_travel(config) / paper:.2f} of the paper's"
+    )
 
 # %% [markdown]
 # A run of a few hundred updates gives the paper's policy a small part of the way that the paper's run gave it. `train.policy_lr_multiplier`
@@ -526,7 +649,9 @@ guess_white = 1 / 5
 
 # %% tags=["measurement"]
 travel = ch04_travel.read(results / "causes")
-found = travel.each("policy_x1", lambda run: run["scores"]["validation"]["whitespace_share"])
+found = travel.each(
+    "policy_x1", lambda run: run["scores"]["validation"]["whitespace_share"]
+)
 print(f"{sum(found) / len(found):.2f}; the guess was {guess_white:.2f}")
 Markdown(ch04_travel.table(travel))
 
@@ -549,9 +674,25 @@ for name in ("147m", "90m", "32m"):
     costs = extra(model, model.rule.target_rate)
     parts = [costs.early_head, costs.policy, costs.early_head + costs.policy]
     rank = largest_rank(model, model.rule.target_rate, CLAIM)
-    uncounted = f"{costs.guided / (costs.scan + costs.estimator) / 1e6:.0f} million"
-    lines.append([name, *(f"{part / costs.guided:.3%}" for part in parts), uncounted, str(rank)])
-head = ["preset", "early head", "policy", "both", "draw and estimator, one part in", "largest rank for 0.1 %"]
+    uncounted = (
+        f"{costs.guided / (costs.scan + costs.estimator) / 1e6:.0f} million"
+    )
+    lines.append(
+        [
+            name,
+            *(f"{part / costs.guided:.3%}" for part in parts),
+            uncounted,
+            str(rank),
+        ]
+    )
+head = [
+    "preset",
+    "early head",
+    "policy",
+    "both",
+    "draw and estimator, one part in",
+    "largest rank for 0.1 %",
+]
 Markdown(markdown(head, lines))
 
 # %% [markdown]
@@ -564,7 +705,9 @@ Markdown(markdown(head, lines))
 thin = json.loads((results / "low_rank_head.json").read_text())
 print(thin["verdict"])
 early = thin["gaps"][0]
-print(f"the early head's own loss: {early['early_bits_per_byte']:+.2f} ± {early['early_bits_per_byte_standard_error']:.2f}")
+print(
+    f"the early head's own loss: {early['early_bits_per_byte']:+.2f} ± {early['early_bits_per_byte_standard_error']:.2f}"
+)
 
 # %% [markdown]
 # The number after ± is the standard error over seeds. The model lost nothing that three seeds can show, though the early head itself,
@@ -601,11 +744,18 @@ model = new_model(small, torch.device("cpu")).eval()
 ch04_handmade.draw_every(model, 5, reach=ch04_handmade.CERTAIN)
 mine = b"four lags are enough for a fifth"
 with torch.no_grad():
-    marks = model(torch.tensor([[vocab.BOS, *mine, vocab.EOS]]), uniforms=row_uniforms(0, 0, [0], len(mine) + 1)).boundaries[0]
+    marks = model(
+        torch.tensor([[vocab.BOS, *mine, vocab.EOS]]),
+        uniforms=row_uniforms(0, 0, [0], len(mine) + 1),
+    ).boundaries[0]
 print(ch04_policy.marked(mine, marks))
 try:
     ch04_handmade.draw_every(
-        new_model(with_settings(small, {"model.rule.lags": 3}), torch.device("cpu")), 5, reach=ch04_handmade.CERTAIN
+        new_model(
+            with_settings(small, {"model.rule.lags": 3}), torch.device("cpu")
+        ),
+        5,
+        reach=ch04_handmade.CERTAIN,
     )
 except RltokError as error:
     print("with 3 lags:", error)
@@ -630,30 +780,51 @@ except RltokError as error:
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 pair = with_settings(wide, {"model.rule.lags": 2})
 model = new_model(pair, torch.device("cpu")).eval()
-ch04_handmade.carry_constant(model)  # coordinate 0 of every state, before the norm, is 1
+ch04_handmade.carry_constant(
+    model
+)  # coordinate 0 of every state, before the norm, is 1
 ch04_handmade.draw_on(model, b" ", reach=ch04_handmade.CERTAIN)
 no = (
-    2.5 * ch04_handmade.CERTAIN * model.rule.scale * ch04_handmade.largest_rms(model)
+    2.5
+    * ch04_handmade.CERTAIN
+    * model.rule.scale
+    * ch04_handmade.largest_rms(model)
 )  # more than W_0 X can reach, and the wanted reach
 model.rule.project.weight.data[1:, 0] = -no
 spaced = b"to do a b c it is"
 with torch.no_grad():
     ids = torch.tensor([[vocab.BOS, *spaced, vocab.EOS]])
-    print(ch04_policy.marked(spaced, model(ids, uniforms=row_uniforms(0, 0, [0], len(spaced) + 1)).boundaries[0]))
-print("W_j = -2 W_0 would not do: where there is no space, W_0 X is negative, and a boundary near by would cause another.")
+    print(
+        ch04_policy.marked(
+            spaced,
+            model(
+                ids, uniforms=row_uniforms(0, 0, [0], len(spaced) + 1)
+            ).boundaries[0],
+        )
+    )
+print(
+    "W_j = -2 W_0 would not do: where there is no space, W_0 X is negative, and a boundary near by would cause another."
+)
 
 # %% [markdown]
 # **4. Stuck** (medium, 10 minutes). A policy without a softcap draws everywhere with a logit of 12, the target is 1/5, and plain gradient
 # descent with a rate of 1 on the rate loss alone may move the logit. After 100 steps, where is it with either loss?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-for name, loss in (("on logits", target_rate_loss), ("on probabilities", probability_rate_loss)):
+for name, loss in (
+    ("on logits", target_rate_loss),
+    ("on probabilities", probability_rate_loss),
+):
     logit = torch.tensor([[12.0]], requires_grad=True)
     for _ in range(100):
         (slope,) = torch.autograd.grad(loss(logit, 0.2), logit)
         logit = (logit - slope).detach().requires_grad_()
-    print(f"{name:17s} logit {logit.item():+.3f}, probability {logit.sigmoid().item():.3f}")
-print("AdamW, which divides a gradient by its usual size, would free the second one too, if nothing else pulled at the logit.")
+    print(
+        f"{name:17s} logit {logit.item():+.3f}, probability {logit.sigmoid().item():.3f}"
+    )
+print(
+    "AdamW, which divides a gradient by its usual size, would free the second one too, if nothing else pulled at the logit."
+)
 
 # %% [markdown]
 # **5. A lexicon of your own** (hard, 30 minutes and a minute of CPU for each run). Take a lexicon in which the *second* letter tells,
@@ -665,4 +836,6 @@ mine = Lexicon((b"apu", b"aqu", b"aru", b"asu"))
 print(
     f"{len(mine.words)} words of {len(mine.words[0])} letters. After the first letter nothing of the word is known; after the second and the"
 )
-print("third all is. Each word should keep to one of these two places, the same whenever it comes.")
+print(
+    "third all is. Each word should keep to one of these two places, the same whenever it comes."
+)

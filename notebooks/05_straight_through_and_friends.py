@@ -37,12 +37,14 @@ from importlib import metadata, util
 
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
-if getattr(util.find_spec("rltok"), "origin", None) is None:  # as on Colab: clone, and install beside the torch that is there
-    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
-    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={metadata.version('torch').split('+')[0]}"
-    if os.system(clone) or os.system(install):
-        raise SystemExit("rltok was not installed, see above. In a clone of its repository, run: pip install -e '.[bpe]'")
-from rltok.show.notebook import begin  # a module is missing? In the clone, run: pip install -e '.[bpe]'
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
@@ -74,7 +76,9 @@ from rltok.show.tables import markdown
 from rltok.variance import exact
 
 plots.use_style()
-torch.set_default_dtype(torch.float64)  # rounding errors of about 1e-16: what should be equal can be asked to be
+torch.set_default_dtype(
+    torch.float64
+)  # rounding errors of about 1e-16: what should be equal can be asked to be
 
 # %% [markdown]
 # ## The other way: pretend
@@ -92,10 +96,14 @@ p = torch.sigmoid(logit)
 hard = torch.tensor([[0.3]]) < p  # drawn: a boundary, because 0.3 < p
 a = hard.double() + (p - p.detach())  # the line
 ((a - t) ** 2).sum().backward()
-by_hand = 2 * (1 - t) * p.item() * (1 - p.item())  # slope of the loss at a = 1, times the slope of the sigmoid
+by_hand = (
+    2 * (1 - t) * p.item() * (1 - p.item())
+)  # slope of the loss at a = 1, times the slope of the sigmoid
 assert abs(logit.grad.item() - by_hand) < 1e-15
 assert torch.equal(a, straight_through(hard, p))  # the package's function
-print(f"p = {p.item():.3f}, a = {a.item():.0f}, straight-through slope with respect to the logit: {logit.grad.item():+.4f}")
+print(
+    f"p = {p.item():.3f}, a = {a.item():.0f}, straight-through slope with respect to the logit: {logit.grad.item():+.4f}"
+)
 
 # %% [markdown]
 # No second forward pass, no score, little noise. What is wrong with it?
@@ -129,7 +137,9 @@ def straight_slope(p):
     return p * 2 * (1 - t) + (1 - p) * 2 * (0 - t)
 
 
-def descend(slope, p: float, steps: int = 400, rate: float = 5.0) -> list[float]:
+def descend(
+    slope, p: float, steps: int = 400, rate: float = 5.0
+) -> list[float]:
     """Chances on the way down; dp/dl = p (1 - p)."""
     logit, path = np.log(p / (1 - p)), [p]
     for _ in range(steps):
@@ -138,18 +148,34 @@ def descend(slope, p: float, steps: int = 400, rate: float = 5.0) -> list[float]
     return path
 
 
-paths = {"exact": descend(exact_slope, 0.8), "straight-through": descend(straight_slope, 0.8)}
+paths = {
+    "exact": descend(exact_slope, 0.8),
+    "straight-through": descend(straight_slope, 0.8),
+}
 for name, path in paths.items():
-    print(f"{name:16s} ends at p = {path[-1]:.3f}, expected loss {t**2 + path[-1] * (1 - 2 * t):.4f}")
-assert abs(straight_slope(t)) < 1e-15 and abs(paths["straight-through"][-1] - t) < 1e-3
-print(f"best possible {t**2:.4f}; the guess was", "right" if abs(guess - paths["straight-through"][-1]) < 0.02 else "wrong")
+    print(
+        f"{name:16s} ends at p = {path[-1]:.3f}, expected loss {t**2 + path[-1] * (1 - 2 * t):.4f}"
+    )
+assert (
+    abs(straight_slope(t)) < 1e-15
+    and abs(paths["straight-through"][-1] - t) < 1e-3
+)
+print(
+    f"best possible {t**2:.4f}; the guess was",
+    "right" if abs(guess - paths["straight-through"][-1]) < 0.02 else "wrong",
+)
 
 # %% mystnb={"figure": {"caption": "Left: the expected loss of the single decision is a straight line; dots mark where the two descents end. Right: the chance of a boundary on the way there.", "name": "fig-one-decision"}, "image": {"alt": "Left: a line that rises with p, with one dot at its left end and one near the middle. Right: two falling curves; the exact one goes on towards 0, the straight-through one levels off at 0.45."}}
 grid = np.linspace(0, 1, 21)
 figure, (left, right) = plt.subplots(1, 2)
 left.plot(grid, t**2 + grid * (1 - 2 * t), color="k", linewidth=0.8)
 for number, (name, path) in enumerate(paths.items()):
-    left.plot([path[-1]], [t**2 + path[-1] * (1 - 2 * t)], "o", color=plots.PALETTE[number])
+    left.plot(
+        [path[-1]],
+        [t**2 + path[-1] * (1 - 2 * t)],
+        "o",
+        color=plots.PALETTE[number],
+    )
     right.plot(path[::4], color=plots.PALETTE[number], label=name)
 left.set(xlabel="chance of a boundary, p", ylabel="expected loss")
 right.set(xlabel="step / 4", ylabel="p", ylim=(0, 1))
@@ -169,14 +195,18 @@ plots.show(figure)
 
 
 # %%
-def exact_and_straight(f, chances: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
+def exact_and_straight(
+    f, chances: list[float]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradient of the expected loss and mean straight-through gradient, by enumeration."""
     p = torch.tensor(chances, requires_grad=True)
     expected, straight = 0.0, torch.zeros(len(p))
     for string in itertools.product([0.0, 1.0], repeat=len(p)):
         a = torch.tensor(string, requires_grad=True)
         chance = torch.where(a.detach() == 1, p, 1 - p).prod()
-        (slope,) = torch.autograd.grad(f(a), a)  # what straight-through hands to p
+        (slope,) = torch.autograd.grad(
+            f(a), a
+        )  # what straight-through hands to p
         expected = expected + chance * f(a).detach()
         straight = straight + chance.detach() * slope
     return torch.autograd.grad(expected, p)[0], straight
@@ -188,8 +218,12 @@ def squared(a):
 
 
 here = [0.3, 0.6]
-for name, gradient in zip(("exact", "straight-through"), exact_and_straight(squared, here)):
-    print(f"{name:16s} at p = {here}: {[round(value, 2) for value in gradient.tolist()]}")
+for name, gradient in zip(
+    ("exact", "straight-through"), exact_and_straight(squared, here)
+):
+    print(
+        f"{name:16s} at p = {here}: {[round(value, 2) for value in gradient.tolist()]}"
+    )
 
 # %% [markdown]
 # By hand: $\mathbb{E} f = p_1 p_2$, with the gradient $(p_2, p_1)$. The straight-through gradient of one draw is
@@ -207,7 +241,9 @@ def mixed(which: int) -> tuple[float, float]:
     def g(x, y):
         return exact_and_straight(squared, [x, y])[which]
 
-    return (g(p1, p2 + h) - g(p1, p2 - h))[0].item() / (2 * h), (g(p1 + h, p2) - g(p1 - h, p2))[1].item() / (2 * h)
+    return (g(p1, p2 + h) - g(p1, p2 - h))[0].item() / (2 * h), (
+        g(p1 + h, p2) - g(p1 - h, p2)
+    )[1].item() / (2 * h)
 
 
 for which, name in enumerate(("exact", "straight-through")):
@@ -228,10 +264,19 @@ corners = [(0.0, 0.0), (0.5, 0.0), (0.5, 1.0), (0.0, 1.0), (0.0, 0.0)]
 sums = np.zeros(2)
 for start, stop in itertools.pairwise(np.array(corners)):
     for middle in (np.arange(50) + 0.5) / 50:
-        fields = exact_and_straight(squared, (start + middle * (stop - start)).tolist())
-        sums += [float(field @ torch.tensor((stop - start) / 50)) for field in fields]
-print(f"around the rectangle: exact {abs(sums[0]):.3f}, straight-through {sums[1]:.3f}")
-assert abs(sums[0]) < 1e-12 and abs(sums[1] - 1 / 4) < 1e-12  # the area's integral of 1 - 2 p_1
+        fields = exact_and_straight(
+            squared, (start + middle * (stop - start)).tolist()
+        )
+        sums += [
+            float(field @ torch.tensor((stop - start) / 50))
+            for field in fields
+        ]
+print(
+    f"around the rectangle: exact {abs(sums[0]):.3f}, straight-through {sums[1]:.3f}"
+)
+assert (
+    abs(sums[0]) < 1e-12 and abs(sums[1] - 1 / 4) < 1e-12
+)  # the area's integral of 1 - 2 p_1
 print("the guess was", "right" if abs(guess - sums[1]) < 1e-3 else "wrong")
 
 # %% [markdown]
@@ -250,9 +295,21 @@ print("the guess was", "right" if abs(guess - sums[1]) < 1e-3 else "wrong")
 plain = exact_and_straight(lambda a: a[0] * a[1], here)
 corners = list(itertools.product([0.0, 1.0], repeat=2))
 assert all(squared(torch.tensor(a)) == a[0] * a[1] for a in corners)
-print("straight-through for a1^2 a2:", [round(value, 2) for value in exact_and_straight(squared, here)[1].tolist()])
-print("straight-through for a1 a2:  ", [round(value, 2) for value in plain[1].tolist()])
-print("exact for both:              ", [round(value, 2) for value in plain[0].tolist()])
+print(
+    "straight-through for a1^2 a2:",
+    [
+        round(value, 2)
+        for value in exact_and_straight(squared, here)[1].tolist()
+    ],
+)
+print(
+    "straight-through for a1 a2:  ",
+    [round(value, 2) for value in plain[1].tolist()],
+)
+print(
+    "exact for both:              ",
+    [round(value, 2) for value in plain[0].tolist()],
+)
 
 # %% [markdown]
 # For $a_1 a_2$ it is exact. In general it is exact, for independent decisions, when the loss is *multilinear*: linear in each
@@ -262,18 +319,27 @@ print("exact for both:              ", [round(value, 2) for value in plain[0].to
 
 # %%
 generator = torch.Generator().manual_seed(0)
-subsets = [which for size in range(4) for which in itertools.combinations(range(3), size)]
+subsets = [
+    which
+    for size in range(4)
+    for which in itertools.combinations(range(3), size)
+]
 for _ in range(5):
     weights = torch.randn(len(subsets), generator=generator)
     p = torch.rand(3, generator=generator).tolist()
 
     def multilinear(a, weights=weights):
         """A weight for each product of different decisions."""
-        return sum(w * torch.stack([a[i] for i in s] + [torch.ones(())]).prod() for w, s in zip(weights, subsets))
+        return sum(
+            w * torch.stack([a[i] for i in s] + [torch.ones(())]).prod()
+            for w, s in zip(weights, subsets)
+        )
 
     one, other = exact_and_straight(multilinear, p)
     assert torch.allclose(one, other, rtol=0, atol=1e-12)
-print(f"{len(subsets)} products of 3 decisions, 5 random losses: exact and straight-through agree to 12 decimals")
+print(
+    f"{len(subsets)} products of 3 decisions, 5 random losses: exact and straight-through agree to 12 decimals"
+)
 
 # %% [markdown]
 # ## The same on a network
@@ -292,14 +358,24 @@ print(f"{len(subsets)} products of 3 decisions, 5 random losses: exact and strai
 # the chance of a string is a product. We take the smallest such network and the row of chapter 02.
 
 # %%
-settings = {"train.seed": 1, "model.embedding_dim": 16, "model.num_heads": 2, "model.mid_layers": 1}
-model = new_model(with_settings(rltok.preset("tiny_dynamic_pooling"), settings), torch.device("cpu"))
+settings = {
+    "train.seed": 1,
+    "model.embedding_dim": 16,
+    "model.num_heads": 2,
+    "model.mid_layers": 1,
+}
+model = new_model(
+    with_settings(rltok.preset("tiny_dynamic_pooling"), settings),
+    torch.device("cpu"),
+)
 rule, tau = model.rule, model.rule.temperature
 
 
 def row(words: str) -> torch.Tensor:
     """BOS and the bytes of a text, as ids [1, N + 1]."""
-    return torch.cat([torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(words))])[None]
+    return torch.cat(
+        [torch.tensor([vocab.BOS]), torch.from_numpy(vocab.encode(words))]
+    )[None]
 
 
 ids = row("to be or")
@@ -308,11 +384,19 @@ logits = rule.logits(model.encode(ids[:, :-1]))  # [1, N]
 p = torch.sigmoid(logits).detach()
 uniforms = row_uniforms(seed=0, step=0, rows=range(draws), length=N).double()
 hard, gates = relaxed_bernoulli(logits.detach(), uniforms, tau)
-assert torch.equal(gates > 0.5, uniforms < p) and torch.equal(hard, uniforms < p)
+assert torch.equal(gates > 0.5, uniforms < p) and torch.equal(
+    hard, uniforms < p
+)
 shares = (gates > 0.5).double().mean(dim=0)
 off = (shares - p[0]).abs() / (p[0] * (1 - p[0]) / draws).sqrt()
-print(f"temperature {tau}; sigmoid(l):   ", [f"{value:.3f}" for value in p[0, 1:].tolist()])
-print(f"boundaries in {draws} draws:", [f"{value:.3f}" for value in shares[1:].tolist()])
+print(
+    f"temperature {tau}; sigmoid(l):   ",
+    [f"{value:.3f}" for value in p[0, 1:].tolist()],
+)
+print(
+    f"boundaries in {draws} draws:",
+    [f"{value:.3f}" for value in shares[1:].tolist()],
+)
 print(f"largest distance: {off[1:].max():.1f} standard errors")
 
 # %% [markdown]
@@ -329,7 +413,9 @@ def losses_at(ids: torch.Tensor, decided: Boundaries) -> torch.Tensor:
     many = len(decided.boundaries)
     states = model.encode(ids[:, :-1]).expand(many, -1, -1)
     decoded = model.after_boundaries(states, decided)
-    return next_byte_nll(model.output_logits(decoded), ids[:, 1:].expand(many, -1))
+    return next_byte_nll(
+        model.output_logits(decoded), ids[:, 1:].expand(many, -1)
+    )
 
 
 def chances_of(logits: torch.Tensor) -> torch.Tensor:
@@ -341,14 +427,23 @@ def chances_of(logits: torch.Tensor) -> torch.Tensor:
 def expected_loss() -> torch.Tensor:
     """Sum of chance times loss over all strings, nats per byte; gates held fixed, so that nothing is pretended."""
     chances = chances_of(rule.logits(model.encode(ids[:, :-1])))
-    return (chances * losses_at(ids, Boundaries(strings, soft=strings.double())).mean(dim=1)).sum()
+    return (
+        chances
+        * losses_at(ids, Boundaries(strings, soft=strings.double())).mean(
+            dim=1
+        )
+    ).sum()
 
 
 with torch.no_grad():
-    drawn = losses_at(ids, Boundaries((gates > 0.5) | strings[0], soft=gates)).mean(dim=1)
+    drawn = losses_at(
+        ids, Boundaries((gates > 0.5) | strings[0], soft=gates)
+    ).mean(dim=1)
     error = drawn.std().item() / draws**0.5
     print(f"chances add up to {chances_of(logits).sum().item():.6f}")
-    print(f"expected loss {expected_loss().item():.4f}; mean of {draws} draws {drawn.mean().item():.4f} ± {error:.4f}")
+    print(
+        f"expected loss {expected_loss().item():.4f}; mean of {draws} draws {drawn.mean().item():.4f} ± {error:.4f}"
+    )
     assert abs(drawn.mean() - expected_loss()) < 4 * error
 
 # %% [markdown]
@@ -357,7 +452,9 @@ with torch.no_grad():
 
 # %%
 everything = list(model.parameters())
-whole = torch.autograd.grad(expected_loss(), everything, allow_unused=True, materialize_grads=True)
+whole = torch.autograd.grad(
+    expected_loss(), everything, allow_unused=True, materialize_grads=True
+)
 
 
 @torch.no_grad()
@@ -375,12 +472,18 @@ def expected_at(direction: list[torch.Tensor], step: float) -> float:
 generator = torch.Generator().manual_seed(0)
 worst = 0.0
 for _ in range(5):
-    direction = [torch.randn(w.shape, generator=generator) for w in everything]
-    differences = (expected_at(direction, 1e-5) - expected_at(direction, -1e-5)) / 2e-5
+    direction = [
+        torch.randn(w.shape, generator=generator) for w in everything
+    ]
+    differences = (
+        expected_at(direction, 1e-5) - expected_at(direction, -1e-5)
+    ) / 2e-5
     slope = sum((g * d).sum() for g, d in zip(whole, direction)).item()
     worst = max(worst, abs(differences - slope) / abs(slope))
 assert worst < 1e-6
-print(f"5 directions in {sum(w.numel() for w in everything)} weights: slopes agree to 6 digits")
+print(
+    f"5 directions in {sum(w.numel() for w in everything)} weights: slopes agree to 6 digits"
+)
 
 # %% [markdown]
 # From now on we look at the *boundary predictor's* own weights, those of the perceptron and the norm before it, and at the loss
@@ -389,7 +492,11 @@ print(f"5 directions in {sum(w.numel() for w in everything)} weights: slopes agr
 # So we can work with slopes for the logits and multiply by one fixed matrix in the end.
 
 # %%
-own = [name for name, _ in rule.named_parameters() if name.startswith(("norm.", "hidden.", "gate."))]
+own = [
+    name
+    for name, _ in rule.named_parameters()
+    if name.startswith(("norm.", "hidden.", "gate."))
+]
 predictor = [rule.get_parameter(name) for name in own]
 given = losses_at(ids, Boundaries(strings, soft=strings.double())).mean()
 through_losses = torch.autograd.grad(given, predictor, allow_unused=True)
@@ -398,19 +505,32 @@ assert all(gradient is None for gradient in through_losses)
 
 def pull(logits: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
     """From slopes for the logits [1, N] to one long gradient of the predictor's weights."""
-    return torch.cat([g.flatten() for g in torch.autograd.grad(logits, predictor, slopes, retain_graph=True)])
+    return torch.cat(
+        [
+            g.flatten()
+            for g in torch.autograd.grad(
+                logits, predictor, slopes, retain_graph=True
+            )
+        ]
+    )
 
 
 logits = rule.logits(model.encode(ids[:, :-1]))
-jacobian = torch.stack([pull(logits, unit[None]) for unit in torch.eye(N)])  # [N, weights]
+jacobian = torch.stack(
+    [pull(logits, unit[None]) for unit in torch.eye(N)]
+)  # [N, weights]
 with torch.no_grad():
     f = losses_at(ids, Boundaries(strings, soft=strings.double())).mean(dim=1)
-(exact_slopes,) = torch.autograd.grad((chances_of(logits) * f).sum(), logits, retain_graph=True)
+(exact_slopes,) = torch.autograd.grad(
+    (chances_of(logits) * f).sum(), logits, retain_graph=True
+)
 truth = exact_slopes[0] @ jacobian
 by_name = dict(zip((name for name, _ in model.named_parameters()), whole))
 same = torch.cat([by_name[f"rule.{name}"].flatten() for name in own])
 assert torch.allclose(truth, same, rtol=0, atol=1e-12)
-print(f"{len(truth)} weights of the predictor, length of the exact gradient {truth.norm().item():.4f}")
+print(
+    f"{len(truth)} weights of the predictor, length of the exact gradient {truth.norm().item():.4f}"
+)
 
 # %% [markdown]
 # ### The straight-through gradient
@@ -419,13 +539,19 @@ print(f"{len(truth)} weights of the predictor, length of the exact gradient {tru
 
 # %%
 out = model(ids, uniforms=uniforms[:1])
-one_draw = torch.cat([g.flatten() for g in torch.autograd.grad(out.nll.mean(), predictor)])
+one_draw = torch.cat(
+    [g.flatten() for g in torch.autograd.grad(out.nll.mean(), predictor)]
+)
 
 
-def straight_slopes(uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def straight_slopes(
+    uniforms: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """For each draw: straight-through slopes for the logits [draws, N], the boundaries, and the losses [draws, N]."""
     leaf = logits.detach().expand(len(uniforms), -1).clone().requires_grad_()
-    soft = torch.where(strings[:1], 1.0, relaxed_bernoulli(leaf, uniforms, tau)[1])  # strings[0] is BOS alone
+    soft = torch.where(
+        strings[:1], 1.0, relaxed_bernoulli(leaf, uniforms, tau)[1]
+    )  # strings[0] is BOS alone
     nll = losses_at(ids, Boundaries(soft > 0.5, soft=soft))
     (slopes,) = torch.autograd.grad(nll.mean(dim=1).sum(), leaf)
     return slopes, soft > 0.5, nll.detach()
@@ -434,7 +560,9 @@ def straight_slopes(uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor,
 slopes, boundaries, nll = straight_slopes(uniforms)
 assert torch.allclose(slopes[0] @ jacobian, one_draw, rtol=0, atol=1e-12)
 straight = slopes @ jacobian  # [draws, weights]
-print(f"one draw, by the model and by the function: equal to 12 decimals in all {len(one_draw)} weights")
+print(
+    f"one draw, by the model and by the function: equal to 12 decimals in all {len(one_draw)} weights"
+)
 
 # %% [markdown]
 # Predict the cosine between the *mean* straight-through gradient and the exact one: 1 is the same direction, 0 a right angle,
@@ -450,17 +578,25 @@ def cosine(x: torch.Tensor, y: torch.Tensor) -> float:
     return torch.nn.functional.cosine_similarity(x, y, dim=0).item()
 
 
-def with_error(measure, samples: torch.Tensor, blocks: int = 16) -> tuple[float, float]:
+def with_error(
+    measure, samples: torch.Tensor, blocks: int = 16
+) -> tuple[float, float]:
     """A measure of the mean, and its standard error from leaving out one block of draws after the other (jackknife)."""
     parts = samples.unflatten(0, (blocks, -1)).mean(dim=1)
-    left_out = np.array([measure((parts.sum(dim=0) - part) / (blocks - 1)) for part in parts])
-    return measure(samples.mean(dim=0)), float(np.sqrt((blocks - 1) * left_out.var()))
+    left_out = np.array(
+        [measure((parts.sum(dim=0) - part) / (blocks - 1)) for part in parts]
+    )
+    return measure(samples.mean(dim=0)), float(
+        np.sqrt((blocks - 1) * left_out.var())
+    )
 
 
 measures = {
     "cosine with the exact gradient": lambda mean: cosine(mean, truth),
     "length / exact length": lambda mean: (mean.norm() / truth.norm()).item(),
-    "bias / exact length": lambda mean: ((mean - truth).norm() / truth.norm()).item(),
+    "bias / exact length": lambda mean: (
+        (mean - truth).norm() / truth.norm()
+    ).item(),
 }
 for name, measure in measures.items():
     value, error = with_error(measure, straight)
@@ -478,7 +614,9 @@ means, errors = slopes.mean(dim=0), slopes.std(dim=0) / draws**0.5
 print("byte        exact      straight-through")
 for i in range(1, N):
     shown = chr(int(ids[0, i]))
-    print(f"{i} {shown!r}   {exact_slopes[0, i].item():+.5f}     {means[i].item():+.5f} ± {errors[i].item():.5f}")
+    print(
+        f"{i} {shown!r}   {exact_slopes[0, i].item():+.5f}     {means[i].item():+.5f} ± {errors[i].item():.5f}"
+    )
 
 # %% [markdown]
 # Look at the last position: a slope of 0, without any error. This is no accident. The gates act through the weights of the
@@ -489,8 +627,12 @@ for i in range(1, N):
 # %%
 assert slopes[boundaries].abs().max() < 1e-15
 assert slopes[:, -1].abs().max() == 0 and exact_slopes[0, -1].abs() > 1e-3
-print("slopes at boundaries that were drawn, and at the last position: 0 up to rounding")
-print(f"share of positions with a slope that is not 0: {(slopes[:, 1:].abs() > 1e-15).double().mean().item():.2f}")
+print(
+    "slopes at boundaries that were drawn, and at the last position: 0 up to rounding"
+)
+print(
+    f"share of positions with a slope that is not 0: {(slopes[:, 1:].abs() > 1e-15).double().mean().item():.2f}"
+)
 
 # %% [markdown]
 # So in this method the loss never pushes at a boundary that was drawn, only at places without one, and nowhere does it see what
@@ -505,7 +647,9 @@ print(f"share of positions with a slope that is not 0: {(slopes[:, 1:].abs() > 1
 
 
 # %%
-def slope_of_gate(logits: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+def slope_of_gate(
+    logits: torch.Tensor, low: torch.Tensor, high: torch.Tensor
+) -> torch.Tensor:
     """Mean over u between low and high of ds/dl = s (1 - s) / tau."""
     grid = (torch.arange(4000)[:, None] + 0.5) / 4000
     _, s = relaxed_bernoulli(logits, low + grid * (high - low), tau)
@@ -517,22 +661,37 @@ def both_gradients(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     logits = rule.logits(model.encode(ids[:, :-1]))
     gates = strings.double().requires_grad_()
     f = losses_at(ids, Boundaries(strings, soft=gates)).mean(dim=1)
-    (at_strings,) = torch.autograd.grad(f.sum(), gates, retain_graph=True)  # d f / d a_i at each string
-    (exactly,) = torch.autograd.grad((chances_of(logits) * f.detach()).sum(), logits, retain_graph=True)
+    (at_strings,) = torch.autograd.grad(
+        f.sum(), gates, retain_graph=True
+    )  # d f / d a_i at each string
+    (exactly,) = torch.autograd.grad(
+        (chances_of(logits) * f.detach()).sum(), logits, retain_graph=True
+    )
     with torch.no_grad():
         p = torch.sigmoid(logits[0])
-        yes, no = slope_of_gate(logits, torch.zeros(N), p), slope_of_gate(logits, p, torch.ones(N))
-        mean = (chances_of(logits)[:, None] * at_strings * torch.where(strings, yes, no)).sum(dim=0)
+        yes, no = (
+            slope_of_gate(logits, torch.zeros(N), p),
+            slope_of_gate(logits, p, torch.ones(N)),
+        )
+        mean = (
+            chances_of(logits)[:, None]
+            * at_strings
+            * torch.where(strings, yes, no)
+        ).sum(dim=0)
         mean[0] = 0  # forced
     return pull(logits, exactly), pull(logits, mean[None])
 
 
 again, straight_mean = both_gradients(ids)
 assert torch.allclose(again, truth, rtol=0, atol=1e-12)
-apart = (straight.mean(dim=0) - straight_mean).norm() / (straight.var(dim=0).sum() / draws).sqrt()
+apart = (straight.mean(dim=0) - straight_mean).norm() / (
+    straight.var(dim=0).sum() / draws
+).sqrt()
 assert apart < 4
 bias = (straight_mean - truth).norm()
-print(f"cosine {cosine(straight_mean, truth):.3f}, bias / exact length {bias / truth.norm():.3f}")
+print(
+    f"cosine {cosine(straight_mean, truth):.3f}, bias / exact length {bias / truth.norm():.3f}"
+)
 print(f"the mean of the draws lies {apart:.1f} standard errors from this")
 
 # %% [markdown]
@@ -544,8 +703,12 @@ print(f"the mean of the draws lies {apart:.1f} standard errors from this")
 print("   l     p   slope of p   mean slope of s")
 for value in (-4.0, -2.0, -1.0, 0.0):
     chance = torch.sigmoid(torch.tensor(value))
-    mean = slope_of_gate(torch.tensor([[value]]), torch.zeros(1), torch.ones(1)).item()
-    print(f"{value:4.0f} {chance:5.2f} {chance * (1 - chance):10.3f} {mean:15.3f}")
+    mean = slope_of_gate(
+        torch.tensor([[value]]), torch.zeros(1), torch.ones(1)
+    ).item()
+    print(
+        f"{value:4.0f} {chance:5.2f} {chance * (1 - chance):10.3f} {mean:15.3f}"
+    )
 
 # %% [markdown]
 # ### Against REINFORCE
@@ -556,7 +719,9 @@ for value in (-4.0, -2.0, -1.0, 0.0):
 
 # %%
 with torch.no_grad():
-    early = next_byte_nll(model.early_logits(model.encode(ids[:, :-1])), ids[:, 1:])
+    early = next_byte_nll(
+        model.early_logits(model.encode(ids[:, :-1])), ids[:, 1:]
+    )
 
 
 def score_slopes(boundaries: torch.Tensor, nll: torch.Tensor) -> torch.Tensor:
@@ -568,15 +733,26 @@ def score_slopes(boundaries: torch.Tensor, nll: torch.Tensor) -> torch.Tensor:
 
 
 with torch.no_grad():
-    at_strings = score_slopes(strings, losses_at(ids, Boundaries(strings, soft=strings.double())))
+    at_strings = score_slopes(
+        strings, losses_at(ids, Boundaries(strings, soft=strings.double()))
+    )
     expectation = chances_of(logits) @ at_strings @ jacobian
 assert torch.allclose(expectation, truth, rtol=0, atol=1e-12)
 scored = score_slopes(boundaries, nll) @ jacobian
 print("expectation of REINFORCE and exact gradient: equal to 12 decimals\n")
-print("in units of the exact length: bias   spread of a draw;   spread / length of its own mean")
-for name, samples, mean in (("straight-through", straight, straight_mean), ("REINFORCE", scored, truth)):
+print(
+    "in units of the exact length: bias   spread of a draw;   spread / length of its own mean"
+)
+for name, samples, mean in (
+    ("straight-through", straight, straight_mean),
+    ("REINFORCE", scored, truth),
+):
     spread = samples.var(dim=0).sum().sqrt()
-    shown = [(mean - truth).norm() / truth.norm(), spread / truth.norm(), spread / mean.norm()]
+    shown = [
+        (mean - truth).norm() / truth.norm(),
+        spread / truth.norm(),
+        spread / mean.norm(),
+    ]
     print(f"{name:28s} {shown[0]:5.2f} {shown[1]:18.2f} {shown[2]:32.2f}")
 
 # %% [markdown]
@@ -592,19 +768,46 @@ guess = 1000
 # %% tags=["measurement"]
 variances = [samples.var(dim=0).sum() for samples in (straight, scored)]
 crossing = ((variances[1] - variances[0]) / bias**2).item()
-print(f"from {crossing:.0f} draws on; the guess was off by a factor of {max(crossing / guess, guess / crossing):.1f}")
+print(
+    f"from {crossing:.0f} draws on; the guess was off by a factor of {max(crossing / guess, guess / crossing):.1f}"
+)
 
 # %% mystnb={"figure": {"caption": "Root mean square distance of the mean of n draws from the exact gradient of the predictor's weights, in units of its length; one row, one fresh model. Lines: from bias and variance. Dots: means of groups of the 2048 draws.", "name": "fig-draws"}, "image": {"alt": "Two curves over the number of draws on logarithmic axes. REINFORCE falls steadily as one over the square root. Straight-through starts lower and is flat from a few draws on, just below the length of the gradient; they cross at a handful of draws."}}
 many = np.geomspace(1, 2048, 23)
 figure, axes = plt.subplots()
-for number, (name, samples, mean) in enumerate((("straight-through", straight, straight_mean), ("REINFORCE", scored, truth))):
-    squared_distance = (mean - truth).square().sum().item() + variances[number].item() / many
-    axes.plot(many, np.sqrt(squared_distance) / truth.norm().item(), color=plots.PALETTE[number], label=name)
+for number, (name, samples, mean) in enumerate(
+    (
+        ("straight-through", straight, straight_mean),
+        ("REINFORCE", scored, truth),
+    )
+):
+    squared_distance = (mean - truth).square().sum().item() + variances[
+        number
+    ].item() / many
+    axes.plot(
+        many,
+        np.sqrt(squared_distance) / truth.norm().item(),
+        color=plots.PALETTE[number],
+        label=name,
+    )
     for n in (1, 4, 16, 64, 256):
         groups = samples.unflatten(0, (-1, n)).mean(dim=1)
-        distance = (groups - truth).square().sum(dim=1).mean().sqrt() / truth.norm()
-        axes.plot([n], [distance.item()], "o", markersize=4, color=plots.PALETTE[number])
-axes.set(xscale="log", yscale="log", xlabel="draws averaged", ylabel="distance / exact length")
+        distance = (groups - truth).square().sum(
+            dim=1
+        ).mean().sqrt() / truth.norm()
+        axes.plot(
+            [n],
+            [distance.item()],
+            "o",
+            markersize=4,
+            color=plots.PALETTE[number],
+        )
+axes.set(
+    xscale="log",
+    yscale="log",
+    xlabel="draws averaged",
+    ylabel="distance / exact length",
+)
 axes.legend()
 plots.show(figure)
 
@@ -620,12 +823,19 @@ prose = FIXED_TEXTS["prose"]
 rows = [row(prose[start : start + N]) for start in range(0, 24 * N, N)]
 pairs = [both_gradients(each) for each in rows]
 cosines = np.array([cosine(*pair) for pair in pairs])
-total, straight_total = (sum(gradients) / len(rows) for gradients in zip(*pairs))
+total, straight_total = (
+    sum(gradients) / len(rows) for gradients in zip(*pairs)
+)
 print(
     f"cosine, row by row: {cosines.min():.2f} to {cosines.max():.2f}, mean {cosines.mean():+.2f} ± {cosines.std() / 24**0.5:.2f}"
 )
-print(f"rows on which straight-through points away from the exact gradient: {(cosines < 0).sum()} of {len(rows)}")
-print(f"gradients averaged over all rows: cosine {cosine(total, straight_total):+.2f},", end=" ")
+print(
+    f"rows on which straight-through points away from the exact gradient: {(cosines < 0).sum()} of {len(rows)}"
+)
+print(
+    f"gradients averaged over all rows: cosine {cosine(total, straight_total):+.2f},",
+    end=" ",
+)
 print(f"length / exact length {straight_total.norm() / total.norm():.2f}")
 
 # %% [markdown]
@@ -634,11 +844,19 @@ print(f"length / exact length {straight_total.norm() / total.norm():.2f}")
 # %%
 kept = model, rule, predictor
 for other in range(1, 7):
-    model = new_model(with_settings(rltok.preset("tiny_dynamic_pooling"), settings | {"train.seed": other}), torch.device("cpu"))
+    model = new_model(
+        with_settings(
+            rltok.preset("tiny_dynamic_pooling"),
+            settings | {"train.seed": other},
+        ),
+        torch.device("cpu"),
+    )
     rule = model.rule
     predictor = [rule.get_parameter(name) for name in own]
     one, pretended = both_gradients(ids)
-    print(f"seed {other}: cosine {cosine(one, pretended):+.2f}, length / exact length {pretended.norm() / one.norm():.2f}")
+    print(
+        f"seed {other}: cosine {cosine(one, pretended):+.2f}, length / exact length {pretended.norm() / one.norm():.2f}"
+    )
 model, rule, predictor = kept
 
 # %% [markdown]
@@ -661,17 +879,32 @@ model, rule, predictor = kept
 # points downhill.
 
 # %%
-sentence = row("Nobody on the quay seemed to mind: two children counted gulls.")
+sentence = row(
+    "Nobody on the quay seemed to mind: two children counted gulls."
+)
 
 
 def router(seed: int, smooth: str) -> rltok.AutoregressiveUNet:
     """A small fresh H-Net model; smooth is "ema" or "none"."""
-    settings = {"train.seed": seed, "model.embedding_dim": 16, "model.num_heads": 2, "model.mid_layers": 1}
-    return new_model(with_settings(rltok.preset("tiny_hnet_port"), settings | {"model.rule.smooth": smooth}), torch.device("cpu"))
+    settings = {
+        "train.seed": seed,
+        "model.embedding_dim": 16,
+        "model.num_heads": 2,
+        "model.mid_layers": 1,
+    }
+    return new_model(
+        with_settings(
+            rltok.preset("tiny_hnet_port"),
+            settings | {"model.rule.smooth": smooth},
+        ),
+        torch.device("cpu"),
+    )
 
 
 @torch.no_grad()
-def loss_at(net: rltok.AutoregressiveUNet, weights: torch.Tensor) -> tuple[float, torch.Tensor]:
+def loss_at(
+    net: rltok.AutoregressiveUNet, weights: torch.Tensor
+) -> tuple[float, torch.Tensor]:
     """Loss of the sentence, nats per byte, and its boundaries, with other weights W_q."""
     kept = net.rule.query.clone()
     net.rule.query.copy_(weights)
@@ -690,21 +923,46 @@ places = np.linspace(-1, 1, 121)
 for smooth in ("none", "ema"):
     net = router(2, smooth)
     slope, start = router_slope(net), net.rule.query.detach().clone()
-    seen = [loss_at(net, start - place * slope / slope.norm()) for place in places]
-    flips = [bool((one[1] != other[1]).any()) for one, other in itertools.pairwise(seen)]
+    seen = [
+        loss_at(net, start - place * slope / slope.norm()) for place in places
+    ]
+    flips = [
+        bool((one[1] != other[1]).any())
+        for one, other in itertools.pairwise(seen)
+    ]
     steps = np.diff([loss for loss, _ in seen])
-    lines[smooth] = (np.array([loss for loss, _ in seen]), np.array(flips), slope.norm().item())
+    lines[smooth] = (
+        np.array([loss for loss, _ in seen]),
+        np.array(flips),
+        slope.norm().item(),
+    )
     still = np.abs(steps[~np.array(flips)]).max()
-    print(f"smoothing {smooth:4s}: {sum(flips):2d} flips; largest change between neighbouring places without a flip {still:.4f}")
-assert lines["none"][0].std() > 0 and np.abs(np.diff(lines["none"][0])[~lines["none"][1]]).max() < 1e-12
+    print(
+        f"smoothing {smooth:4s}: {sum(flips):2d} flips; largest change between neighbouring places without a flip {still:.4f}"
+    )
+assert (
+    lines["none"][0].std() > 0
+    and np.abs(np.diff(lines["none"][0])[~lines["none"][1]]).max() < 1e-12
+)
 
 # %% mystnb={"figure": {"caption": "Loss of one sentence along a line in the router's weights, through a fresh H-Net at 0. Orange: the slope that backpropagation gives at 0. Left: without smoothing, the loss is a staircase. Right: with smoothing, pieces with a slope, and jumps.", "name": "fig-router"}, "image": {"alt": "Two panels. Left: flat steps of different heights, and a falling orange line that follows none of them. Right: short sloping pieces with jumps between them; the orange line has nearly the slope of the piece in the middle."}}
 figure, panels = plt.subplots(1, 2)
 for panel, (smooth, (losses, flips, size)) in zip(panels, lines.items()):
-    shown = np.insert(losses, np.flatnonzero(flips) + 1, np.nan)  # a gap at each jump
+    shown = np.insert(
+        losses, np.flatnonzero(flips) + 1, np.nan
+    )  # a gap at each jump
     panel.plot(np.insert(places, np.flatnonzero(flips) + 1, np.nan), shown)
-    panel.plot(places, losses[60] - size * places, color=plots.PALETTE[1], linewidth=0.8)
-    panel.set(title=f"smoothing: {smooth}", xlabel="distance along minus the gradient", ylabel="nats per byte")
+    panel.plot(
+        places,
+        losses[60] - size * places,
+        color=plots.PALETTE[1],
+        linewidth=0.8,
+    )
+    panel.set(
+        title=f"smoothing: {smooth}",
+        xlabel="distance along minus the gradient",
+        ylabel="nats per byte",
+    )
 plots.show(figure)
 
 # %% [markdown]
@@ -721,8 +979,16 @@ from rltok.rules import hnet
 
 generator, tries, networks = torch.Generator().manual_seed(0), 16, 10
 pretend = hnet.confidence
-for smooth, guess in (("none", guess_none), ("ema", guess_ema), ("ema alone", None)):
-    hnet.confidence = pretend if guess is not None else lambda gates, boundaries: torch.ones_like(gates)
+for smooth, guess in (
+    ("none", guess_none),
+    ("ema", guess_ema),
+    ("ema alone", None),
+):
+    hnet.confidence = (
+        pretend
+        if guess is not None
+        else lambda gates, boundaries: torch.ones_like(gates)
+    )
     said, came = [], []
     for seed in range(1, networks + 1):
         net = router(seed, smooth.removesuffix(" alone"))
@@ -731,14 +997,21 @@ for smooth, guess in (("none", guess_none), ("ema", guess_ema), ("ema alone", No
         for _ in range(tries):
             direction = torch.randn(slope.shape, generator=generator)
             direction /= direction.norm()
-            said.append((slope * direction).sum().item() / slope.norm().item())
+            said.append(
+                (slope * direction).sum().item() / slope.norm().item()
+            )
             came.append(loss_at(net, start + direction)[0] - here)
-    said, came = np.array(said).reshape(networks, -1), np.array(came).reshape(networks, -1)
+    said, came = (
+        np.array(said).reshape(networks, -1),
+        np.array(came).reshape(networks, -1),
+    )
     right = (said * came > 0).mean(axis=1)  # one share a network
     error = right.std(ddof=1) / networks**0.5
     within = np.mean([np.corrcoef(*part)[0, 1] for part in zip(said, came)])
     told = "" if guess is None else f"; guess {guess}"
-    print(f"smoothing {smooth:9s}: sign right in {right.mean():.2f} ± {error:.2f}, correlation {within:+.2f}{told}")
+    print(
+        f"smoothing {smooth:9s}: sign right in {right.mean():.2f} ± {error:.2f}, correlation {within:+.2f}{told}"
+    )
 hnet.confidence = pretend
 print(f"({networks} networks, {tries} directions each; errors over networks)")
 
@@ -759,13 +1032,21 @@ print(f"({networks} networks, {tries} directions each; errors over networks)")
 compared = ch05_rules.read_comparison(Path("results"))
 seed = min(compared.runs["learned"])
 print(ch05_rules.describe_sweep(compared))
-target = compared.runs["learned"][seed]["config"]["model"]["rule"]["target_rate"]
+target = compared.runs["learned"][seed]["config"]["model"]["rule"][
+    "target_rate"
+]
 print(f"target rate of the rules that have one: {target}")
 
 
 def show_lines(*names: str) -> None:
     """The beginning of the English text, with a bar where a token ends."""
-    print("\n".join(ch05_rules.text_lines(compared, names, "prose", seed, characters=59)))
+    print(
+        "\n".join(
+            ch05_rules.text_lines(
+                compared, names, "prose", seed, characters=59
+            )
+        )
+    )
 
 
 # %% [markdown]
@@ -833,11 +1114,20 @@ HTML(ch05_rules.side_by_side(compared, RULES, "prose", seed, characters=110))
 kinds = ("space", "word start", "letter", "punctuation")
 lines = []
 for name in RULES:
-    rates = [run["scores"]["test"]["class_rates"] for run in compared.runs[name].values()]
+    rates = [
+        run["scores"]["test"]["class_rates"]
+        for run in compared.runs[name].values()
+    ]
     found = [np.mean([each[kind] for each in rates]) for kind in kinds]
     rate = np.mean(compared.values(name, "rate", "test"))
-    lines.append([f"`{name}`", *(f"{value:.2f}" for value in found), f"{rate:.3f}"])
-Markdown(markdown(["rule", *(f"after: {kind}" for kind in kinds), "all bytes"], lines))
+    lines.append(
+        [f"`{name}`", *(f"{value:.2f}" for value in found), f"{rate:.3f}"]
+    )
+Markdown(
+    markdown(
+        ["rule", *(f"after: {kind}" for kind in kinds), "all bytes"], lines
+    )
+)
 
 # %% [markdown]
 # The table is of held-out text and the mean over seeds: the share of bytes of each kind with a boundary after them (*letter*:
@@ -861,20 +1151,40 @@ corpus = load_corpus("sample", rltok.preset("tiny").data)
 some_text = corpus.train.subset(slice(0, 40))
 walk = row("the walker was walking, then walked on")
 length = walk.shape[1] - 1
-others = walk.repeat(length, 1)  # others[j] has another byte at j; others[0] is the sentence itself
+others = walk.repeat(
+    length, 1
+)  # others[j] has another byte at j; others[0] is the sentence itself
 for j in range(1, length):
     others[j, j] = ord("s") if walk[0, j] == ord(" ") else ord(" ")
-same_draw = row_uniforms(seed=0, step=0, rows=[0], length=length).double().expand(length, -1)
-little = {"model.rule.fit_bytes": 10_000, "model.rule.entropy_dim": 32, "model.rule.vocabulary": 1024}
+same_draw = (
+    row_uniforms(seed=0, step=0, rows=[0], length=length)
+    .double()
+    .expand(length, -1)
+)
+little = {
+    "model.rule.fit_bytes": 10_000,
+    "model.rule.entropy_dim": 32,
+    "model.rule.vocabulary": 1024,
+}
 
 
 def looks_ahead(name: str) -> int:
     """How many decisions change that stand before the changed byte, all places together."""
-    net = new_model(with_settings(rltok.preset("tiny" if name == "learned" else f"tiny_{name}"), little), torch.device("cpu"))
+    net = new_model(
+        with_settings(
+            rltok.preset("tiny" if name == "learned" else f"tiny_{name}"),
+            little,
+        ),
+        torch.device("cpu"),
+    )
     net.rule.fit(some_text, seed=0)
     with torch.no_grad():
-        decided = net.decide(net.encode(others[:, :-1]), others, uniforms=same_draw).boundaries
-    before = torch.arange(length)[None, :] < torch.arange(length)[:, None]  # [j, i]: i < j
+        decided = net.decide(
+            net.encode(others[:, :-1]), others, uniforms=same_draw
+        ).boundaries
+    before = (
+        torch.arange(length)[None, :] < torch.arange(length)[:, None]
+    )  # [j, i]: i < j
     return int(((decided != decided[:1]) & before).sum())
 
 
@@ -882,7 +1192,10 @@ ahead = {name: looks_ahead(name) for name in RULES}
 print({name: count for name, count in ahead.items() if count} or "none")
 failing = sum(count > 0 for count in ahead.values())
 assert [name for name, count in ahead.items() if count] == ["bpe"]
-print(f"{failing} of {len(RULES)} rules look ahead; the guess was", "right" if guess == failing else "wrong")
+print(
+    f"{failing} of {len(RULES)} rules look ahead; the guess was",
+    "right" if guess == failing else "wrong",
+)
 
 # %% [markdown]
 # **Extra computation**, by the paper's count (chapter 01): what the rule's own matrices cost in training, relative to the same
@@ -893,17 +1206,31 @@ print(f"{failing} of {len(RULES)} rules look ahead; the guess was", "right" if g
 # %%
 def own_share(size: str, name: str) -> float:
     """Training FLOPs of a rule over those of the network without it and without an early head, at the same rate."""
-    config = rltok.preset(size if name == "learned" else f"{size}_{name}").model
+    config = rltok.preset(
+        size if name == "learned" else f"{size}_{name}"
+    ).model
     counts = parameter_counts(config)
-    own = 6 * counts["policy"] + 2 * frozen_parameters(config) + 6 * counts["early_head"] * (name == "learned")
+    own = (
+        6 * counts["policy"]
+        + 2 * frozen_parameters(config)
+        + 6 * counts["early_head"] * (name == "learned")
+    )
     given = rltok.preset(f"{size}_even").model
-    return own / (flops_per_byte(given, given.rule.target_rate) - 6 * counts["early_head"])
+    return own / (
+        flops_per_byte(given, given.rule.target_rate)
+        - 6 * counts["early_head"]
+    )
 
 
-shares = {name: {size: own_share(size, name) for size in ("147m", "tiny")} for name in RULES}
+shares = {
+    name: {size: own_share(size, name) for size in ("147m", "tiny")}
+    for name in RULES
+}
 policy_alone = 6 * parameter_counts(rltok.preset("147m").model)["policy"]
 early = 6 * parameter_counts(rltok.preset("147m").model)["early_head"]
-print(f"of the learned rule's share at 147m, the early head is {early / (early + policy_alone):.1%}")
+print(
+    f"of the learned rule's share at 147m, the early head is {early / (early + policy_alone):.1%}"
+)
 
 # %% [markdown]
 # **Holding a rate** is in the record: the largest distance, over seeds, between the rate in the last fifth of training and the
@@ -930,7 +1257,15 @@ for name in RULES:
             "text" if name in ("entropy", "bpe", "bpe_causal") else "nothing",
         ]
     )
-head = ["rule", "boundaries trained by", "own share, 147m", "own share, tiny", "looks ahead", "rate", "needs beforehand"]
+head = [
+    "rule",
+    "boundaries trained by",
+    "own share, 147m",
+    "own share, tiny",
+    "looks ahead",
+    "rate",
+    "needs beforehand",
+]
 Markdown(markdown(head, lines))
 
 # %% [markdown]
@@ -984,7 +1319,11 @@ Markdown(markdown(head, lines))
 # the package `tokenizers`: `pip install 'rltok[bpe]'`.)
 
 # %%
-bpe = make_rule(with_settings(rltok.preset("tiny_bpe"), {"model.rule.vocabulary": 8192}).model)
+bpe = make_rule(
+    with_settings(
+        rltok.preset("tiny_bpe"), {"model.rule.vocabulary": 8192}
+    ).model
+)
 bpe.fit(corpus.train, seed=0)
 tokenizer = bpe.pairs
 
@@ -1011,17 +1350,28 @@ guess = "no"
 # %% tags=["measurement"]
 word = b" walking"
 whole, at_prefixes = tokenizer.pattern(word, causal=False), {}
-print("read so far   bits of what was read   last bit, if read alone   in the whole word   causal")
+print(
+    "read so far   bits of what was read   last bit, if read alone   in the whole word   causal"
+)
 for n in range(1, len(word) + 1):
     at_prefixes[n] = tokenizer.pattern(word[:n], causal=False)
     causal = tokenizer.pattern(word[:n], causal=True)
-    assert causal == tokenizer.pattern(word, causal=True)[:n]  # bytes to come change nothing
+    assert (
+        causal == tokenizer.pattern(word, causal=True)[:n]
+    )  # bytes to come change nothing
     now, final = at_prefixes[n][-1], whole[n - 1]
-    print(f"{word[:n].decode()!r:13s} {''.join(map(str, at_prefixes[n])):23s} {now:<25d} {final:<19d} {causal[-1]}")
+    print(
+        f"{word[:n].decode()!r:13s} {''.join(map(str, at_prefixes[n])):23s} {now:<25d} {final:<19d} {causal[-1]}"
+    )
 leaks = [n for n in at_prefixes if at_prefixes[n][-1] != whole[n - 1]]
 found = "yes" if leaks else "no"
-print(f"bytes at which the whole word decides otherwise than what has been read: {[chr(word[n - 1]) for n in leaks]}")
-print(f"depends on bytes to come: {found} - the guess was", "right" if guess == found else "wrong")
+print(
+    f"bytes at which the whole word decides otherwise than what has been read: {[chr(word[n - 1]) for n in leaks]}"
+)
+print(
+    f"depends on bytes to come: {found} - the guess was",
+    "right" if guess == found else "wrong",
+)
 
 # %% [markdown]
 # So *no boundary at the i* is news: it says that the word goes on, and in a way that the tokenizer knows. The shift by one
@@ -1033,10 +1383,18 @@ print(f"depends on bytes to come: {found} - the guess was", "right" if guess == 
 # How much is it worth? `scripts/measure/measure_leak.py` asks in three ways. Its record:
 
 # %%
-leak = ch05_rules.check(json.loads(Path("results/bpe_leak.json").read_text()), "bpe_leak")
+leak = ch05_rules.check(
+    json.loads(Path("results/bpe_leak.json").read_text()), "bpe_leak"
+)
 print(ch05_rules.describe(leak))
-fitted = {name: run["fitted"]["reached_vocabulary"] for name, run in leak["runs"][0]["unet"].items() if run["fitted"]}
-print(f"vocabulary asked for in the trained parts: {leak['vocabulary']}; ids that were found: {fitted}")
+fitted = {
+    name: run["fitted"]["reached_vocabulary"]
+    for name, run in leak["runs"][0]["unet"].items()
+    if run["fitted"]
+}
+print(
+    f"vocabulary asked for in the trained parts: {leak['vocabulary']}; ids that were found: {fitted}"
+)
 
 # %% [markdown]
 # **First, by counting words.** From the training text, count what follows each beginning of a word: once by the beginning
@@ -1048,7 +1406,9 @@ guess = 0.02
 
 # %% tags=["measurement"]
 found = leak["words"]["8192"]["leak"]
-print(f"{found:.3f} bits per byte; the guess was off by a factor of {max(found / guess, guess / found):.1f}")
+print(
+    f"{found:.3f} bits per byte; the guess was off by a factor of {max(found / guess, guess / found):.1f}"
+)
 Markdown(ch05_rules.words_table(leak))
 
 # %% mystnb={"figure": {"caption": "What shifted BPE bits tell of the next byte of a word, by how many of its bytes are known. From counts on the bundled English sample, which does not support the largest vocabulary asked for.", "name": "fig-leak"}, "image": {"alt": "One curve for each of three vocabularies over the number of known bytes, from one to eight and more. Nothing at one byte; each rises to a peak at four. The smallest vocabulary then falls; the two larger ones dip at five and rise to a second peak at seven."}}
@@ -1067,7 +1427,9 @@ plots.show(ch05_rules.words_figure(leak))
 
 # %%
 print("where, in the predicted byte's token: causal bits - shifted bits")
-for place, gap in ch05_rules.leak_by_place(leak, "causal bits", "shifted bits").items():
+for place, gap in ch05_rules.leak_by_place(
+    leak, "causal bits", "shifted bits"
+).items():
     print(f"  {place:17s} {gap}")
 Markdown(ch05_rules.leak_table(leak, "probe"))
 
@@ -1080,10 +1442,19 @@ Markdown(ch05_rules.leak_table(leak, "probe"))
 Markdown(ch05_rules.leak_table(leak, "unet"))
 
 # %%
-verdicts = {part: ch05_rules.leak_gaps(leak, part) for part in ("probe", "unet")}
-for part, name in (("probe", "causal bits - shifted bits"), ("unet", "causal - shifted as often as causal")):
+verdicts = {
+    part: ch05_rules.leak_gaps(leak, part) for part in ("probe", "unet")
+}
+for part, name in (
+    ("probe", "causal bits - shifted bits"),
+    ("unet", "causal - shifted as often as causal"),
+):
     gap = verdicts[part][name]
-    said = {"higher": "lower loss with shifted", "lower": "lower loss with causal", "undecided": "undecided"}[gap.verdict]
+    said = {
+        "higher": "lower loss with shifted",
+        "lower": "lower loss with causal",
+        "undecided": "undecided",
+    }[gap.verdict]
     print(f"{part:5s} {name}: {said}, by its 95 % interval")
 
 # %% [markdown]
@@ -1101,12 +1472,21 @@ for part, name in (("probe", "causal bits - shifted bits"), ("unet", "causal - s
 guess = "all"  # all, some or none
 
 # %% tags=["measurement"]
-rates = ch05_rules.check(json.loads(Path("results/rates.json").read_text()), "rates")
+rates = ch05_rules.check(
+    json.loads(Path("results/rates.json").read_text()), "rates"
+)
 print(ch05_rules.describe(rates))
 print("\n".join(ch05_rates.rates_held(rates)))
-off = [abs(run["off"]) <= rates["within"] for run in rates["runs"] if run["rule"] == "learned"]
+off = [
+    abs(run["off"]) <= rates["within"]
+    for run in rates["runs"]
+    if run["rule"] == "learned"
+]
 found = "all" if all(off) else "some" if any(off) else "none"
-print(f"{sum(off)} of {len(off)} runs of learned - the guess was", "right" if guess == found else "wrong")
+print(
+    f"{sum(off)} of {len(off)} runs of learned - the guess was",
+    "right" if guess == found else "wrong",
+)
 
 # %% mystnb={"figure": {"caption": "Rates reached over the last fifth of training against the rate asked for (left) and how far off they are (right; the line is 0.01, and distances below a ten-thousandth are drawn there). One dot a run; preset tiny on the bundled English sample.", "name": "fig-rates"}, "image": {"alt": "Left: rates reached over target rates from one eighth to one half, with a diagonal line. Right: distance from the target on a logarithmic axis, with a horizontal line at one hundredth; a marker for each rule and run."}}
 plots.show(ch05_rates.rates_figure(rates))
@@ -1132,11 +1512,17 @@ Markdown(ch05_rates.rates_table(rates))
 # %%
 seeds = len({run["seed"] for run in compared["runs"]})
 x = np.linspace(0, 2000, 2_000_001)
-density = (1 + x**2 / (seeds - 1)) ** (-seeds / 2)  # Student's t with seeds - 1 degrees of freedom, up to a factor
+density = (1 + x**2 / (seeds - 1)) ** (
+    -seeds / 2
+)  # Student's t with seeds - 1 degrees of freedom, up to a factor
 beyond = 1 - density.cumsum() / density.sum()
 many = len(ch05_rules.minus_learned(compared))
-print(f"{seeds} seeds and no true difference: beyond two standard errors of seeds in {beyond[x > 2][0]:.0%} of cases")
-print(f"beyond {x[beyond < 0.05][0]:.1f} of them in 5 %; among {many} such differences, {many * 0.05:.1f} on average")
+print(
+    f"{seeds} seeds and no true difference: beyond two standard errors of seeds in {beyond[x > 2][0]:.0%} of cases"
+)
+print(
+    f"beyond {x[beyond < 0.05][0]:.1f} of them in 5 %; among {many} such differences, {many * 0.05:.1f} on average"
+)
 
 # %% [markdown]
 # (The error over rows, which comes on top, makes false verdicts rarer.) Predict: of the contenders that are compared with
@@ -1147,15 +1533,23 @@ guess = 3
 
 # %% tags=["measurement"]
 print("\n".join(ch05_rules.findings(compared, near=0.01)))
-undecided = sum(gap.verdict == "undecided" for gap in ch05_rules.minus_learned(compared).values())
-print(f"undecided: {undecided}; the guess was off by {abs(undecided - guess)}")
+undecided = sum(
+    gap.verdict == "undecided"
+    for gap in ch05_rules.minus_learned(compared).values()
+)
+print(
+    f"undecided: {undecided}; the guess was off by {abs(undecided - guess)}"
+)
 spent = ch05_rules.tokens_of(compared)
 cheaper = [
     name
     for name, gap in ch05_rules.minus_learned(compared).items()
     if gap.verdict == "lower" and spent[name] <= spent["learned"] + 0.01
 ]
-print("lower loss than learned with no more tokens per byte (within 0.01):", ", ".join(cheaper) or "none")
+print(
+    "lower loss than learned with no more tokens per byte (within 0.01):",
+    ", ".join(cheaper) or "none",
+)
 
 # %%
 Markdown(ch05_rules.comparison_table(compared))
@@ -1175,10 +1569,16 @@ plots.show(ch05_rules.comparison_figure(compared))
 print("loss of the rule minus that of as many random places")
 for name, gap in ch05_rules.minus_matched_random(compared).items():
     print(f"{name:20s} {gap}: {gap.verdict}")
-for name, gap in ch05_rules.minus_random(compared, ["learned", "even", "dynamic_pooling"]).items():
+for name, gap in ch05_rules.minus_random(
+    compared, ["learned", "even", "dynamic_pooling"]
+).items():
     print(f"{name:20s} {gap}: {gap.verdict}")
 print("random places by tokens per byte:", end=" ")
-places = sorted((spent[name], compared.mean(name, "test").bits) for name in compared.runs if "random" in name)
+places = sorted(
+    (spent[name], compared.mean(name, "test").bits)
+    for name in compared.runs
+    if "random" in name
+)
 print(", ".join(f"{bits:.3f} at {share:.3f}" for share, bits in places))
 
 # %% [markdown]
@@ -1218,8 +1618,12 @@ print(", ".join(f"{bits:.3f} at {share:.3f}" for share, bits in places))
 for target in (0.05, 0.25, 0.45, 0.49, 0.5):
     best = min(target**2, (1 - target) ** 2)
     at_target = target**2 + target * (1 - 2 * target)
-    print(f"t = {target:.2f}: straight-through {at_target:.4f}, best {best:.4f}, harm {at_target - best:.4f}")
-print("the harm is t (1 - 2 t): none at t = 0 and one half, largest at t = 1/4")
+    print(
+        f"t = {target:.2f}: straight-through {at_target:.4f}, best {best:.4f}, harm {at_target - best:.4f}"
+    )
+print(
+    "the harm is t (1 - 2 t): none at t = 0 and one half, largest at t = 1/4"
+)
 
 # %% [markdown]
 # **2. Go around again** (easy, 10 minutes). Is the straight-through field of $f(a) = a_1^2 + a_2^2$ the gradient of a function?
@@ -1235,7 +1639,9 @@ for chances in ([0.2, 0.7], [0.5, 0.5]):
         "straight-through",
         [round(value, 2) for value in other.tolist()],
     )
-print("each component depends on its own p alone, so it is: of p_1^2 + p_2^2, while the expected loss is p_1 + p_2")
+print(
+    "each component depends on its own p alone, so it is: of p_1^2 + p_2^2, while the expected loss is p_1 + p_2"
+)
 
 # %% [markdown]
 # **3. Another temperature** (medium, 10 minutes). Set the temperature of the gates in `both_gradients` to 1 and to a tenth
@@ -1246,21 +1652,40 @@ print("each component depends on its own p alone, so it is: of p_1^2 + p_2^2, wh
 kept = tau
 for tau in (1.0, 0.5, 0.1):
     exactly, mean = both_gradients(ids)
-    print(f"temperature {tau}: cosine {cosine(exactly, mean):+.2f}, length / exact length {mean.norm() / exactly.norm():.2f}")
+    print(
+        f"temperature {tau}: cosine {cosine(exactly, mean):+.2f}, length / exact length {mean.norm() / exactly.norm():.2f}"
+    )
 tau = kept
-print("it rescales the slope of each logit by a positive factor; slopes that are 0 or have the wrong sign stay so")
+print(
+    "it rescales the slope of each logit by a positive factor; slopes that are 0 or have the wrong sign stay so"
+)
 
 # %% [markdown]
 # **4. Your own word** (easy, 5 minutes). Find English words with a byte whose shifted bit in the whole word is not what it was
 # when that byte was read. Which endings do it?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-for word in (" interesting", " happiness", " returned", " hopeless", " ladies", " cat"):
+for word in (
+    " interesting",
+    " happiness",
+    " returned",
+    " hopeless",
+    " ladies",
+    " cat",
+):
     data = word.encode()
     final = tokenizer.pattern(data, causal=False)
-    changed = [n for n in range(1, len(data)) if tokenizer.pattern(data[:n], causal=False)[-1] != final[n - 1]]
-    print(f"{word!r:15s} {tokens(data):18s} decided otherwise later at: {[word[n - 1] for n in changed]}")
-print("those that the tokenizer joins with their stem to one token; where the ending stays a token of its own, nothing changes")
+    changed = [
+        n
+        for n in range(1, len(data))
+        if tokenizer.pattern(data[:n], causal=False)[-1] != final[n - 1]
+    ]
+    print(
+        f"{word!r:15s} {tokens(data):18s} decided otherwise later at: {[word[n - 1] for n in changed]}"
+    )
+print(
+    "those that the tokenizer joins with their stem to one token; where the ending stays a token of its own, nothing changes"
+)
 
 # %% [markdown]
 # **5. After some training** (hard, 20 minutes). Train the dynamic-pooling model for 40 updates on rows of 64 bytes of the
@@ -1268,22 +1693,41 @@ print("those that the tokenizer joins with their stem to one token; where the en
 # straight-through mean and the exact gradient be larger, averaged over the rows? Then enumerate the 24 rows again.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-short = load_corpus("sample", with_settings(rltok.preset("tiny"), {"data.sequence_length": 64}).data, max_bytes=100_000).train
+short = load_corpus(
+    "sample",
+    with_settings(rltok.preset("tiny"), {"data.sequence_length": 64}).data,
+    max_bytes=100_000,
+).train
 optimizer = torch.optim.Adam(model.parameters(), lr=0.006)
 for step in range(40):
-    batch = short.ids(range(16 * step % (len(short) - 16), 16 * step % (len(short) - 16) + 16))
-    out = model(batch, uniforms=row_uniforms(seed=0, step=step, rows=range(16), length=64).double())
+    batch = short.ids(
+        range(
+            16 * step % (len(short) - 16), 16 * step % (len(short) - 16) + 16
+        )
+    )
+    out = model(
+        batch,
+        uniforms=row_uniforms(
+            seed=0, step=step, rows=range(16), length=64
+        ).double(),
+    )
     optimizer.zero_grad()
     (out.nll.mean() + 0.1 * out.early_nll.mean() + out.aux_loss).backward()
     optimizer.step()
 later = [both_gradients(each) for each in rows]
 after = np.array([cosine(*pair) for pair in later])
-total, straight_total = (sum(gradients) / len(rows) for gradients in zip(*later))
-print(f"loss {out.nll.mean().item():.2f} nats per byte, {out.boundaries[:, 1:].double().mean().item():.2f} boundaries per byte")
+total, straight_total = (
+    sum(gradients) / len(rows) for gradients in zip(*later)
+)
+print(
+    f"loss {out.nll.mean().item():.2f} nats per byte, {out.boundaries[:, 1:].double().mean().item():.2f} boundaries per byte"
+)
 print(
     f"cosine before {cosines.mean():+.2f} ± {cosines.std() / 24**0.5:.2f}, after {after.mean():+.2f} ± {after.std() / 24**0.5:.2f}"
 )
-print(f"averaged over rows: cosine {cosine(total, straight_total):+.2f}, length ratio {straight_total.norm() / total.norm():.2f}")
+print(
+    f"averaged over rows: cosine {cosine(total, straight_total):+.2f}, length ratio {straight_total.norm() / total.norm():.2f}"
+)
 
 # %% [markdown]
 # ## Where to go next

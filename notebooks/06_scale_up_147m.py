@@ -34,12 +34,14 @@ from importlib import metadata, util
 
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
-if getattr(util.find_spec("rltok"), "origin", None) is None:  # as on Colab: clone, and install beside the torch that is there
-    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
-    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={metadata.version('torch').split('+')[0]}"
-    if os.system(clone) or os.system(install):
-        raise SystemExit("rltok was not installed, see above. In a clone of its repository, run: pip install -e '.[bpe]'")
-from rltok.show.notebook import begin  # a module is missing? In the clone, run: pip install -e '.[bpe]'
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
@@ -59,7 +61,13 @@ from rltok.cli.options import parse
 from rltok.config import from_dict, with_settings
 from rltok.data import load_corpus
 from rltok.evidence import differences, figures, tables
-from rltok.evidence.chapters import ch06_partial_runs, ch06_plan, ch06_runs, ch07_where, ch07_whitespace_onset
+from rltok.evidence.chapters import (
+    ch06_partial_runs,
+    ch06_plan,
+    ch06_runs,
+    ch07_where,
+    ch07_whitespace_onset,
+)
 from rltok.evidence.paper import FIGURE_3, WARMUP_BYTES
 from rltok.evidence.records import SCHEDULE, is_learned, read_sweeps
 from rltok.runs import training
@@ -69,7 +77,10 @@ from rltok.speed.speeds import fastest, measured_speeds
 
 plots.use_style()
 PLAN = Path("scripts/measure/sweeps/147m.toml")
-root = next((place for place in (Path(".."), Path(".")) if (place / PLAN).exists()), None)
+root = next(
+    (place for place in (Path(".."), Path(".")) if (place / PLAN).exists()),
+    None,
+)
 if root is None:
     raise SystemExit(
         "This chapter reads a plan and results that are not in the package. Clone the repository of rltok and open the notebook"
@@ -99,7 +110,11 @@ def planned(run):
 
 config = planned(runs["ours_gamma0.9"])
 paper = rltok.preset("147m")
-Markdown(ch06_plan.plan_table({"this chapter": config, "the paper's Table 2": paper}))
+Markdown(
+    ch06_plan.plan_table(
+        {"this chapter": config, "the paper's Table 2": paper}
+    )
+)
 
 # %% [markdown]
 # The network and its optimizer are the paper's. Four things are not, and each of them matters when you read the results:
@@ -118,10 +133,14 @@ Markdown(ch06_plan.plan_table({"this chapter": config, "the paper's Table 2": pa
 
 # %%
 reads, wants = (ch06_plan.pass_bytes(one) for one in (config, paper))
-print(f"bytes: {reads / wants:.1%} of the paper's; updates: {config.num_updates:,} for {paper.num_updates:,}")
+print(
+    f"bytes: {reads / wants:.1%} of the paper's; updates: {config.num_updates:,} for {paper.num_updates:,}"
+)
 rate = config.model.rule.target_rate
 expected = rltok.flops.flops_per_byte(config.model, rate) * wants
-print(f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 ends at {FIGURE_3['flops']:.3g}")
+print(
+    f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 ends at {FIGURE_3['flops']:.3g}"
+)
 
 # %% [markdown]
 # The last line is a check: our count of the paper's budget lands close to where the curves of its figure end. So we seem to count
@@ -139,8 +158,17 @@ print(f"FLOPs of the paper's budget, by our count: {expected:.3g}; its Figure 3 
 FINEWEB = "fineweb"  # short for the sample that the authors' code reads
 given = parse(["prepare", FINEWEB, "--out", "corpora/fineweb"])
 held_out = given.validation_fraction + given.test_fraction
-print(ch06_plan.prepare_command(paper, FINEWEB, out="corpora/fineweb", held_out=held_out), end="\n\n")
-print(ch06_plan.prepare_command(config, FINEWEB, out="corpora/fineweb_windows", held_out=held_out))
+print(
+    ch06_plan.prepare_command(
+        paper, FINEWEB, out="corpora/fineweb", held_out=held_out
+    ),
+    end="\n\n",
+)
+print(
+    ch06_plan.prepare_command(
+        config, FINEWEB, out="corpora/fineweb_windows", held_out=held_out
+    )
+)
 
 # %% [markdown]
 # Before that, look whether there is room. Preparing downloads more than it stores, perhaps several times as much, because short documents
@@ -148,15 +176,24 @@ print(ch06_plan.prepare_command(config, FINEWEB, out="corpora/fineweb_windows", 
 # says as it goes. What stays on the disk is the text and the checkpoints:
 
 # %%
-for words, one, count in (("the paper's run", paper, 1), ("the plan", config, len(runs))):
+for words, one, count in (
+    ("the paper's run", paper, 1),
+    ("the plan", config, len(runs)),
+):
     text = ch06_plan.prepared_bytes(one, held_out) / 1e9
-    print(f"{words}: text {text:.1f} GB, checkpoints {ch06_plan.disk_bytes(one, count) / 1e9:.1f} GB")
+    print(
+        f"{words}: text {text:.1f} GB, checkpoints {ch06_plan.disk_bytes(one, count) / 1e9:.1f} GB"
+    )
 
 # %% [markdown]
 # A prepared folder is mapped, not loaded, so the machine's memory need not hold it. Then the whole run of the paper is
 
 # %%
-print(ch06_plan.train_command(paper, "147m", data="corpora/fineweb", out="runs/paper_147m"))
+print(
+    ch06_plan.train_command(
+        paper, "147m", data="corpora/fineweb", out="runs/paper_147m"
+    )
+)
 
 # %% [markdown]
 # Without a network, `--data` takes files: text, `.jsonl`, or `.parquet` with a column `text`; these are held in memory. Ours are
@@ -188,7 +225,11 @@ print(f"{minutes:.0f} minutes ({basis}); the guess was {guess_minutes}")
 
 # %%
 price_an_hour = 2  # of this card, in a currency of yours
-Markdown(ch06_plan.cost_table("147m", {"one pass": reads, "6 GB": wants}, speeds, price_an_hour))
+Markdown(
+    ch06_plan.cost_table(
+        "147m", {"one pass": reads, "6 GB": wants}, speeds, price_an_hour
+    )
+)
 
 # %% [markdown]
 # These are times of updates. The start comes on top, and the fitting of BPE's tokenizer, evaluation during training and at its end,
@@ -285,7 +326,9 @@ small = with_settings(
 corpus = load_corpus("sample", small.data)
 folder = Path(tempfile.mkdtemp())
 whole = rltok.train(small, corpus, folder / "whole", device="cpu", full=False)
-print(f"{whole.updates} updates, a checkpoint every {small.train.checkpoint_every}, never interrupted")
+print(
+    f"{whole.updates} updates, a checkpoint every {small.train.checkpoint_every}, never interrupted"
+)
 
 # %% [markdown]
 # The same once more; this time somebody presses control-C between two checkpoints.
@@ -306,8 +349,18 @@ def stopped_in(update):
 
 def curve(run):
     """Lines of training of a run so far, without its times."""
-    lines = [json.loads(line) for line in (folder / run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: line[key] for key in line if key not in ("seconds", "bytes_per_second")} for line in lines]
+    lines = [
+        json.loads(line)
+        for line in (folder / run / "metrics.jsonl").read_text().splitlines()
+    ]
+    return [
+        {
+            key: line[key]
+            for key in line
+            if key not in ("seconds", "bytes_per_second")
+        }
+        for line in lines
+    ]
 
 
 stop = 34
@@ -316,8 +369,16 @@ try:
         rltok.train(small, corpus, folder / "cut", device="cpu", full=False)
 except KeyboardInterrupt:
     lost = curve("cut")
-    print(f"stopped in update {stop}; last line logged: update {lost[-1]['step']}")
-print("checkpoints:", ", ".join(path.name for path in sorted((folder / "cut" / "checkpoints").iterdir())))
+    print(
+        f"stopped in update {stop}; last line logged: update {lost[-1]['step']}"
+    )
+print(
+    "checkpoints:",
+    ", ".join(
+        path.name
+        for path in sorted((folder / "cut" / "checkpoints").iterdir())
+    ),
+)
 
 # %% [markdown]
 # Predict: after which update does the run go on, how many does it do again, and how many of the lines in its log will in the end
@@ -327,11 +388,17 @@ print("checkpoints:", ", ".join(path.name for path in sorted((folder / "cut" / "
 guess_after, guess_again, guess_different = 33, 0, 5
 
 # %% tags=["measurement"]
-resumed = rltok.train(small, corpus, folder / "cut", resume=True, device="cpu", full=False)
+resumed = rltok.train(
+    small, corpus, folder / "cut", resume=True, device="cpu", full=False
+)
 second = resumed.sessions[1]
-different = sum(a != b for a, b in zip(curve("cut"), curve("whole"), strict=True))
+different = sum(
+    a != b for a, b in zip(curve("cut"), curve("whole"), strict=True)
+)
 weights = [rltok.load(folder / run).state_dict() for run in ("cut", "whole")]
-same = all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+same = all(
+    torch.equal(weights[0][name], weights[1][name]) for name in weights[1]
+)
 told = f"went on after update {second['after']}, {second['redone']} updates done again"
 print(f"{told}, {different} lines differ; weights equal: {same}")
 print(f"the guess was {guess_after}, {guess_again}, {guess_different}")
@@ -341,10 +408,22 @@ assert different == 0 and same
 import matplotlib.pyplot as plt
 
 figure, axes = plt.subplots()
-shown = {"never interrupted": (curve("whole"), "-"), "gone on": (curve("cut"), "."), "lost": (lost, "x")}
+shown = {
+    "never interrupted": (curve("whole"), "-"),
+    "gone on": (curve("cut"), "."),
+    "lost": (lost, "x"),
+}
 for words, (lines, style) in shown.items():
-    points = [(line["step"], line["nll"]) for line in lines if line["split"] == "train"]
-    points = [point for point in points if words != "lost" or point[0] > second["after"]]
+    points = [
+        (line["step"], line["nll"])
+        for line in lines
+        if line["split"] == "train"
+    ]
+    points = [
+        point
+        for point in points
+        if words != "lost" or point[0] > second["after"]
+    ]
     axes.plot(*zip(*points), style, label=words)
 axes.set(xlabel="update", ylabel="loss (nats per byte)")
 axes.legend()
@@ -358,7 +437,9 @@ plots.show(figure, checksum=False)
 
 # %%
 print("in the record:", ", ".join(sorted(second)))
-words, _ = ch06_runs.interrupted(vars(resumed)).split(" (")  # behind it, the seconds, which are never the same
+words, _ = ch06_runs.interrupted(vars(resumed)).split(
+    " ("
+)  # behind it, the seconds, which are never the same
 print("in words:", words)
 
 # %% [markdown]
@@ -384,9 +465,17 @@ print("in words:", words)
 # %%
 colab_every = 250  # updates from checkpoint to checkpoint
 for words, one in (("147m", config), ("small", rltok.preset("small"))):
-    size, count = ch06_plan.checkpoint_bytes(one) / 1e9, -(-one.num_updates // colab_every)
-    print(f"{words}: {count} checkpoints of {size:.2f} GB, {count * size:.1f} GB with the bin", end="; ")
-    print(f"an interruption costs at most {min(1, colab_every / one.num_updates):.0%} of the run")
+    size, count = (
+        ch06_plan.checkpoint_bytes(one) / 1e9,
+        -(-one.num_updates // colab_every),
+    )
+    print(
+        f"{words}: {count} checkpoints of {size:.2f} GB, {count * size:.1f} GB with the bin",
+        end="; ",
+    )
+    print(
+        f"an interruption costs at most {min(1, colab_every / one.num_updates):.0%} of the run"
+    )
 
 # %%
 start_on_colab = False  # set it to True there
@@ -396,11 +485,24 @@ if "google.colab" in sys.modules and start_on_colab:
 
     drive.mount("/content/drive")
     card = torch.cuda.get_device_properties(0)
-    fitting = ch06_plan.that_fits(config, card.total_memory, card.major >= 8, measured_speeds())
-    chosen = with_settings(fitting or rltok.preset("small"), {"train.checkpoint_every": colab_every})
-    size = round(chosen.train.training_bytes / (1 - chosen.data.held_out_fraction))  # validation text comes out of it, too
+    fitting = ch06_plan.that_fits(
+        config, card.total_memory, card.major >= 8, measured_speeds()
+    )
+    chosen = with_settings(
+        fitting or rltok.preset("small"),
+        {"train.checkpoint_every": colab_every},
+    )
+    size = round(
+        chosen.train.training_bytes / (1 - chosen.data.held_out_fraction)
+    )  # validation text comes out of it, too
     text = load_corpus("fineweb", chosen.data, max_bytes=size)
-    rltok.train(chosen, text, f"/content/drive/MyDrive/rltok/{chosen.name}", resume=True, progress=True)
+    rltok.train(
+        chosen,
+        text,
+        f"/content/drive/MyDrive/rltok/{chosen.name}",
+        resume=True,
+        progress=True,
+    )
 else:
     print("nothing started: this is not Colab, or start_on_colab is False")
 
@@ -417,7 +519,11 @@ sweeps = ch06_runs.of_sizes(stored, ("32m", "147m"))
 Markdown(ch06_runs.shown_sweeps(sweeps, "147m", stored))
 
 # %%
-Markdown(ch06_runs.failed_table(ch06_runs.failures(sweeps, stored, ("32m", "147m"))))
+Markdown(
+    ch06_runs.failed_table(
+        ch06_runs.failures(sweeps, stored, ("32m", "147m"))
+    )
+)
 
 # %%
 Markdown("\n\n".join(tables.heading(sweep) for sweep in sweeps))
@@ -446,9 +552,17 @@ Markdown(ch06_runs.record_table(sweeps[:-1], there))
 # %%
 large = next((sweep for sweep in sweeps if sweep.name == "147m"), None)
 wanted = {name: planned(run) for name, run in runs.items()}
-lines = ch06_runs.settings_against_plan(large, wanted) if large else ["no record of the plan to compare"]
+lines = (
+    ch06_runs.settings_against_plan(large, wanted)
+    if large
+    else ["no record of the plan to compare"]
+)
 missing = [name for name in runs if large is None or name not in large.runs]
-print("\n".join(lines), "runs of the plan without a record: " + (", ".join(missing) or "none"), sep="\n")
+print(
+    "\n".join(lines),
+    "runs of the plan without a record: " + (", ".join(missing) or "none"),
+    sep="\n",
+)
 
 # %% [markdown]
 # ### Loss against FLOPs, every size on one axis
@@ -487,18 +601,30 @@ guess_white = 1 / 2
 # %% tags=["measurement"]
 run = ch06_runs.learned_run(largest, there)
 if run is None:
-    print(f"{tables.label(largest)} has no finished run with learned boundaries yet; guess {guess_white:.2f}")
+    print(
+        f"{tables.label(largest)} has no finished run with learned boundaries yet; guess {guess_white:.2f}"
+    )
 else:
     mine = run["scores"]["validation"]
-    print(f"{run['name']}, {tables.label(largest)}: {mine['whitespace_share']:.2f} of white space; guess {guess_white:.2f}")
-    print(f"boundaries per byte {mine['rate']:.3f}, entropy {mine['policy_entropy']:.3f} nats per decision")
+    print(
+        f"{run['name']}, {tables.label(largest)}: {mine['whitespace_share']:.2f} of white space; guess {guess_white:.2f}"
+    )
+    print(
+        f"boundaries per byte {mine['rate']:.3f}, entropy {mine['policy_entropy']:.3f} nats per decision"
+    )
 
 # %% [markdown]
 # Held-out text with the boundaries that each method drew, in the manner of the paper's Figures 2 and 6 to 8: the colour is the
 # probability of a boundary, a red edge is one that was drawn.
 
 # %%
-HTML("".join(figures.sample_html(largest, name) for name in there if name in largest.runs))
+HTML(
+    "".join(
+        figures.sample_html(largest, name)
+        for name in there
+        if name in largest.runs
+    )
+)
 
 # %% [markdown]
 # When did they get there? Both panels are by bytes read, so that sizes can be compared:
@@ -516,9 +642,22 @@ plots.show(ch06_runs.learning_figure(sweeps, there))
 # learns its boundaries, too:
 
 # %%
-policies = [name for name in there if any(is_learned(run) for sweep in sweeps for run in sweep.runs.get(name, {}).values())]
+policies = [
+    name
+    for name in there
+    if any(
+        is_learned(run)
+        for sweep in sweeps
+        for run in sweep.runs.get(name, {}).values()
+    )
+]
 searched = [*policies, *(name for name in there if name == "hnet_port")]
-Markdown("\n\n".join(f"{tables.label(sweep)}:\n\n{ch07_where.places_table(sweep, searched)}" for sweep in sweeps))
+Markdown(
+    "\n\n".join(
+        f"{tables.label(sweep)}:\n\n{ch07_where.places_table(sweep, searched)}"
+        for sweep in sweeps
+    )
+)
 
 # %% [markdown]
 # The large policy draws most of its boundaries after letters, of which many are the first of a word, and after most punctuation. What tells
@@ -570,7 +709,9 @@ for name in policies:
 # but it has a log. Both, after the same amount of text:
 
 # %%
-start, first, why_not = ch06_partial_runs.beside(results / "start_147m.json", large)
+start, first, why_not = ch06_partial_runs.beside(
+    results / "start_147m.json", large
+)
 Markdown(why_not or ch06_partial_runs.starts_table(start, first))
 
 # %% [markdown]
@@ -581,7 +722,9 @@ Markdown(why_not or ch06_partial_runs.starts_table(start, first))
 HTML(why_not or ch06_partial_runs.starts_html(start, first, characters=200))
 
 # %%
-Markdown(why_not or ch07_where.around_table(ch06_partial_runs.views(start, first)))
+Markdown(
+    why_not or ch07_where.around_table(ch06_partial_runs.views(start, first))
+)
 
 # %% [markdown]
 # So the second avoids white space, too, in another way: it goes to the last letter *before* the space, where the first goes to the letters
@@ -645,7 +788,11 @@ Markdown(ch07_whitespace_onset.turns_table(sweeps, ["ours", *policies]))
 # the first update. Held-out text, minus even spacing, after the same text:
 
 # %%
-Markdown(ch07_whitespace_onset.ahead_table(sweeps, ["bpe", *policies], (10, 27, 50, 75, 99, 130, 160, 300, 620)))
+Markdown(
+    ch07_whitespace_onset.ahead_table(
+        sweeps, ["bpe", *policies], (10, 27, 50, 75, 99, 130, 160, 300, 620)
+    )
+)
 
 # %% [markdown]
 # The table does not show it. When the small policies went, guidance was not ahead of even spacing beyond its error; then it fell behind, and at the
@@ -657,7 +804,11 @@ Markdown(ch07_whitespace_onset.ahead_table(sweeps, ["bpe", *policies], (10, 27, 
 # What is left? Between the two sizes more differs than the size:
 
 # %%
-Markdown(ch07_whitespace_onset.differences_table(sweeps, policies[0]) if policies else "no learned boundaries to compare")
+Markdown(
+    ch07_whitespace_onset.differences_table(sweeps, policies[0])
+    if policies
+    else "no learned boundaries to compare"
+)
 
 # %% [markdown]
 # The large policy begins to turn away while its learning rate still rises, to half of the other's peak. It averages over twice the rows. It has more
@@ -672,12 +823,25 @@ Markdown(ch07_whitespace_onset.differences_table(sweeps, policies[0]) if policie
 guess_small = 0.9
 
 # %% tags=["measurement"]
-asked = [run["name"] for run in tomllib.loads((root / "scripts" / "measure" / "sweeps" / "schedule.toml").read_text())["run"]]
-tested = ch06_runs.schedule_sweep(results / "causes", "schedule", sweeps[0], SCHEDULE)
-lacking = [name for name in asked if tested is None or name not in tested.runs]
+asked = [
+    run["name"]
+    for run in tomllib.loads(
+        (
+            root / "scripts" / "measure" / "sweeps" / "schedule.toml"
+        ).read_text()
+    )["run"]
+]
+tested = ch06_runs.schedule_sweep(
+    results / "causes", "schedule", sweeps[0], SCHEDULE
+)
+lacking = [
+    name for name in asked if tested is None or name not in tested.runs
+]
 print("runs of that plan without a record:", ", ".join(lacking) or "none")
 if asked[0] not in lacking:
-    print(f"{asked[0]}: {tested.values(asked[0], 'whitespace_share')[0]:.2f}; the guess was {guess_small:.2f}")
+    print(
+        f"{asked[0]}: {tested.values(asked[0], 'whitespace_share')[0]:.2f}; the guess was {guess_small:.2f}"
+    )
 
 # %% [markdown]
 # Who is who in it:
@@ -704,13 +868,23 @@ Markdown(
 # (`ours_rows`):
 
 # %%
-Markdown(ch07_whitespace_onset.turns_table([tested], asked) if tested else "no run of that plan")
+Markdown(
+    ch07_whitespace_onset.turns_table([tested], asked)
+    if tested
+    else "no run of that plan"
+)
 
 # %% [markdown]
 # Do they go where the large policy is? First letters, for the three with a late peak:
 
 # %%
-Markdown(ch07_where.onsets_table([tested], ["ours_as_147m", "ours_slow", "ours_late"]) if tested else "no run of that plan")
+Markdown(
+    ch07_where.onsets_table(
+        [tested], ["ours_as_147m", "ours_slow", "ours_late"]
+    )
+    if tested
+    else "no run of that plan"
+)
 
 # %% [markdown]
 # The two with the usual rows lean there: after the first consonants a boundary is two to five times as likely as after a first vowel. They
@@ -733,12 +907,22 @@ Markdown(ch07_where.onsets_table([tested], ["ours_as_147m", "ours_slow", "ours_l
 # eqs. (18) and (22)), and it runs on a CPU. With the usual warm-up and with a late peak, three seeds each (`scripts/measure/sweeps/tiny_late.toml`):
 
 # %%
-pulled = read_sweeps(results / "causes", SCHEDULE, "tiny_late").get("tiny_late")
+pulled = read_sweeps(results / "causes", SCHEDULE, "tiny_late").get(
+    "tiny_late"
+)
 names = ["ours_gamma0.9", "ours_late", "even", "even_late"]
-Markdown(ch07_whitespace_onset.schedules_table([pulled], names) if pulled else "no run of the plan at tiny")
+Markdown(
+    ch07_whitespace_onset.schedules_table([pulled], names)
+    if pulled
+    else "no run of the plan at tiny"
+)
 
 # %%
-Markdown(ch07_whitespace_onset.turns_table([pulled], names) if pulled else "no run of the plan at tiny")
+Markdown(
+    ch07_whitespace_onset.turns_table([pulled], names)
+    if pulled
+    else "no run of the plan at tiny"
+)
 
 # %% [markdown]
 # (Here the lead is no measure of what tokens add: its mean reaches into the first updates, when the early head was hardly trained.) This policy
@@ -762,12 +946,20 @@ def peaks(config):
 
 
 for words, one in (
-    ("the paper's, 32m", (WARMUP_BYTES["32m"], rltok.preset("32m").train.training_bytes)),
-    (f"ours, {tables.label(sweeps[0])}", peaks(from_dict(sweeps[0].records[0]["config"]))),
+    (
+        "the paper's, 32m",
+        (WARMUP_BYTES["32m"], rltok.preset("32m").train.training_bytes),
+    ),
+    (
+        f"ours, {tables.label(sweeps[0])}",
+        peaks(from_dict(sweeps[0].records[0]["config"])),
+    ),
     ("the paper's, 147m", (WARMUP_BYTES["147m"], paper.train.training_bytes)),
     ("ours, 147m", peaks(config)),
 ):
-    print(f"{words}: the peak after {one[0] / 1e6:.3g} of {one[1] / 1e6:.4g} MB")
+    print(
+        f"{words}: the peak after {one[0] / 1e6:.3g} of {one[1] / 1e6:.4g} MB"
+    )
 
 # %% [markdown]
 # At 32M the paper's peak comes after more text than our runs have in all, and our 147M runs peak early by that measure, too. The paper's table
@@ -811,8 +1003,14 @@ writing = ch06_plan.checkpoint_bytes(config) / 1e9
 rows = []
 for every in (often, config.train.checkpoint_every):
     cost = writing / (every * seconds_an_update)
-    rows.append([str(every), f"{every * seconds_an_update:.0f}", f"{cost:.1%}"])
-Markdown(markdown(["updates", "seconds lost at most", "time spent on checkpoints"], rows))
+    rows.append(
+        [str(every), f"{every * seconds_an_update:.0f}", f"{cost:.1%}"]
+    )
+Markdown(
+    markdown(
+        ["updates", "seconds lost at most", "time spent on checkpoints"], rows
+    )
+)
 
 # %% [markdown]
 # **3. Twice** (medium, 10 minutes). Stop the small run before its first checkpoint and, after it went on, between the last two. Predict
@@ -823,12 +1021,23 @@ first_stop, second_stop = 10, 45
 for update in (first_stop, second_stop):
     try:
         with stopped_in(update):
-            rltok.train(small, corpus, folder / "twice", resume=True, device="cpu", full=False)
+            rltok.train(
+                small,
+                corpus,
+                folder / "twice",
+                resume=True,
+                device="cpu",
+                full=False,
+            )
     except KeyboardInterrupt:
         pass
-twice = rltok.train(small, corpus, folder / "twice", resume=True, device="cpu", full=False)
+twice = rltok.train(
+    small, corpus, folder / "twice", resume=True, device="cpu", full=False
+)
 for session in twice.sessions:
-    print(f"began after update {session['after']}, {session['redone']} updates done again")
+    print(
+        f"began after update {session['after']}, {session['redone']} updates done again"
+    )
 print("the same curve:", curve("twice") == curve("whole"))
 
 # %% [markdown]
@@ -838,13 +1047,28 @@ print("the same curve:", curve("twice") == curve("whole"))
 # whether the amount of text is the reason, and say what it takes.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-same = {"data.cut": "full_windows", "model.rule.target_rate": config.model.rule.target_rate}  # as in the sweep of 32M
-late = {"train.warmup_fraction": 10 * rltok.preset("32m").train.warmup_fraction}  # so that both peak after as many bytes
-tenth = rltok.preset("32m", same | late | {"train.training_bytes": reads // 10})
+same = {
+    "data.cut": "full_windows",
+    "model.rule.target_rate": config.model.rule.target_rate,
+}  # as in the sweep of 32M
+late = {
+    "train.warmup_fraction": 10 * rltok.preset("32m").train.warmup_fraction
+}  # so that both peak after as many bytes
+tenth = rltok.preset(
+    "32m", same | late | {"train.training_bytes": reads // 10}
+)
 many = rltok.preset("32m", same | {"train.training_bytes": reads})
 speed = fastest(speeds, "32m")
 for words, one in (("a tenth", tenth), ("one pass", many)):
-    each = ch06_plan.lasting(one.num_updates * one.bytes_per_update / speed["bytes_per_second"])
-    print(f"32m, {words} of our text, learned and even, three seeds: 6 runs of {each} on an H100")
-print("all else is held, the bytes until the learning rate peaks, too; but not how fast it falls after that. If the difference")
-print("grows with the text at one size, the amount is a reason; if not, look elsewhere")
+    each = ch06_plan.lasting(
+        one.num_updates * one.bytes_per_update / speed["bytes_per_second"]
+    )
+    print(
+        f"32m, {words} of our text, learned and even, three seeds: 6 runs of {each} on an H100"
+    )
+print(
+    "all else is held, the bytes until the learning rate peaks, too; but not how fast it falls after that. If the difference"
+)
+print(
+    "grows with the text at one size, the amount is a reason; if not, look elsewhere"
+)

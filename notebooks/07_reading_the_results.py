@@ -37,12 +37,14 @@ from importlib import metadata, util
 
 REPOSITORY = ""
 sys.path.append(os.path.abspath(".."))  # a clone that was not installed
-if getattr(util.find_spec("rltok"), "origin", None) is None:  # as on Colab: clone, and install beside the torch that is there
-    clone = f"test -d rltok_clone || git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
-    install = f"'{sys.executable}' -m pip install -q './rltok_clone[bpe]' torch=={metadata.version('torch').split('+')[0]}"
-    if os.system(clone) or os.system(install):
-        raise SystemExit("rltok was not installed, see above. In a clone of its repository, run: pip install -e '.[bpe]'")
-from rltok.show.notebook import begin  # a module is missing? In the clone, run: pip install -e '.[bpe]'
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
@@ -57,8 +59,25 @@ import numpy as np
 from IPython.display import HTML, Markdown
 
 from rltok.errors import RltokError
-from rltok.evidence import aside, criteria, differences, figures, records, summary, tables, verdicts, words
-from rltok.evidence.chapters import ch06_runs, ch07_answers, ch07_domains, ch07_moved, ch07_where, ch07_whitespace_onset
+from rltok.evidence import (
+    aside,
+    criteria,
+    differences,
+    figures,
+    records,
+    summary,
+    tables,
+    verdicts,
+    words,
+)
+from rltok.evidence.chapters import (
+    ch06_runs,
+    ch07_answers,
+    ch07_domains,
+    ch07_moved,
+    ch07_where,
+    ch07_whitespace_onset,
+)
 from rltok.evidence.claims import POLICIES
 from rltok.evidence.packed import read_folder
 from rltok.evidence.paper import PLACE_NAMES, TABLE_1
@@ -69,10 +88,23 @@ from rltok.show.tables import markdown
 from rltok.statistics import SURE, Difference, t_limit
 
 plots.use_style()
-results = Path("results") if Path("results").exists() else Path("notebooks/results")
+results = (
+    Path("results") if Path("results").exists() else Path("notebooks/results")
+)
 sweeps = ch06_runs.all_sweeps(results / "sweeps")
 sweep = sweeps[next(iter(sweeps))]  # another one: sweeps["its name"]
-shown = [name for name in ("even", "random_k", "bpe", "dynamic_pooling_port", "hnet_port", *POLICIES) if name in sweep.runs]
+shown = [
+    name
+    for name in (
+        "even",
+        "random_k",
+        "bpe",
+        "dynamic_pooling_port",
+        "hnet_port",
+        *POLICIES,
+    )
+    if name in sweep.runs
+]
 learned = [name for name in POLICIES if name in sweep.runs]
 summary.need(sweep, ["even", *(learned or POLICIES)])
 
@@ -83,7 +115,11 @@ summary.need(sweep, ["even", *(learned or POLICIES)])
 # is that of other methods, as [further down](#what-one-seed-says) explains. The runs:
 
 # %%
-left_out = sorted(path.name for path in (results / "sweeps").iterdir() if path.is_dir() and path.name not in sweeps)
+left_out = sorted(
+    path.name
+    for path in (results / "sweeps").iterdir()
+    if path.is_dir() and path.name not in sweeps
+)
 print("sweeps:", ", ".join(sweeps), "- shown:", sweep.name)
 if left_out:
     print("left out, because others are at full size:", ", ".join(left_out))
@@ -98,15 +134,24 @@ Markdown(summary.in_short(sweep))
 # all seeds were run, so these main claims are known less well:
 
 # %%
-slow = ch06_runs.schedule_sweep(results / "causes", f"{sweep.name}_slow", sweep)
-Markdown(aside.aside(slow, sweep, main=True) if slow else f"No sweep {sweep.name}_slow of the same text and budget is stored.")
+slow = ch06_runs.schedule_sweep(
+    results / "causes", f"{sweep.name}_slow", sweep
+)
+Markdown(
+    aside.aside(slow, sweep, main=True)
+    if slow
+    else f"No sweep {sweep.name}_slow of the same text and budget is stored."
+)
 
 # %% [markdown]
 # And the runs of another size, of which [more below](#a-larger-model):
 
 # %%
 others = [other for other in sweeps.values() if other.name != sweep.name]
-Markdown("\n\n".join(aside.aside(other, sweep) for other in others) or "No run of another size is stored.")
+Markdown(
+    "\n\n".join(aside.aside(other, sweep) for other in others)
+    or "No run of another size is stored."
+)
 
 # %% [markdown]
 # Who is who:
@@ -141,7 +186,9 @@ forged = copy.deepcopy(record)
 forged["scores"]["validation"]["unit_bits"][0] -= 100
 for name, one in (("as it is", record), ("forged", forged)):
     try:
-        print(f"{name}: seed {check(one, path.name)['seed']}, settings {one['config_hash']}, commit {one['commit'][:7]}")
+        print(
+            f"{name}: seed {check(one, path.name)['seed']}, settings {one['config_hash']}, commit {one['commit'][:7]}"
+        )
     except RltokError as error:
         print(f"{name}: {error}")
 
@@ -162,7 +209,11 @@ print(verdicts.__doc__.strip())
 # record that the earlier code made; a table that mixed verdicts by two rules would be an error.
 
 # %%
-Markdown(ch07_moved.moved(results / "verdicts_before.json", ch07_moved.judge_all(results)))
+Markdown(
+    ch07_moved.moved(
+        results / "verdicts_before.json", ch07_moved.judge_all(results)
+    )
+)
 
 # %% [markdown]
 # What had counted as supported or contradicted from three seeds leans now, but for a few. This is what three seeds are worth.
@@ -171,12 +222,18 @@ Markdown(ch07_moved.moved(results / "verdicts_before.json", ch07_moved.judge_all
 # and in the old form (what the other changes did stands under [What one seed says](#what-one-seed-says)):
 
 # %%
-for name, other in [*((name, "bpe") for name in learned), ("ours_lags1", "ours")]:
+for name, other in [
+    *((name, "bpe") for name in learned),
+    ("ours_lags1", "ours"),
+]:
     found = differences.gap(sweep, name, other, "test")
     if found is None:
         print(f"{name} minus {other}: no seed in common with a score on test")
     else:
-        new, old = verdicts.non_inferior(found, criteria.MARGIN), verdicts.equivalent(found, criteria.MARGIN)
+        new, old = (
+            verdicts.non_inferior(found, criteria.MARGIN),
+            verdicts.equivalent(found, criteria.MARGIN),
+        )
         print(f"{name} minus {other}: {found}; no worse: {new}; alike: {old}")
 
 # %% [markdown]
@@ -190,11 +247,21 @@ for name, other in [*((name, "bpe") for name in learned), ("ours_lags1", "ours")
 # that one difference in twenty lies beyond it by chance? And how many lie beyond two errors?
 
 # %%
-draws = np.random.default_rng(0).normal(size=(100_000, 3))  # no true difference
+draws = np.random.default_rng(0).normal(
+    size=(100_000, 3)
+)  # no true difference
 t = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(3))
-asked = [claim for claim, (first, _) in tables.judged_claims(None) if first.verdict == verdicts.NO_RUN]
-print(f"3 seeds: {t_limit(SURE, 2):.2f} errors; {(abs(t) > 2).mean():.0%} of drawn differences lie beyond two")
-print(f"many seeds: {t_limit(SURE, math.inf):.2f} errors. {len(asked)} claims are asked below, some twice")
+asked = [
+    claim
+    for claim, (first, _) in tables.judged_claims(None)
+    if first.verdict == verdicts.NO_RUN
+]
+print(
+    f"3 seeds: {t_limit(SURE, 2):.2f} errors; {(abs(t) > 2).mean():.0%} of drawn differences lie beyond two"
+)
+print(
+    f"many seeds: {t_limit(SURE, math.inf):.2f} errors. {len(asked)} claims are asked below, some twice"
+)
 
 # %% [markdown]
 # So even now a few verdicts among many are wrong by chance, and a single one that is barely beyond its interval is no proof. Look at how
@@ -213,7 +280,9 @@ cases = [
 ]
 for guess, case in zip(guesses, cases, strict=True):
     found = verdicts.one_sided(case, wanted=-1)
-    print(f"{case}: {found}; the guess was {'right' if guess == found else 'wrong'}")
+    print(
+        f"{case}: {found}; the guess was {'right' if guess == found else 'wrong'}"
+    )
 
 # %% [markdown]
 # (Behind ± stand both errors, documents / seeds.) The second one is small over documents and still undecided: its seeds disagree.
@@ -235,14 +304,23 @@ guess_times = 2
 # %% tags=["measurement"]
 first, second = learned[0], "even"
 paired = differences.gap(sweep, first, second, "validation")
-apart = math.hypot(*(sweep.mean(name, "validation").error_units for name in (first, second)))
+apart = math.hypot(
+    *(sweep.mean(name, "validation").error_units for name in (first, second))
+)
 times = apart / paired.error_units
-print(f"{first} minus {second}: paired {paired.error_units:.4f}, apart {apart:.4f} bits per byte")
+print(
+    f"{first} minus {second}: paired {paired.error_units:.4f}, apart {apart:.4f} bits per byte"
+)
 print(f"{times:.1f} times smaller; the guess was {guess_times}")
 score = next(iter(sweep.runs[first].values()))["scores"]["validation"]
 sizes = np.array(score["unit_bytes"])
-print(f"{len(sizes)} {score['unit']}; the largest has {sizes.max() / sizes.sum():.0%} of the bytes,", end=" ")
-print(f"so they weigh as much as {sizes.sum() ** 2 / (sizes**2).sum():.0f} equal ones")
+print(
+    f"{len(sizes)} {score['unit']}; the largest has {sizes.max() / sizes.sum():.0%} of the bytes,",
+    end=" ",
+)
+print(
+    f"so they weigh as much as {sizes.sum() ** 2 / (sizes**2).sum():.0f} equal ones"
+)
 
 # %% [markdown]
 # (Where a text has fewer than twenty documents, as the bundled sample, its rows stand in for them. They are less independent than
@@ -266,7 +344,9 @@ guess_share = 1 / 10
 
 # %% tags=["measurement"]
 pairs = summary.repeated_pairs(sweep)
-between = summary.spread_of_seeds(sweep, list(dict.fromkeys(name for name, *_ in pairs)))
+between = summary.spread_of_seeds(
+    sweep, list(dict.fromkeys(name for name, *_ in pairs))
+)
 
 
 def spread(gaps):
@@ -281,9 +361,13 @@ for devices in dict.fromkeys(pair[3] for pair in pairs):
     )
 if pairs and between:
     share = spread([pair[2] for pair in pairs]) / spread(between)
-    print(f"between seeds {spread(between):.4f} bits per byte; the share is {share:.0%}, the guess was {guess_share:.0%}")
+    print(
+        f"between seeds {spread(between):.4f} bits per byte; the share is {share:.0%}, the guess was {guess_share:.0%}"
+    )
 else:
-    print(f"the sweep {sweep.name} has too few runs that were made twice, or a single seed, so there is nothing to compare with")
+    print(
+        f"the sweep {sweep.name} has too few runs that were made twice, or a single seed, so there is nothing to compare with"
+    )
 
 # %% [markdown]
 # The error over seeds contains this noise, and pairing by seed does not remove it.
@@ -305,12 +389,19 @@ Markdown(summary.unscored(sweep))
 # with three seeds tell how much a difference between two methods deviates from seed to seed, some pairs more than others:
 
 # %%
-each = {pair: statistics.stdev(gaps) for pair, gaps in differences.by_pair(sweep, "test").items() if len(gaps) > 1}
+each = {
+    pair: statistics.stdev(gaps)
+    for pair, gaps in differences.by_pair(sweep, "test").items()
+    if len(gaps) > 1
+}
 if each:
     print(
         f"deviation of a difference from seed to seed on test text, of {len(each)} pairs: {differences.deviation(sweep, 'test'):.4f}"
     )
-    for told, pair in (("least", min(each, key=each.get)), ("most", max(each, key=each.get))):
+    for told, pair in (
+        ("least", min(each, key=each.get)),
+        ("most", max(each, key=each.get)),
+    ):
         print(f"{told}: {each[pair]:.4f} of {pair[0]} minus {pair[1]}")
 else:
     print("no two contenders have several seeds, so nothing can be borrowed")
@@ -340,7 +431,11 @@ Markdown(summary.one_seed(sweep, learned[0]))
 # those on one kind of card alone, on validation text, where every run has a score:
 
 # %%
-rivals = [name for name in ("even", "bpe", "dynamic_pooling_port", "hnet_port") if name in sweep.runs]
+rivals = [
+    name
+    for name in ("even", "bpe", "dynamic_pooling_port", "hnet_port")
+    if name in sweep.runs
+]
 Markdown(summary.one_device(sweep, learned, rivals))
 
 # %% [markdown]
@@ -397,8 +492,17 @@ plots.show(figures.figure_3(sweep, shown))
 # square of their number:
 
 # %%
-added = {name: statistics.fmean(run["attention_flops"] / run["flops"] for run in sweep.runs[name].values()) for name in shown}
-print("attention adds", ", ".join(f"{name} {share:.1%}" for name, share in added.items()))
+added = {
+    name: statistics.fmean(
+        run["attention_flops"] / run["flops"]
+        for run in sweep.runs[name].values()
+    )
+    for name in shown
+}
+print(
+    "attention adds",
+    ", ".join(f"{name} {share:.1%}" for name, share in added.items()),
+)
 
 # %% [markdown]
 # ## A larger model
@@ -413,7 +517,9 @@ sizes = ch06_runs.of_sizes(results / "sweeps", ("32m", "147m"))
 Markdown(ch06_runs.shown_sweeps(sizes, "147m", results / "sweeps"))
 
 # %%
-both = [name for name in sweep.runs if all(name in size.runs for size in sizes)]
+both = [
+    name for name in sweep.runs if all(name in size.runs for size in sizes)
+]
 Markdown(tables.side_by_side(sizes, both))
 
 # %% [markdown]
@@ -427,12 +533,19 @@ Markdown(tables.side_by_side(sizes))
 
 # %%
 others = [size for size in sizes if size.name != sweep.name]
-blocks = [made(size) for size in others for made in (tables.table_1, tables.accuracy_table)]
+blocks = [
+    made(size)
+    for size in others
+    for made in (tables.table_1, tables.accuracy_table)
+]
 Markdown("\n\n".join(blocks) or "No other size is stored.")
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
 borrowing = [differences.borrowing(size, sweep) for size in others]
-Markdown("\n\n".join(tables.claims_table(size) for size in borrowing) or "No other size is stored.")
+Markdown(
+    "\n\n".join(tables.claims_table(size) for size in borrowing)
+    or "No other size is stored."
+)
 
 # %% [markdown]
 # (Behind ± an error in parentheses is borrowed; "the policy" of the larger size is that with the γ of the code, as no other was run.)
@@ -451,7 +564,9 @@ Markdown("\n\n".join(tables.claims_table(size) for size in borrowing) or "No oth
 # say ([all sources](../book/texts.md)). In four kinds:
 
 # %%
-kinds, told = ch07_domains.fitting(ch07_domains.read(results / "kinds.json"), list(sweeps.values()))
+kinds, told = ch07_domains.fitting(
+    ch07_domains.read(results / "kinds.json"), list(sweeps.values())
+)
 print("bits by kind of text:", told)
 Markdown(ch07_domains.kinds_table(kinds))
 
@@ -462,23 +577,43 @@ Markdown(ch07_domains.kinds_table(kinds))
 guess_kinds = 2
 
 # %% tags=["measurement"]
-name, found = POLICIES[-1], {size: one["gaps"]["test"]["bpe"] for size, one in kinds["sweeps"].items()}
-largest = next((size for size in reversed(found) if name in found[size]), None)
+name, found = (
+    POLICIES[-1],
+    {
+        size: one["gaps"]["test"]["bpe"]
+        for size, one in kinds["sweeps"].items()
+    },
+)
+largest = next(
+    (size for size in reversed(found) if name in found[size]), None
+)
 if largest is None:
     print(f"no size has both {name} and bpe; the guess was {guess_kinds}")
 else:
     whole, *each = found[largest][name]["bits"]
-    print(f"{name}, {largest}, minus bpe: on {sum(gap > whole for gap in each)} of {len(each)}; the guess was {guess_kinds}")
+    print(
+        f"{name}, {largest}, minus bpe: on {sum(gap > whole for gap in each)} of {len(each)}; the guess was {guess_kinds}"
+    )
 
 # %% [markdown]
 # Test text, minus even spacing and then minus guidance (here a single seed borrows no error); folded, the same of validation text:
 
 # %%
 both_of = [name for name in ("bpe", "hnet_port", *POLICIES) if name in shown]
-Markdown("\n\n".join(ch07_domains.table(kinds, "test", both_of, reference) for reference in ("even", "bpe")))
+Markdown(
+    "\n\n".join(
+        ch07_domains.table(kinds, "test", both_of, reference)
+        for reference in ("even", "bpe")
+    )
+)
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
-Markdown("\n\n".join(ch07_domains.table(kinds, "validation", both_of, reference) for reference in ("even", "bpe")))
+Markdown(
+    "\n\n".join(
+        ch07_domains.table(kinds, "validation", both_of, reference)
+        for reference in ("even", "bpe")
+    )
+)
 
 # %% [markdown]
 # At 32M the kinds hardly differ: what a seed shifts, it shifts on all of them. At 147M guidance is ahead of even spacing on each, but the policy
@@ -487,7 +622,11 @@ Markdown("\n\n".join(ch07_domains.table(kinds, "validation", both_of, reference)
 # of seeds, since it drops out. That of books less that of the encyclopaedia:
 
 # %%
-Markdown(ch07_domains.contrast_table(kinds, learned, "books", "encyclopaedia", "bpe"))
+Markdown(
+    ch07_domains.contrast_table(
+        kinds, learned, "books", "encyclopaedia", "bpe"
+    )
+)
 
 # %% [markdown]
 # Every seed at 32M has it small, nearly all with the other sign. So chance is unlikely, if seeds at 147M differ as those at 32M do. Still, we first
@@ -508,22 +647,33 @@ Markdown(ch07_domains.contrast_table(kinds, learned, "books", "encyclopaedia", "
 guess_times = 5
 
 # %% tags=["measurement"]
-answers, told = ch07_answers.fitting(ch07_answers.read(results / "answers.json"), list(sweeps.values()))
+answers, told = ch07_answers.fitting(
+    ch07_answers.read(results / "answers.json"), list(sweeps.values())
+)
 print("bits per item:", told)
 found = ch07_answers.ends(answers, "arc_easy", list(reversed(POLICIES)))
 if found is None:
-    print(f"no contender with learned boundaries in it; the guess was {guess_times}")
+    print(
+        f"no contender with learned boundaries in it; the guess was {guess_times}"
+    )
 else:
     size, name, short, long = found
-    print(f"{name}, {size}, minus even: {short:+.2f} bits for the shortest quarter of answers, {long:+.2f} for the longest")
-    print(f"{long / (short or math.nan):.1f} times as many; the guess was {guess_times}")
+    print(
+        f"{name}, {size}, minus even: {short:+.2f} bits for the shortest quarter of answers, {long:+.2f} for the longest"
+    )
+    print(
+        f"{long / (short or math.nan):.1f} times as many; the guess was {guess_times}"
+    )
 
 # %% [markdown]
 # ARC-Easy, PIQA, HellaSwag and LAMBADA, in this order:
 
 # %%
 named = [name for name in shown if name != "even"]
-blocks = [ch07_answers.table(answers, task, named) for task in ("arc_easy", "piqa", "hellaswag", "lambada")]
+blocks = [
+    ch07_answers.table(answers, task, named)
+    for task in ("arc_easy", "piqa", "hellaswag", "lambada")
+]
 Markdown("\n\n".join(blocks))
 
 # %% [markdown]
@@ -576,10 +726,18 @@ guess_first = "ours_gamma0.9"
 
 # %% tags=["measurement"]
 schedules = [sweep, *([slow] if slow else [])]
-ends = {name: mean.bits for name in (slow.runs if slow else ()) if (mean := slow.mean(name, "test"))}
-print(f"fewest: {min(ends, key=ends.get, default='nobody')}; the guess was {guess_first}")
+ends = {
+    name: mean.bits
+    for name in (slow.runs if slow else ())
+    if (mean := slow.mean(name, "test"))
+}
+print(
+    f"fewest: {min(ends, key=ends.get, default='nobody')}; the guess was {guess_first}"
+)
 again = list(slow.runs) if slow else []
-Markdown(tables.side_by_side(schedules, again) if slow else "no run to compare")
+Markdown(
+    tables.side_by_side(schedules, again) if slow else "no run to compare"
+)
 
 # %% [markdown]
 # Each method has fewer bits per byte, by more than these four differed before. And the order is another: guidance first, then H-Net, while the
@@ -588,7 +746,11 @@ Markdown(tables.side_by_side(schedules, again) if slow else "no run to compare")
 
 # %%
 for name in ("bpe", "hnet_port"):
-    print(differences.in_deviations(slow, sweep, learned[-1], name, "test") if slow and learned else "no run to compare")
+    print(
+        differences.in_deviations(slow, sweep, learned[-1], name, "test")
+        if slow and learned
+        else "no run to compare"
+    )
 
 # %% [markdown]
 # Where two or three seeds were run, they lie much closer together than those of the usual runs (the second error in the table above), so this
@@ -596,7 +758,11 @@ for name in ("bpe", "hnet_port"):
 # validation text, than the second seed did; that these two lie so close may be luck. When does it happen? Held-out text, minus even spacing, after the same text:
 
 # %%
-Markdown(ch07_whitespace_onset.ahead_table(schedules, again, (10, 20, 35, 50, 75, 99)))
+Markdown(
+    ch07_whitespace_onset.ahead_table(
+        schedules, again, (10, 20, 35, 50, 75, 99)
+    )
+)
 
 # %% [markdown]
 # About when the learning rate peaks, all three get ahead of even spacing. Guidance and H-Net keep half of that or more, the policy nearly
@@ -630,15 +796,24 @@ Markdown(ch07_whitespace_onset.turns_table(schedules, again))
 # the decision itself, as in the paper's Figures 2 and 6 to 8. A red edge is a boundary that was drawn.
 
 # %%
-HTML("".join(figures.sample_html(sweep, name, characters=250) for name in shown))
+HTML(
+    "".join(
+        figures.sample_html(sweep, name, characters=250) for name in shown
+    )
+)
 
 # %% [markdown]
 # The others, one line of code away and folded here:
 
 # %%
 rest = [name for name in tables.methods_of(sweep) if name not in shown]
-folded = "".join(figures.sample_html(sweep, name, characters=100, hover=False) for name in rest)
-HTML(f"<details><summary>{len(rest)} other contenders</summary>{folded}</details>")
+folded = "".join(
+    figures.sample_html(sweep, name, characters=100, hover=False)
+    for name in rest
+)
+HTML(
+    f"<details><summary>{len(rest)} other contenders</summary>{folded}</details>"
+)
 
 # %% [markdown]
 # ### Why guidance is not ahead here
@@ -666,7 +841,11 @@ Markdown(tables.course_table(sweep))
 # with another learning rate the same model has far fewer bits per byte after as much text:
 
 # %%
-Markdown(ch07_whitespace_onset.ahead_table([*schedules, *others], both, (27, 50, 75, 99, 130, 160, 300, 620)))
+Markdown(
+    ch07_whitespace_onset.ahead_table(
+        [*schedules, *others], both, (27, 50, 75, 99, 130, 160, 300, 620)
+    )
+)
 
 # %% [markdown]
 # In the large run it does, of even spacing and, by less than two deviations from seed to seed, of the policy. With the learning rate of that
@@ -706,9 +885,20 @@ guess_half = True
 plots.show(figures.figure_13(sweep, learned))
 
 # %%
-at = {name: statistics.fmean(sweep.each(name, lambda run: criteria.agreement_at(run, 1 / 10))) for name in learned}
-print("F1 after a tenth:", ", ".join(f"{name} {value:.2f}" for name, value in at.items()))
-print("the guess was", "right" if guess_half == (at[learned[0]] > 1 / 2) else "wrong")
+at = {
+    name: statistics.fmean(
+        sweep.each(name, lambda run: criteria.agreement_at(run, 1 / 10))
+    )
+    for name in learned
+}
+print(
+    "F1 after a tenth:",
+    ", ".join(f"{name} {value:.2f}" for name, value in at.items()),
+)
+print(
+    "the guess was",
+    "right" if guess_half == (at[learned[0]] > 1 / 2) else "wrong",
+)
 
 # %% mystnb={"figure": {"caption": "Boundary probabilities on the start of a fixed text, from the first update (top) to the last (bottom).", "name": "fig-results-snapshots"}, "image": {"alt": "A grid: a column for each character, a row for each snapshot. From top to bottom the shades become more distinct."}}
 plots.show(figures.snapshots_figure(sweep, learned[0]))
@@ -740,7 +930,9 @@ Markdown(tables.claims_table(sweep))
 for verdict, count in tables.counts(sweep).items():
     print(f"{count:3d}  {verdict}")
 went_wrong = [
-    f"{run['name']}, {run['sweep']} ({' '.join(run['failed'].split())})" for one in sweeps.values() for run in one.failed
+    f"{run['name']}, {run['sweep']} ({' '.join(run['failed'].split())})"
+    for one in sweeps.values()
+    for run in one.failed
 ]
 print("runs that failed:", ", ".join(went_wrong) or "none")
 
@@ -773,7 +965,11 @@ for place, first, second in looks:
             f"{(a.mean - b.mean) / math.hypot(a.error, b.error):+.1f}",
         ]
     )
-Markdown(markdown(["set", "difference", "bits per byte", "in standard errors"], rows))
+Markdown(
+    markdown(
+        ["set", "difference", "bits per byte", "in standard errors"], rows
+    )
+)
 
 # %% [markdown]
 # The text calls the first "roughly one standard error" and the policy with one lag "comparable". By the table the first is almost two,
@@ -798,10 +994,19 @@ Markdown(markdown(["set", "difference", "bits per byte", "in standard errors"], 
 # **1. One seed** (easy, 5 minutes). Keep one seed of everything and ask for the verdicts again. What changes?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-one = records.Sweep(sweep.name, {name: dict([min(runs.items())]) for name, runs in sweep.runs.items()}, [])
+one = records.Sweep(
+    sweep.name,
+    {name: dict([min(runs.items())]) for name, runs in sweep.runs.items()},
+    [],
+)
 print(tables.counts(one))
-assert not any(verdict.endswith(("supported", "contradicted")) for verdict in tables.counts(one))
-print("Nothing does more than lean. But more leans than with all seeds: the error over seeds, the larger one, is not known.")
+assert not any(
+    verdict.endswith(("supported", "contradicted"))
+    for verdict in tables.counts(one)
+)
+print(
+    "Nothing does more than lean. But more leans than with all seeds: the error over seeds, the larger one, is not known."
+)
 
 # %% [markdown]
 # **2. Unpaired** (medium, 10 minutes). How many of the differences from `even` on validation text would still count if each method's own
@@ -811,8 +1016,18 @@ print("Nothing does more than lean. But more leans than with all seeds: the erro
 for name in shown:
     gap = differences.gap(sweep, name, "even", "validation")
     if name != "even" and gap is not None:
-        wide = replace(gap, error_units=math.hypot(*(sweep.mean(n, "validation").error_units for n in (name, "even"))))
-        print(f"{name:22s} paired: {verdicts.one_sided(gap, -1):20s} apart: {verdicts.one_sided(wide, -1)}")
+        wide = replace(
+            gap,
+            error_units=math.hypot(
+                *(
+                    sweep.mean(n, "validation").error_units
+                    for n in (name, "even")
+                )
+            ),
+        )
+        print(
+            f"{name:22s} paired: {verdicts.one_sided(gap, -1):20s} apart: {verdicts.one_sided(wide, -1)}"
+        )
 
 # %% [markdown]
 # **3. A margin** (medium, 10 minutes). A claim that one method is as good as another needs a margin. From which margin on would our
@@ -823,21 +1038,43 @@ tested = differences.gap(sweep, learned[0], "bpe", "test")
 gap = tested or differences.gap(sweep, learned[0], "even", "validation")
 least = gap.bits + gap.reach()
 print(f"{gap}: from a margin of {least:.4f} bits per byte on")
-assert verdicts.non_inferior(gap, least + 1e-9) == (verdicts.SUPPORTED if gap.seeds >= verdicts.LEAST_SEEDS else "leans for")
+assert verdicts.non_inferior(gap, least + 1e-9) == (
+    verdicts.SUPPORTED if gap.seeds >= verdicts.LEAST_SEEDS else "leans for"
+)
 
 # %% [markdown]
 # **4. Your own claim** (hard, 20 minutes). Is the loss on a benchmark lower where a method draws more boundaries? Use rates and losses of
 # all runs of the sweep, and say what the answer can and cannot show.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-scored = [run for run in sweep.records if run["scores"].get("hellaswag")] or sweep.records
+scored = [
+    run for run in sweep.records if run["scores"].get("hellaswag")
+] or sweep.records
 asked = sweep.records[0]["config"]["model"]["rule"]["target_rate"]
-near = [run for run in scored if abs(run["scores"]["validation"]["rate"] - asked) < asked / 3]
-for told, runs in (("all runs", scored), ("those within a third of the target rate", near)):
+near = [
+    run
+    for run in scored
+    if abs(run["scores"]["validation"]["rate"] - asked) < asked / 3
+]
+for told, runs in (
+    ("all runs", scored),
+    ("those within a third of the target rate", near),
+):
     if len(runs) < 3:
         continue
     rates = [run["scores"]["validation"]["rate"] for run in runs]
-    losses = [run["scores"].get("hellaswag", run["scores"]["validation"])["bits_per_byte"] for run in runs]
-    print(f"correlation of rate and loss, {told} ({len(runs)}): {np.corrcoef(rates, losses)[0, 1]:+.2f}")
-print("a few runs far from the target make it what it is. And the methods differ in more than their rate,")
-print("so this is no effect of the rate; a sweep over rates of one method would be")
+    losses = [
+        run["scores"].get("hellaswag", run["scores"]["validation"])[
+            "bits_per_byte"
+        ]
+        for run in runs
+    ]
+    print(
+        f"correlation of rate and loss, {told} ({len(runs)}): {np.corrcoef(rates, losses)[0, 1]:+.2f}"
+    )
+print(
+    "a few runs far from the target make it what it is. And the methods differ in more than their rate,"
+)
+print(
+    "so this is no effect of the rate; a sweep over rates of one method would be"
+)

@@ -17,9 +17,13 @@ def pytest_configure(config):
     No output is sanitized: each pattern would hide changes, and what differs between machines must not be printed.
     """
     config.option.nbval_current_env = True
-    spread = getattr(config.option, "numprocesses", None) and config.option.dist not in ("loadfile", "loadscope", "no")
+    spread = getattr(
+        config.option, "numprocesses", None
+    ) and config.option.dist not in ("loadfile", "loadscope", "no")
     if getattr(config.option, "nbval", False) and spread:
-        raise pytest.UsageError("-n would cut a notebook into pieces: add --dist loadfile, or leave out -n.")
+        raise pytest.UsageError(
+            "-n would cut a notebook into pieces: add --dist loadfile, or leave out -n."
+        )
 
 
 def pytest_itemcollected(item):
@@ -36,7 +40,11 @@ def _with_tolerance(compare):
     """nbval's comparison, with the stored figure in the place of a new one that shows the same."""
 
     def compare_outputs(test, ref, skip_compare=None):
-        stored = [output["data"][SVG] for output in ref if SVG in output.get("data", {})]
+        stored = [
+            output["data"][SVG]
+            for output in ref
+            if SVG in output.get("data", {})
+        ]
         shown = [output for output in test if SVG in output.get("data", {})]
         for output, svg in zip(shown, stored, strict=False):
             if same_figure(output["data"][SVG], svg):
@@ -63,12 +71,20 @@ def pytest_runtest_setup(item):
 
 def pytest_terminal_summary(terminalreporter):
     """What to do about a red cell. Stored GPU outputs older than the package are no failure, but nobody should miss them."""
-    red = {report.nodeid.split("::")[0] for report in terminalreporter.stats.get("failed", ())}
+    red = {
+        report.nodeid.split("::")[0]
+        for report in terminalreporter.stats.get("failed", ())
+    }
     for path in sorted(name for name in red if name.endswith(".ipynb")):
         number = path.split("/")[-1].split("_")[0]
         told = f"{path}: if the new output is the right one, `make notebooks NB={number}`; see book/when_nbval_turns_red.md"
         terminalreporter.write_line(told, red=True)
     for path in stems(NOTEBOOKS):
         stored = path.with_suffix(".ipynb")
-        if stored.exists() and (moved := provenance.drift(read_stored(stored), path)):
-            terminalreporter.write_line(f"{path.name}: stored GPU outputs are older than {', '.join(moved)}", yellow=True)
+        if stored.exists() and (
+            moved := provenance.drift(read_stored(stored), path)
+        ):
+            terminalreporter.write_line(
+                f"{path.name}: stored GPU outputs are older than {', '.join(moved)}",
+                yellow=True,
+            )

@@ -34,7 +34,15 @@ from rltok import vocab
 torch.manual_seed(0)
 text = "a byte"
 ids = list(text.encode("utf-8"))
-print(len(ids), "bytes:", ids, "and the markers", vocab.BOS, vocab.EOS, vocab.PAD)
+print(
+    len(ids),
+    "bytes:",
+    ids,
+    "and the markers",
+    vocab.BOS,
+    vocab.EOS,
+    vocab.PAD,
+)
 
 # %% [markdown]
 # ## The question
