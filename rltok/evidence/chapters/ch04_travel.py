@@ -1,20 +1,17 @@
 """Chapter 04's view of the sweep tiny_travel: how far the policy's weights may move, from when on, and where boundaries end.
 
-sweep --settings_of--> multiplier and start of each method    sweep --table--> Markdown    sweep --figure--> by bytes read
+sweep --settings_of--> multiplier and start of each method    sweep --result--> a sentence    --table--> Markdown    --figure-->
 """
 
-import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError
 from rltok.evidence import differences
 from rltok.evidence.records import Sweep, is_learned, read_sweeps
 from rltok.evidence.tables import BASELINE, over_seeds
-from rltok.evidence.words import NONE, with_interval
+from rltok.evidence.words import NONE, number
 from rltok.optim import policy_travel
 from rltok.presets import preset
 from rltok.show.plots import PALETTE
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLAN = "tiny_travel"
-PANELS = (("whitespace_share", "share of white space with a boundary"), ("policy_entropy", "policy entropy (nats per decision)"))
+MOSTLY = 0.8  # share of white space from which on a policy counts as one that found it
 
 
 def read(folder: Path) -> Sweep:
@@ -54,22 +51,38 @@ def travel_share(config: Config) -> float:
 
 
 def table(sweep: Sweep) -> str:
-    """Markdown: a row for each method, of learned ones by when and how fast they move; ± over seeds, and the interval."""
+    """Markdown: a row for each method, of learned ones by when and how fast they move; ± over seeds, the loss ± its interval."""
     rows, configs = [], settings_of(sweep)
     for name in [*configs, *(name for name in sweep.runs if name not in configs)]:
         train = configs[name].train if name in configs else None
-        about = [NONE] * 3 if train is None else [
-            f"{train.policy_lr_multiplier:g}", f"{train.policy_start_fraction:.0%}", f"{travel_share(configs[name]):.2g}"
+        about = [name, NONE, NONE] if train is None else [
+            f"policy × {train.policy_lr_multiplier:g}", f"{train.policy_start_fraction:.0%}", f"{travel_share(configs[name]):.2g}"
         ]  # fmt: skip
         gap = None if name == BASELINE else differences.gap(sweep, name, BASELINE, "validation")
         rows.append([
-            f"`{name}`", *about, str(len(sweep.runs[name])), NONE if gap is None else with_interval(gap),
-            over_seeds(sweep.values(name, "whitespace_share"), ".2f"), _first_letters(sweep, name),
-            over_seeds(sweep.values(name, "policy_entropy"), ".3f"), over_seeds(sweep.values(name, "rate"), ".3f"),
+            *about, over_seeds(sweep.values(name, "whitespace_share"), ".2f"), _first_letters(sweep, name),
+            over_seeds(sweep.values(name, "policy_entropy"), ".2f"),
+            NONE if gap is None else number(gap.bits, gap.reach(), "+.3f"),
         ])  # fmt: skip
-    head = ["contender", "multiplier", "starts after", "travel / the paper's", "seeds", f"minus `{BASELINE}`", "white space",
-            "first letters", "entropy, nats", "rate"]  # fmt: skip
+    head = ["", "starts after", "travel", "white space", "first letters", "entropy, nats", f"bits minus {BASELINE}"]
     return markdown(head, rows)
+
+
+def result(sweep: Sweep) -> str:
+    """Which multipliers bring every seed to white space when the policy moves at once, and whether a late one gets there, in a
+    sentence; and what the loss says of it."""
+    configs = settings_of(sweep)
+    ends = {name: sweep.values(name, "whitespace_share") for name in configs}
+    early = {name: config for name, config in configs.items() if config.train.policy_start_fraction == 0}
+    there = [f"× {early[name].train.policy_lr_multiplier:g}" for name in early if min(ends[name]) >= MOSTLY]
+    late = [value for name in configs if name not in early for value in ends[name]]
+    gaps = [differences.gap(sweep, name, BASELINE, "validation") for name in configs]
+    decided = sum(gap.verdict != "undecided" for gap in gaps)
+    return (
+        f"Policies that move from the first update on have a boundary at {MOSTLY:.0%} of white space or more, with every seed,"
+        f" at {', '.join(there) or 'no multiplier'}; of {len(late)} that start late {sum(value >= MOSTLY for value in late)} do."
+        f" Of {len(gaps)} differences in loss from evenly spaced boundaries {decided} {'is' if decided == 1 else 'are'} decided."
+    )
 
 
 def _first_letters(sweep: Sweep, name: str) -> str:
@@ -78,20 +91,24 @@ def _first_letters(sweep: Sweep, name: str) -> str:
 
 
 def figure(sweep: Sweep) -> "Figure":
-    """White space with a boundary (left) and entropy (right) by bytes read, means over seeds; dashed for a late start."""
+    """White space with a boundary by bytes read, a line for each seed (left), and where boundaries are at the end (right)."""
     import matplotlib.pyplot as plt
 
-    drawing, panels = plt.subplots(1, 2, figsize=(8.4, 3.9), layout="constrained")
+    drawing, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.9), layout="constrained")
     configs = settings_of(sweep)
     multipliers = sorted({config.train.policy_lr_multiplier for config in configs.values()})
-    for axes, (key, words) in zip(panels, PANELS, strict=True):
-        for name, config in configs.items():
-            train, curves = config.train, [run["curve"] for run in sweep.runs[name].values()]
-            across = [statistics.fmean(point["bytes"] for point in points) / 1e6 for points in zip(*curves, strict=True)]
-            up = np.mean([[point[key] for point in curve] for curve in curves], axis=0)
-            late = train.policy_start_fraction > 0
-            axes.plot(across, up, color=PALETTE[multipliers.index(train.policy_lr_multiplier)], linestyle="--" if late else "-",
-                      label=f"× {train.policy_lr_multiplier:g}" + (", late" if late else ""))  # fmt: skip
-        axes.set(xlabel="MB of training text", ylabel=words, ylim=(0, None))
-    drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    for name, config in configs.items():
+        train, late = config.train, config.train.policy_start_fraction > 0
+        colour = PALETTE[multipliers.index(train.policy_lr_multiplier)]
+        label = f"× {train.policy_lr_multiplier:g}" + (", late" if late else "")
+        for run in sweep.runs[name].values():
+            across, up = zip(*((point["bytes"] / 1e6, point["whitespace_share"]) for point in run["curve"]), strict=True)
+            left.plot(across, up, color=colour, linestyle="--" if late else "-", linewidth=1, label=label)
+            end = run["scores"]["validation"]
+            right.plot(end["whitespace_share"], end["class_rates"]["word start"], "o", color=colour,
+                       fillstyle="none" if late else "full", label=label)  # fmt: skip
+            label = None
+    left.set(xlabel="MB of training text", ylabel="share of white space with a boundary", ylim=(0, 1.02))
+    right.set(xlabel="share of white space with a boundary", ylabel="share of first letters", xlim=(0, 1.02), ylim=(0, None))
+    drawing.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     return drawing
