@@ -1510,7 +1510,7 @@ Markdown(ch05_rates.rates_table(rates))
 #   seeds is therefore Student's, and wider.
 
 # %%
-seeds = len({run["seed"] for run in compared["runs"]})
+seeds = len(compared.runs["learned"])
 x = np.linspace(0, 2000, 2_000_001)
 density = (1 + x**2 / (seeds - 1)) ** (
     -seeds / 2
