@@ -37,6 +37,29 @@ def test_the_sentence_about_what_works_turns_with_the_runs():
     assert "not clearly better or worse than even spacing" in headline._works(best(even=1.7))
 
 
+def test_shares_of_white_space_are_a_mean_only_where_seeds_agree():
+    sweep = best()
+    for name, values in {"policy_x20": (0.97, 0.95, 0.96), "even": (0.29, 0.85, 0.01)}.items():
+        for run, value in zip(sweep.runs[name].values(), values, strict=True):
+            run["scores"][headline.place_of(sweep)]["whitespace_share"] = value
+    assert headline.shares(sweep, "policy_x20") == "96%"
+    assert headline.shares(sweep, "even") == "1% to 85% (by seed)"
+
+
+def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_their_seeds():
+    levels = {"policy_x20": 1.7, "bpe": 1.6, "bpe_causal": 1.6, "policy_x20_rate_bpe": 1.5, "policy_x20_rate_bpe_causal": 1.6}
+    runs = [record(name, seed, bits=bits + (SPREAD[seed] if "policy" in name else 0.0), wiggle=0.0,
+                   rule="learned" if "policy" in name else "even")
+            for name, bits in levels.items() for seed in range(3)]  # fmt: skip
+    said = headline._guidance(sweep_of(*runs))
+    assert "with as many boundaries, the policy predicts better than BPE guidance (0.100" in said
+    assert "not clearly better or worse than BPE without its look ahead" in said
+    fewer = sweep_of(*(run for run in runs if (run["name"], run["seed"]) != ("policy_x20_rate_bpe_causal", 2)))
+    assert headline._guidance(fewer).endswith("each at a rate of its own.") and "worse than BPE guidance" in headline._guidance(
+        fewer
+    )
+
+
 def test_the_table_lists_the_lowest_loss_first():
     lines = headline.table(best()).splitlines()[2:]
     assert [line.split("|")[1].strip() for line in lines][0] == headline.NAMES["bpe"]

@@ -191,6 +191,21 @@ def test_runs_that_are_not_alike_are_not_compared(tmp_path, settings, told):
         read_sweeps(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("setting", "moved"),
+    [("train.policy_start_fraction", 0.25), ("model.rotary_positions", "bf16")],
+    ids=lambda value: str(value),
+)
+def test_a_run_older_than_a_setting_compares_with_runs_at_its_old_value_alone(tmp_path, setting, moved):
+    old, (section, key) = record("ours", 0), setting.split(".")
+    del old["config"][section][key]
+    write(tmp_path, sealed(old), record("ours", 1))
+    assert len(read_sweeps(tmp_path)["32m"].runs["ours"]) == 2
+    write(tmp_path, record("ours", 1, **{setting: moved}))
+    with pytest.raises(RltokError, match=f"differs from its neighbours: {setting}"):
+        read_sweeps(tmp_path)
+
+
 def test_a_sweep_about_a_setting_may_vary_it_between_contenders_but_neither_within_one_nor_the_budget(tmp_path):
     rate, rows = {"train.learning_rate": 0.5}, {"train.sequences_per_update": 32}
     write(tmp_path, record("ours", 0), record("slow", 0, **rate), record("rows", 0, **rate, **rows))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rltok.config import OF_POLICY, TrainConfig
+from rltok.config import ADDED_SETTINGS, OF_POLICY, TrainConfig
 from rltok.errors import RltokError
 from rltok.evidence.packed import read_folder
 from rltok.evidence.record_file import Record
@@ -192,19 +192,26 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
     return full or whole
 
 
+def _settings(record: Record) -> dict[str, Any]:
+    """Its configuration; settings that the code did not have yet at the value by which it went."""
+    config = record["config"]
+    return config | {section: old | config[section] for section, old in ADDED_SETTINGS.items()}
+
+
 def shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
     """What runs that are compared have in common: budget, text, size, whether they are full; and of the text each score is of.
 
     `varied` are settings of training that may differ.
     """
-    train = {key: value for key, value in record["config"]["train"].items() if key not in (*OWN, *varied)}
+    config = _settings(record)
+    train = {key: value for key, value in config["train"].items() if key not in (*OWN, *varied)}
     scored = {split: record["scores"][split] for split in SPLITS}
     texts = {f"{split} text": (found["hash"], len(found["unit_bits"])) for split, found in scored.items() if found is not None}
     texts |= {
         f"items of {task}": (found["fingerprint"], found["items"])
         for task, found in record["scores"].items() if task not in SPLITS and found is not None
     }  # fmt: skip
-    model = {key: value for key, value in record["config"]["model"].items() if key != "rule"}
+    model = {key: value for key, value in config["model"].items() if key != "rule"}
     data = record["data"].get("train", {}).get("hash")
     return {"train": train, "model": model, "training text": data, "full": record["full"]} | texts
 
@@ -229,7 +236,8 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
 
 def _of_all_seeds(record: Record) -> dict[str, Any]:
     """The configuration but for what belongs to a seed: the seed, and a rate that another run came to draw."""
-    config, rule = record["config"], record["config"]["model"]["rule"]
+    config = _settings(record)
+    rule = config["model"]["rule"]
     taken = "rate_of" in record or RATE_OF in record["name"]  # older records say so by their name alone
     model = config["model"] | {"rule": rule | ({"target_rate": None} if taken else {})}
     return config | {"train": config["train"] | {"seed": None}, "model": model}
