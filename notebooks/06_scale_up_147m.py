@@ -699,7 +699,7 @@ for name in policies:
 # * Guidance draws more of them. (At 32M, in [chapter 07](07_reading_the_results.ipynb#what-one-seed-says), a policy with as many gained
 #   nothing from that.)
 # * Its boundaries tell of bytes to come: inside words and by counts, in [chapter
-#   05](05_straight_through_and_friends.ipynb#the-leak-measured), by more than the difference here. (But a small network that was told them
+#   05b](05b_every_rule.ipynb#the-leak-measured), by more than the difference here. (But a small network that was told them
 #   gained nothing, and at 32M `bpe_causal`, which tells nothing and draws still more, is no worse.)
 # * Its boundaries never moved, while the network around a policy had to follow it.
 #

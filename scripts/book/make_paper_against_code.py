@@ -69,7 +69,7 @@ def compared(entry: dict[str, Any]) -> str:
 
 
 def rates(method: str) -> list[float]:
-    """Rates over the last fifth of training of a method of chapter 05's comparison, in the order of seeds."""
+    """Rates over the last fifth of training of a method of chapter 05b's comparison, in the order of seeds."""
     from rltok.evidence.chapters.ch05_rules import read_comparison
     from rltok.evidence.ranking import last_fifth
 
@@ -107,7 +107,7 @@ def _settings(settings: dict[str, Any]) -> list[str]:
 
 
 def _chapter(name: str) -> str:
-    number = name[:2]
+    number = name.split("_")[0]
     if not (ROOT / "notebooks" / f"{name}.ipynb").is_file():
         return f"To be measured in chapter {number}, not yet written."
     return f"Measured in [chapter {number}](../notebooks/{name}.ipynb)."

@@ -7,7 +7,6 @@ from rltok.evidence.ranking import MARKERS, last_fifth
 from rltok.evidence.records import Sweep
 from rltok.registry import RULES
 from rltok.show.plots import PALETTE
-from rltok.show.tables import markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,28 +37,13 @@ def rate_runs(record: dict[str, Any]) -> dict[str, dict[int, list[dict[str, Any]
     return found
 
 
-def rates_table(record: dict[str, Any]) -> str:
-    """Markdown: the rate reached over the last fifth of training, least to most over seeds, for each rule and target."""
-    found = rate_runs(record)
-    targets = sorted({n for targets in found.values() for n in targets})
-
-    def cell(runs: list[dict[str, Any]]) -> str:
-        low, high = (f"{choose(run['rate'] for run in runs):.3f}" for choose in (min, max))
-        return low if low == high else f"{low} to {high}"
-
-    rows = [[rule, *(cell(of[n]) if n in of else "-" for n in targets)] for rule, of in found.items()]
-    return markdown(["rule", *(f"target 1/{n} = {1 / n:.3f}" for n in targets)], rows)
-
-
 def rates_held(record: dict[str, Any]) -> list[str]:
     """A sentence for each rule: in how many runs the rate came within the record's tolerance, and the largest distance."""
     found = []
     for rule, of in rate_runs(record).items():
         off = [abs(run["off"]) for runs in of.values() for run in runs]
         held = sum(value <= record["within"] for value in off)
-        found.append(
-            f"{rule:21s} within {record['within']} of the target in {held} of {len(off)} runs, at most {max(off):.4f} off"
-        )
+        found.append(f"{rule:16s} within {record['within']} in {held} of {len(off)} runs, at most {max(off):.4f} off")
     return found
 
 
@@ -89,7 +73,7 @@ def rates_figure(record: dict[str, Any]) -> "Figure":
         panel.minorticks_off()
     left.set_yticks(sorted(set(every)), [f"1/{round(1 / rate)}" for rate in sorted(set(every))])
     left.minorticks_off()
-    right.legend(fontsize=7, loc="best")
+    figure.legend(*right.get_legend_handles_labels(), fontsize=8, loc="outside upper center", ncols=4)
     return figure
 
 

@@ -17,7 +17,6 @@ from rltok.evidence.ranking import LEARNED, MARKERS, standings
 from rltok.evidence.records import Sweep, read_sweeps
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
-from rltok.show.terminal import paint
 from rltok.show.views import boundary_html
 from rltok.statistics import Difference, difference_of_seeds
 
@@ -46,7 +45,7 @@ def read_comparison(results: Path) -> Sweep:
 
 
 def describe(record: dict[str, Any]) -> str:
-    """One line that names a record: size, text, seeds, devices, commits, settings. A record may name the last three by run."""
+    """Two lines that name a record: size, text, seeds; devices, commits, settings. Its runs may name devices and commits."""
 
     def named(key: str) -> list[str]:
         return [record[key]] if key in record else sorted({run[key] for run in record["runs"]})
@@ -56,7 +55,7 @@ def describe(record: dict[str, Any]) -> str:
     split = f", {record['split']} split" if "split" in record else ""
     commits = ", ".join(commit[:7] + ("+" if "+" in commit else "") for commit in named("commit"))
     return (
-        f"{size}; text: {record['data']['name']}{split}; seeds {seeds}; {'; '.join(named('device'))};"
+        f"{size}; text: {record['data']['name']}{split}; seeds {seeds}\n{'; '.join(named('device'))};"
         f" commit {commits}, config {record['config_hash']}"
     )
 
@@ -95,34 +94,29 @@ def scores(sweep: Sweep, name: str) -> dict[int, float]:
 # The comparison
 
 
-def comparison_table(sweep: Sweep) -> str:
-    """Markdown: loss with both errors, difference from the learned rule with its verdict, and what differs in rate and cost."""
+def with_reach(gap: Difference) -> str:
+    """A difference and half of its 95 % interval, which stay on one line of a page."""
+    reach = gap.reach()
+    return f"{gap.bits:+.3f}" + ("" if reach is None else f"\u00a0±\u00a0{reach:.3f}")
+
+
+def comparison_table(sweep: Sweep, names: Sequence[str]) -> str:
+    """Markdown: loss, difference from the learned rule with its interval and verdict, tokens and cost of some methods."""
     rows = []
     for line in standings(sweep, SPLIT):
-        minus, white = line["minus_learned"], line["whitespace_share"]
+        if line["name"] not in names:
+            continue
+        minus = line["minus_learned"]
         rows.append([
-            line["name"], str(line["bits_per_byte"])[1:], "-" if minus is None else str(minus),
-            "-" if minus is None else minus.verdict, f"{line['tokens_per_byte']:.3f}", "-" if white is None else f"{white:.2f}",
-            f"{line['flops_per_byte'] / 1e6:.2f}",
+            f"`{line['name']}`", f"{line['bits_per_byte'].bits:.3f}", "-" if minus is None else with_reach(minus),
+            "-" if minus is None else minus.verdict, f"{line['tokens_per_byte']:.3f}", f"{line['flops_per_byte'] / 1e6:.2f}",
         ])  # fmt: skip
-    return markdown(["rule", "bits per byte", "minus learned", "loss", "tokens per byte", "white space", "MFLOPs per byte"], rows)
+    return markdown(["rule", "bits per byte", "minus `learned`", "loss", "tokens per byte", "MFLOPs per byte"], rows)
 
 
 def tokens_of(sweep: Sweep) -> dict[str, float]:
     """Tokens per byte of each method."""
     return {line["name"]: line["tokens_per_byte"] for line in standings(sweep, SPLIT)}
-
-
-def findings(sweep: Sweep, near: float) -> list[str]:
-    """What the differences from the learned rule support, in sentences; and who draws about as many tokens as it does."""
-    gaps, tokens = minus_learned(sweep), tokens_of(sweep)
-    sentences = []
-    for verdict in ("lower", "higher", "undecided"):
-        names = [name for name, each in gaps.items() if each.verdict == verdict]
-        sentences.append(f"{verdict + ' loss than learned' if verdict != 'undecided' else verdict}: {', '.join(names) or 'none'}")
-    close = [name for name in gaps if abs(tokens[name] - tokens[LEARNED]) <= near]
-    sentences.append(f"tokens per byte within {near} of learned's {tokens[LEARNED]:.3f}: {', '.join(close) or 'none'}")
-    return sentences
 
 
 def comparison_figure(sweep: Sweep) -> "Figure":
@@ -168,15 +162,6 @@ def view(sweep: Sweep, name: str, text: str, seed: int, characters: int) -> tupl
     return shown, [int(bit) for bit in drawn["boundaries"][:size]], chances
 
 
-def text_lines(sweep: Sweep, names: Sequence[str], text: str, seed: int, characters: int) -> list[str]:
-    """A line for each rule: its name, and the text with a bar where a token ends."""
-    found = []
-    for name in names:
-        shown, boundaries, probabilities = view(sweep, name, text, seed, characters)
-        found.append(f"{name:23s}" + paint(shown.encode(), boundaries, probabilities, colour=False))
-    return found
-
-
 def side_by_side(sweep: Sweep, names: Sequence[str], text: str, seed: int, characters: int) -> str:
     """HTML: the same text under every rule, each block with a name for readers who cannot see it."""
     blocks = []
@@ -211,7 +196,7 @@ def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Difference]:
 
 def leak_table(record: dict[str, Any], part: str) -> str:
     """Markdown: every difference of a part with its verdict."""
-    rows = [[name, str(gap), f"{gap.verdict}" + ("" if gap.verdict == "undecided" else f" for {name.split(' - ')[0]}")]
+    rows = [[name, with_reach(gap), f"{gap.verdict}" + ("" if gap.verdict == "undecided" else f" for {name.split(' - ')[0]}")]
             for name, gap in leak_gaps(record, part).items()]  # fmt: skip
     return markdown(["difference", "bits per byte", "loss"], rows)
 
