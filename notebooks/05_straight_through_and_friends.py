@@ -18,11 +18,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 05 Straight-through
 #
-# **In short.** The usual way around a drawn decision is to pretend, on the way back, that it was its own probability. That gives a quiet
-# gradient, but of something else: on networks small enough to add up every boundary string, its average had little to do with the
-# gradient of the expected loss, and more draws do not help. REINFORCE is noisier, right on average, and nearer after a handful of
-# draws. Chapters 02 to 04 built the paper's way; this chapter examines the way of its rivals, dynamic pooling and H-Net, which
-# [chapter 05b](05b_every_rule.ipynb) then sets on the same text.
+# **In short.** The usual way around a drawn decision is to pretend, on the way back, that it was its own probability. That gives a
+# gradient with little noise, but of something other than the expected loss: on networks small enough to add up every boundary string,
+# its average had little in common with the exact gradient, and more draws do not help. REINFORCE is noisier and right on average. Chapters 02 to 04
+# built the paper's method; this chapter examines that of its rivals, dynamic pooling and H-Net, and
+# [chapter 05b](05b_every_rule.ipynb) lets all of them cut the same text.
 #
 # **After this chapter you can** say what a straight-through gradient is the gradient of (often: of nothing), and measure its bias and
 # its spread against exact numbers.
@@ -228,7 +228,7 @@ print(judge(guess, round(sums[1], 3)))
 assert abs(sums[0]) < 1e-12 and abs(sums[1] - 1 / 4) < 1e-12
 
 # %% [markdown]
-# Not zero, although the walk ends where it began. (In logits the sum is the same, since each $p_i$ is a function of its own logit.)
+# It is not zero, although the walk ends where it began. (In logits the sum is the same, since each $p_i$ is a function of its own logit.)
 # So the mean straight-through gradient is the gradient of *no* function. Descent along it need not go down on anything, and the usual
 # arguments for convergence do not apply. It may work well all the same; that is a matter of measurement.
 #
@@ -365,7 +365,7 @@ print(f"mean of {draws} draws {mean:.4f} ± {error:.4f}")
 assert abs(mean - value) < 4 * error
 
 # %% [markdown]
-# PyTorch differentiates the whole sum. The folded cell holds the result to finite differences along random directions in *all*
+# PyTorch differentiates the whole sum. The folded cell checks the result against finite differences along random directions in *all*
 # weights. From then on we look at the *boundary predictor's* own weights, and at the loss of the text alone (the rule's own loss, for
 # the rate, is left out on all sides). Everything reaches these weights through the $N$ logits. So slopes for the logits, multiplied by
 # one fixed matrix, are all that is needed.
@@ -481,8 +481,8 @@ assert slopes[:, -1].abs().max() == 0
 # %% [markdown]
 # A boundary that was drawn ends its group, so no later byte of the group is left to be weighed: its slope is 0. Bytes after the last
 # boundary have slope 0 too. So the loss never pushes at a boundary that was drawn, and nowhere does it see what ending a token would
-# do to the prediction of the *next* byte. (The tests of `rltok` hold these sums to the dense matrix of bytes and groups in the
-# original.)
+# do to the prediction of the *next* byte. (The tests of `rltok` check these sums against the dense matrix of bytes and groups in
+# the original.)
 #
 # That was one draw. Now 2048, position by position, beside the exact slopes:
 
@@ -594,7 +594,7 @@ for name, (_, mean) in estimates.items():
     print(f"{name:29s} {off:5.2f}  {spread:18.2f}")
 
 # %% [markdown]
-# As many texts say, straight-through has the smaller spread. (Part of that is that its gradient is shorter.) Now average $n$ draws. The
+# As many texts say, straight-through has the smaller spread. (In part because its gradient is shorter.) Now average $n$ draws. The
 # mean squared distance from the exact gradient is then $\text{bias}^2 + \text{spread}^2 / n$. Predict from the table: from about how
 # many draws on is REINFORCE nearer?
 
@@ -782,8 +782,8 @@ hnet.confidence = pretended
 # * H-Net draws nothing, so its loss is a staircase in the router's weights. Its smoothing gives a true gradient between the jumps; on
 #   fresh models the pretended part alone said next to nothing.
 #
-# All of this is exact, and all of it is of small fresh models on short rows. Whether a biased direction trains worse is another
-# question, for [chapter 05b](05b_every_rule.ipynb) in small and for [chapter 07](07_reading_the_results.ipynb) at scale.
+# What was enumerated is exact, and all of it comes from small fresh models on short rows. Whether a biased direction trains worse is
+# another question: [chapter 05b](05b_every_rule.ipynb) asks it of tiny runs, [chapter 07](07_reading_the_results.ipynb) at scale.
 #
 # ## Exercises
 #
@@ -866,5 +866,5 @@ print(f"length {straight_total.norm() / total.norm():.2f} of the exact one")
 # %% [markdown]
 # ## Where to go next
 #
-# [Chapter 05b](05b_every_rule.ipynb) sets all rules on the same text. What the paper, its authors' code and `rltok` do differently for
+# [Chapter 05b](05b_every_rule.ipynb) puts all rules to the same text. What the paper, its authors' code and `rltok` do differently for
 # dynamic pooling and H-Net is in [paper against code](../book/paper_against_code.md).

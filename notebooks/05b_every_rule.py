@@ -21,11 +21,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 05b Every rule on the same text
 #
-# **In short.** Eleven ways of drawing boundaries, one tiny network, one text. The paper's policy predicts better than evenly spaced and
-# than random boundaries, and worse than two rules that were fixed before training: a causal tokenizer, which draws more boundaries,
-# and an entropy rule, which draws as many. For everything else three seeds are too few. Boundaries from a tokenizer, as the paper
-# draws them, depend on bytes to come. [Chapter 05](05_straight_through_and_friends.ipynb) compared gradients, this chapter compares
-# rules in small, and [chapter 07](07_reading_the_results.ipynb) compares them at scale, on far more text.
+# **In short.** Eleven ways of drawing boundaries, one tiny network, one text. The paper's policy predicts better than evenly spaced
+# and than random boundaries, and worse than two rules that were fixed before training: a tokenizer without its look-ahead, which
+# draws more boundaries, and an entropy rule, which draws as many. For everything else three seeds are too few. Boundaries from a
+# tokenizer, as the paper draws them, depend on bytes to come. [Chapter 05](05_straight_through_and_friends.ipynb) compared
+# gradients; this chapter compares trained rules on a small scale, and [chapter 07](07_reading_the_results.ipynb) on far more text.
 #
 # **After this chapter you can** tell eleven ways of drawing boundaries apart, show that boundaries of a tokenizer can give away bytes
 # to come, and read a comparison of small runs without reading too much into it.
@@ -221,7 +221,7 @@ plots.show(ch05_rules.comparison_figure(compared))
 # %% [markdown]
 # All of this is about tiny runs only. A byte window of 4 makes tokens matter more than in the paper's network, and with the paper's
 # settings the policy would hardly move in 300 updates, so the preset moves it faster. These settings were chosen so that `learned`
-# shows its effect in minutes; nobody chose any for the others. You can repeat the comparison and change it:
+# shows its effect in minutes; nobody tuned any for the other rules. You can repeat the comparison and change it:
 #
 #     rltok compare --rules all --budget full --split test --seeds 0 1 2
 #
@@ -252,7 +252,7 @@ for n in range(2, len(word) + 1):
 
 # %% [markdown]
 # The construction of appendix D.1 puts a boundary on the first byte of each token that follows another one. Predict: at which letter of
-# " walking" is the decision in the whole word not the decision that the bytes up to that letter alone would give?
+# " walking" does the decision made with the whole word differ from the one made with only the bytes up to that letter?
 
 # %% tags=["prediction"]
 guess = None  # a letter
@@ -272,7 +272,7 @@ print(judge(guess, ", ".join(differs)))
 
 # %% [markdown]
 # At that letter, *no boundary* is news: it says that the word goes on, and in a way that the tokenizer knows. The shift by one place,
-# which the paper makes against leaks, hides that a token *has* ended. It does not hide that a token has *not* ended. The causal column
+# which the paper introduces against leaks, hides that a token *has* ended. It does not hide that a token has *not* ended. The causal column
 # is the same however the word goes on.
 #
 # ### The leak, measured
@@ -322,9 +322,9 @@ Markdown(ch05_rules.leak_table(leak, "probe"))
 Markdown(ch05_rules.leak_table(leak, "unet"))
 
 # %% [markdown]
-# What this may claim: that a boundary of this construction carries information about later bytes (shown above, for sure), how much of
-# it counts can use, and that of two small networks with as many tokens the one that sees ahead had the lower loss. What it may not
-# claim: how large the effect is in the paper's table, at another size, with a tokenizer from another corpus.
+# What this shows: that a boundary of this construction carries information about later bytes (with certainty, see above), how much of
+# it counts can use, and that of two small networks with as many tokens the one that sees ahead had the lower loss. What it does not
+# show: how large the effect is in the paper's table, at another size, or with a tokenizer from another corpus.
 #
 # ## Do the learned rules hold their rate?
 #
@@ -434,13 +434,13 @@ counts = parameter_counts(named("147m", "learned").model)
 early = counts["early_head"] / (counts["early_head"] + counts["policy"])
 print(f"the early head is {early:.1%} of the learned rule's share at 147M")
 from_text = ("entropy", "bpe", "bpe_causal")
-score, straight = "the loss, by score", "the loss, straight-through"
+score, straight = "its score", "straight-through"
 trained_by = {
     "learned": score,
     "dynamic_pooling": straight,
     "dynamic_pooling_port": straight,
-    "hnet": straight + " and smoothing",
-    "hnet_port": straight + " and smoothing",
+    "hnet": straight + ", smoothing",
+    "hnet_port": straight + ", smoothing",
     "entropy": "another model's loss",
     "bpe": "counts of pairs",
     "bpe_causal": "counts of pairs",
@@ -454,15 +454,16 @@ for name in RULES:
             trained_by.get(name, "nothing"),
             f"{own_share('147m', name):.2%}",
             "yes" if ahead[name] else "no",
-            "no target" if off is None else f"{off:.3f} off",
+            "no target" if off is None else f"{off:.3f}",
             "text" if name in from_text else "nothing",
         ]
     )
-questions = ["own share", "looks ahead", "rate, at most", "beforehand"]
+questions = ["own share", "looks ahead", "rate off by", "beforehand"]
 Markdown(markdown(["rule", "trained by", *questions], lines))
 
 # %% [markdown]
-# *Own share* is at the paper's size, `147m`; *rate* is the largest distance from the target over seeds, in the comparison. Only `learned`
+# *Own share* is at the paper's size, `147m`; *rate off by* is the largest distance from the
+# target over seeds, in the comparison. Only `learned`
 # follows an estimate of the gradient of the expected loss. The policy alone is far below 0.1 percent; with the early head, which its
 # rewards need in training, it is above. All rules here take byte states up to the token level, so that wish does not tell them apart;
 # it tells methods apart in the related work.
@@ -503,7 +504,7 @@ Markdown(markdown(["rule", "trained by", *questions], lines))
 #   did not measurably gain.
 # * Whether a learned rule comes to the rate that it was asked for has to be measured; no loss promises it.
 #
-# What was trained is a handful of tiny runs.
+# All of it comes from tiny runs with three seeds.
 #
 # ## Exercises
 #

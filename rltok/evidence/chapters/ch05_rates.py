@@ -1,4 +1,4 @@
-"""Rates that rules reached against those wanted: from a record of `measure_rates.py`, or the records of a comparison."""
+"""Chapter 05b: rates that rules reached against those wanted, from a record of `measure_rates.py` or of a comparison."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

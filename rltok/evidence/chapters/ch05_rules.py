@@ -1,4 +1,4 @@
-"""Texts, tables and figures about rules: from the records of a comparison, and from a record of the leak of BPE boundaries.
+"""Chapter 05b: tables and figures about rules, from the records of a comparison, and from a record of the leak of BPE boundaries.
 
 Nothing is computed from models here. Whether a difference counts as one is decided in a single place, `Difference.verdict`.
 """
