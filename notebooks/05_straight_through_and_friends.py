@@ -654,9 +654,9 @@ for seed in range(1, 7):
 model, rule, predictor = kept
 
 # %% [markdown]
-# Row by row and network by network, everything occurs, from nearly the same direction to nearly the opposite one. The first row on the
-# first network was one of the better ones. Exercise 4 asks whether training changes that. What this does *not* say: that dynamic
-# pooling cannot learn. Its predictor shares the encoder with everything else, and its prior holds the rate. It says that what moves
+# Row by row and network by network every angle occurs, from nearly the same direction to nearly the opposite one. The first row on the
+# first network was one of the better ones. Exercise 4 asks whether training changes that. This does *not* say that dynamic
+# pooling cannot learn: its predictor shares the encoder with everything else, and its prior holds the rate. It says that what moves
 # its boundaries is not the gradient of the expected loss.
 #
 # ## H-Net: nothing is drawn
@@ -664,11 +664,11 @@ model, rule, predictor = kept
 # *H-Net* {cite}`hwang2025` compares the states $X$ of neighbouring bytes, each multiplied by a matrix. The gate is large where they
 # point in different directions,
 #
-# $$p_i = \tfrac12 \big(1 - \cos(W_q X_{i-1},\, W_k X_i)\big), \qquad a_i = 1 \text{ if } p_i > \tfrac12,$$
+# $$s_i = \tfrac12 \big(1 - \cos(W_q X_{i-1},\, W_k X_i)\big), \qquad a_i = 1 \text{ if } s_i > \tfrac12,$$
 #
 # and nothing is drawn, so there is no expected loss. As a function of the *router's* weights $W_q$ and $W_k$, the boundaries stay the
 # same for a while, and then one flips. The gradient has two sources. One is a factor that is always 1 and pretends to be the
-# confidence, $p_i$ at a boundary and $1 - p_i$ elsewhere: straight-through. The other is a *smoothing* that mixes each token with the
+# confidence, $s_i$ at a boundary and $1 - s_i$ elsewhere: straight-through. The other is a *smoothing* that mixes each token with the
 # tokens before it, weighted by the gates: a true path. `rltok` can leave the smoothing out, so we can look at both. Here is the loss
 # along one line in $W_q$, the way the gradient points downhill.
 
@@ -735,7 +735,7 @@ panels[0].set_ylabel("nats per byte")
 plots.show(figure)
 
 # %% [markdown]
-# Without smoothing the true derivative is 0 wherever it exists, and the orange line is pure pretence. Does it at least say what happens
+# Without smoothing the true derivative is 0 wherever it exists, and the orange line is pure pretence. Does that line at least say what happens
 # further away, where boundaries flip? Take random directions, go a distance of 1, and compare: how often did the loss move the way the
 # slope said? A coin would be right half of the time. A third line has the smoothing alone: there the pretended factor is a plain 1.
 

@@ -23,7 +23,7 @@
 #
 # **In short.** Eleven ways of drawing boundaries, one tiny network, one text. The paper's policy predicts better than evenly spaced
 # and than random boundaries, and worse than two rules that were fixed before training: a tokenizer without its look-ahead, which
-# draws more boundaries, and an entropy rule, which draws as many. For everything else three seeds are too few. Boundaries from a
+# draws more boundaries, and an entropy rule, which draws about as many. For everything else three seeds are too few. Boundaries from a
 # tokenizer, as the paper draws them, depend on bytes to come. [Chapter 05](05_straight_through_and_friends.ipynb) compared
 # gradients; this chapter compares trained rules on a small scale, and [chapter 07](07_reading_the_results.ipynb) on far more text.
 #
@@ -202,7 +202,7 @@ word = "most" if share > 2 / 3 else "half" if share > 1 / 3 else "little"
 print(judge(guess, word))
 
 # %% [markdown]
-# So places count for more than numbers do. Random places, as many as the rule drew, are the fair partner of each rule:
+# Here places count for more than numbers do. Random places, as many as the rule drew, are the fair partner of each rule:
 
 # %%
 pairs = ch05_rules.minus_matched_random(compared)
@@ -301,7 +301,8 @@ print(judge(guess, "more" if larger > smallest["leak"] else "less"))
 Markdown(ch05_rules.words_table(leak))
 
 # %% [markdown]
-# That is what a model that knows words by counts could gain inside words. Whether a network does is another question.
+# The table behind the answer says what a model that knows words by counts could gain inside words. Whether a network gains as much is
+# another question.
 #
 # **Second, a byte model that sees the bits.** A small network without tokens reads bytes and, beside each, the bit there: none,
 # shifted, or causal. Causal bits follow from what it has read, so only shifted bits can hold news. A difference is the loss of the
@@ -371,15 +372,15 @@ reached = np.mean(
 print(f"dynamic_pooling_port, in the comparison: {reached:.2f} for {target}")
 
 # %% [markdown]
-# The pressure and the prior hold the rate; the ratio loss, at its published weight, does not get there. Nor does `dynamic_pooling_port`,
-# which has the pressure of eq. (24) on its noisy gates. Another weight or a longer run could change this: it is a statement about
-# some 300 updates of a tiny network.
+# The policy's pressure and the prior hold the rate; the ratio loss, at its published weight, does not get there. Nor does
+# `dynamic_pooling_port`: its pressure acts on the *mean* of the noisy gates, and not on the share of gates above one half, which are the
+# boundaries. Another weight or a longer run could change all this: it is about some 300 updates of a tiny network.
 #
 # ## What one may ask of a rule
 #
 # The paper's section 2.1 asks for three things (chapter 01): boundaries learned to lower the loss, byte states used again at the token
 # level, and less than 0.1 percent of extra computation over boundaries from BPE. Anyone who wants to use a rule will ask three
-# more: does it look ahead, does it hold a rate, does it need text beforehand? Two of these can be computed. **Looking ahead**: change
+# more: does it look ahead, does it hold a rate, does it need text beforehand? Two of the six can be computed. **Looking ahead**: change
 # one byte, keep the random numbers, and count the decisions *before* that byte that change. **Extra computation**, by the
 # paper's count: what the rule's own matrices cost in training, relative to the same network with given boundaries.
 
@@ -462,11 +463,10 @@ questions = ["own share", "looks ahead", "rate off by", "beforehand"]
 Markdown(markdown(["rule", "trained by", *questions], lines))
 
 # %% [markdown]
-# *Own share* is at the paper's size, `147m`; *rate off by* is the largest distance from the
-# target over seeds, in the comparison. Only `learned`
-# follows an estimate of the gradient of the expected loss. The policy alone is far below 0.1 percent; with the early head, which its
-# rewards need in training, it is above. All rules here take byte states up to the token level, so that wish does not tell them apart;
-# it tells methods apart in the related work.
+# *Own share* is at the paper's size, `147m`; *rate off by* is the largest distance from the target over seeds, in the comparison. Only
+# `learned` follows an estimate of the gradient of the expected loss. The policy alone is far below 0.1 percent; with the early head,
+# which its rewards need in training, it is above. All rules here take byte states up to the token level; only among the methods of
+# the related work does that wish make a difference.
 #
 # <details><summary>Related work: where boundaries come from, and what trains them, ordered by how much is learned</summary>
 #
