@@ -20,9 +20,9 @@
 #
 # **In short.** The usual way around a drawn decision is to pretend, on the way back, that it was its own probability. That gives a
 # gradient with little noise, but of something other than the expected loss: on networks small enough to add up every boundary string,
-# its average had little in common with the exact gradient, and more draws do not help. REINFORCE is noisier and right on average. Chapters 02 to 04
-# built the paper's method; this chapter examines that of its rivals, dynamic pooling and H-Net, and
-# [chapter 05b](05b_every_rule.ipynb) lets all of them cut the same text.
+# its average had little in common with the exact gradient, and more draws do not help. REINFORCE is noisier and right on average.
+# Chapters 02 to 04 built the paper's method; this chapter examines that of its rivals, dynamic pooling and H-Net, and [chapter
+# 05b](05b_every_rule.ipynb) lets all of them cut the same text.
 #
 # **After this chapter you can** say what a straight-through gradient is the gradient of (often: of nothing), and measure its bias and
 # its spread against exact numbers.
@@ -735,9 +735,10 @@ panels[0].set_ylabel("nats per byte")
 plots.show(figure)
 
 # %% [markdown]
-# Without smoothing the true derivative is 0 wherever it exists, and the orange line is pure pretence. Does that line at least say what happens
-# further away, where boundaries flip? Take random directions, go a distance of 1, and compare: how often did the loss move the way the
-# slope said? A coin would be right half of the time. A third line has the smoothing alone: there the pretended factor is a plain 1.
+# Without smoothing the true derivative is 0 wherever it exists, and the orange line is pure pretence. Does that line at least say
+# what happens further away, where boundaries flip? Take random directions, go a distance of 1, and compare: how often did the loss
+# move the way the slope said? A coin would be right half of the time. A third line has the smoothing alone: there the pretended
+# factor is a plain 1.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 from rltok.rules import hnet

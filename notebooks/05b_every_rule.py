@@ -15,6 +15,7 @@
 #     constants:
 #       '0.01': how near a rate must come to its target to count as held
 #       '0.1': percent of computation, the paper's wish
+#       '95': percent, level of the intervals that decide verdicts
 #     download_mb: 0
 # ---
 
