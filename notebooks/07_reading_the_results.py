@@ -447,7 +447,7 @@ Markdown(summary.one_device(sweep, learned, rivals))
 # the paper's appendix D: the right continuation's bits over its bytes; of LAMBADA the last word. Held-out text is the test split here
 # and in claims; one script alone reads it, once for each run. Everywhere else it is validation text. `dynamic_pooling_port` and
 # `hnet_port` are those methods in the form in which the paper's authors compared with them ([chapter
-# 05b](05b_every_rule.ipynb)); no setting of any method was tuned for these runs.
+# 05](05_straight_through_and_friends.ipynb)); no setting of any method was tuned for these runs.
 
 # %%
 Markdown(tables.heading(sweep) + "\n\n" + tables.table_1(sweep))
