@@ -73,7 +73,7 @@ address: $(VENV)/installed/test  ## Write the repository's address everywhere: m
 	$(BIN)/python scripts/write_address.py '$(REPOSITORY)'
 
 book-check: $(BOOK)/installed/book  ## Look at the built book in headless Chromium: wide and narrow, light and dark, no network.
-	for part in check_book check_demo; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
+	for part in check_book check_demo check_moments; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
 
 lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
 	$(BIN)/jupyter lab --config=scripts/notebooks/jupyter_server_config.py
