@@ -96,7 +96,7 @@ const rltokModel = (() => {
       this.steps = [];  // of each position, BOS first: what it decided
       this.bytes = [];
       this.surprises = [];  // bits
-      this.advance(BOS, 0);
+      this.advance(BOS, 0);  // a uniform of 0: on BOS there is always a boundary
     }
 
     blocks(level, count, x, index, window, position) {
@@ -122,7 +122,7 @@ const rltokModel = (() => {
       const embedded = Float64Array.from(weights['embedding.weight'].subarray(id * d, (id + 1) * d));
       const x = this.blocks('down', layers.down, embedded, i, window, i);
       const before = i ? this.steps[i - 1] : {tokens: 0}, probability = sigmoid(this.logit(x, i));
-      const boundary = i === 0 || uniform < probability, tokens = before.tokens + boundary;  // eq. (19), and eq. (9)'s c(i)
+      const boundary = uniform < probability, tokens = before.tokens + boundary;  // eq. (19), and eq. (9)'s c(i)
       const token = boundary ? this.blocks('mid', layers.mid, x, tokens - 1, Infinity, i) : before.token;
       const decoded = this.blocks('up', layers.up, add(x, token), i, window, i);
       this.steps.push({boundary, tokens, token, probability, uniform, output: norm(decoded, weights['output_norm.weight'], eps)});
