@@ -9,6 +9,9 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 NB ?=
 DEMO :=
+TEXT ?=
+# Make itself must not look into a text: it may hold a dollar sign.
+unexport TEXT
 
 .PHONY: help demo bench lint test test-fast test-lowest pins mutate notebooks chapter address book book-check lab clean
 .NOTPARALLEL:
@@ -16,8 +19,10 @@ DEMO :=
 help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
-demo: $(VENV)/installed/core  ## Train a tiny model on two CPU cores and watch its boundaries move.
-	$(BIN)/python -m rltok demo $(DEMO)
+demo: export DEMO_TEXT := $(value TEXT)
+demo: $(VENV)/installed/core  ## Boundaries of a trained model, in TEXT="..." too; then train a tiny one on two CPU cores.
+	$(if $(value TEXT),$(if $(filter-out demo,$(MAKECMDGOALS)),$(error a text with spaces goes into quotes: make demo TEXT="two words")))
+	$(BIN)/python -m rltok demo $(DEMO) $(if $(value TEXT),"--text=$$DEMO_TEXT")
 
 bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a CUDA card, tiny elsewhere.
 	$(BIN)/python -m rltok bench
@@ -68,7 +73,7 @@ address: $(VENV)/installed/test  ## Write the repository's address everywhere: m
 	$(BIN)/python scripts/write_address.py '$(REPOSITORY)'
 
 book-check: $(BOOK)/installed/book  ## Look at the built book in headless Chromium: wide and narrow, light and dark, no network.
-	$(BOOK)/bin/python scripts/book/check_book.py
+	for part in check_book check_demo check_moments; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
 
 lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
 	$(BIN)/jupyter lab --config=scripts/notebooks/jupyter_server_config.py

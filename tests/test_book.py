@@ -177,6 +177,7 @@ def test_a_typed_number_is_found_with_its_line():
         (make_log.PAGE, lambda: make_log.render(make_log.records(make_log.RESULTS))),
         (make_log.SEARCH, lambda: make_log.search_table(make_log.records(make_log.RESULTS))),
         (make_intro.PICTURE, lambda: make_intro.picture(make_intro.load_record())),
+        (make_intro.TRY, lambda: make_intro.try_it(json.loads(make_intro.DEMO.read_text(encoding="utf-8"))["texts"])),
         (make_intro.MEASURED, lambda: readme_numbers.table(make_intro.load_record()) + "\n"),
         *((page, partial(lambda page: make_speed.pages()[page], page)) for page in make_speed.pages()),
         (make_texts.PAGE, lambda: make_texts.render(make_texts.record(), make_texts.words())),

@@ -10,13 +10,14 @@ from rltok.byte_classes import CLASSES
 from rltok.cli import demo
 from rltok.cli.demo import demo_config, passage, rate_matched_random, verdict
 from rltok.cli.main import main
-from rltok.data import load_corpus
+from rltok.data import FIXED_TEXTS, load_corpus
 from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.runs.checkpoint import checkpoints
-from rltok.runs.loading import load_config
-from rltok.show.terminal import BAR
+from rltok.runs.loading import load, load_config
+from rltok.runs.snapshots import boundary_view
+from rltok.show.terminal import BAR, paint_view
 
 RATES = {"space": 0.9, "word start": 0.05, "letter": 0.1, "punctuation": 0.4, "digit": 1.0, "other": 0.0}
 
@@ -103,12 +104,16 @@ def test_a_folder_that_exists_is_refused_before_anything_is_trained(tmp_path, ca
 
 
 def test_the_whole_demo_at_smoke_size_tells_the_story_and_stores_its_numbers(tmp_path, capsys, shapes_unchecked):
-    out = tmp_path / "demo"
-    assert main(["demo", "--smoke", "--out", str(out), "--device", "cpu", "--seed", "2"]) == 0
+    out, own = tmp_path / "demo", "It's my own $5 text."
+    assert main(["demo", "--smoke", "--out", str(out), "--device", "cpu", "--seed", "2", "--text", own]) == 0
     told, errors = capsys.readouterr()
     assert all("kB/s" in line or line.startswith(("backend plain: ", "training text: ")) for line in errors.splitlines())
     found = json.loads((out / "demo.json").read_text(), parse_constant=pytest.fail)
     assert found["classes"] == list(CLASSES)
+    for text, wanted in (("paragraph", FIXED_TEXTS["prose"]), ("text", own)):
+        painted = found["shipped"][text]
+        assert painted.replace(BAR, "") == wanted and painted == paint_view(wanted, boundary_view(load("demo"), wanted, 2))
+        assert told.index(painted) < told.index("1/2  ")  # before anything is trained
     assert (found["smoke"], found["seed"], found["config_hash"]) == (True, 2, demo_config(2, smoke=True).digest())
     gap = found["random"]["bits_per_byte"] - found["learned"]["bits_per_byte"]
     assert found["random_minus_learned"] == pytest.approx(gap, abs=1e-3)  # rows differ a little in length
@@ -126,6 +131,14 @@ def test_the_whole_demo_at_smoke_size_tells_the_story_and_stores_its_numbers(tmp
         assert f"--- {moment} training\n{found['passage'][moment]}\n" in told
     assert "Against random places: " in told
     assert str(out / "learned") in told and "This was a smoke run" in told.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("text", "why"), [("", "no text to show"), ("x" * 50_001, "at most 50000 can be shown")])
+def test_a_text_that_cannot_be_shown_is_refused_before_anything_is_made(text, why, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--text", text]) == 2
+    told = capsys.readouterr().err
+    assert why in told and told.count("\n") == 1 and list(tmp_path.iterdir()) == []
 
 
 def test_the_passage_shown_is_held_out_text_that_ends_with_a_word():

@@ -85,7 +85,7 @@ def test_a_column_that_is_there_twice_is_named(column, tmp_path, capsys):
 
 COMMANDS = {
     "train": [], "evaluate": ["run"], "show": ["run"], "variance": [], "bench": [], "compare": [], "demo": [], "doctor": [],
-    "generate": ["run"], "prepare": ["sample", "--out", "corpus"],
+    "generate": ["run"], "models": [], "export": ["run", "a.safetensors"], "prepare": ["sample", "--out", "corpus"],
 }  # fmt: skip
 NO_MEMORY = [MemoryError(), pa.ArrowMemoryError("malloc of 8 bytes failed"), torch.OutOfMemoryError("CUDA out of memory"),
              RuntimeError("DefaultCPUAllocator: can't allocate memory")]  # fmt: skip

@@ -1,5 +1,6 @@
 """What `make` installs: torch without CUDA where there is no card and it is to be had, and never a large download unsaid."""
 
+import os
 import re
 import subprocess
 import sys
@@ -117,6 +118,42 @@ def test_lowest_versions_are_those_of_what_the_package_needs_and_tools_stay_pinn
     assert found.keys() >= {"torch", "numpy", "datasets", "tokenizers", "triton"}  # of the extras of the extra, too
     assert not found.keys() & {"pytest", "ruff", "jupytext", "nbval"}
     assert all(re.fullmatch(r"[\d.]+", version) for version in found.values())
+
+
+@pytest.fixture
+def make(tmp_path):
+    """make in a folder whose environment is there, with a Python that shows its arguments; returns these, or what make says."""
+    folder = tmp_path / "a folder"
+    for name in (".venv/bin", ".venv/installed", "scripts"):
+        (folder / name).mkdir(parents=True)
+    for name in ("pyproject.toml", "constraints.txt", "scripts/set_up.py", ".venv/installed/core"):
+        (folder / name).touch()
+        os.utime(folder / name, (1e9, 1e9))
+    (folder / ".venv/bin/python").write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" > seen\n")
+    (folder / ".venv/bin/python").chmod(0o755)
+    (folder / "Makefile").write_text((ROOT / "Makefile").read_text())
+
+    def run(*words):
+        done = subprocess.run(["make", *words], cwd=folder, capture_output=True, text=True)
+        return done.stderr if done.returncode else (folder / "seen").read_text().split("\0")[:-1]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It's here", 'she said "no"', "it costs $5, or $$6", "$(shell touch seen)", "$(unfinished", "${HOME}", "a\\b\\", "# 1", ",)",
+     "two\nlines", "\u65e5\u672c \U0001f388", "-x", "--smoke", "`date` ; | & > < * ? %s", "a=b", "!"],
+)  # fmt: skip
+def test_a_text_reaches_the_demo_as_it_was_typed(make, text):
+    assert make("demo", f"TEXT={text}") == ["-m", "rltok", "demo", f"--text={text}"]
+
+
+def test_the_demo_needs_no_text_and_one_without_quotes_is_refused_in_a_line(make):
+    assert make("demo") == make("demo", "TEXT=") == ["-m", "rltok", "demo"]
+    assert make("demo", "DEMO=--smoke", "TEXT=x") == ["-m", "rltok", "demo", "--smoke", "--text=x"]
+    told = make("demo", "TEXT=two", "words")
+    assert 'a text with spaces goes into quotes: make demo TEXT="two words"' in told and told.count("\n") == 1
 
 
 def test_make_names_the_index_and_another_one_can_be_named():

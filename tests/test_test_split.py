@@ -16,6 +16,7 @@ SCRIPT = "scripts/measure/score_test.py"
 SAMPLE = {
     "rltok/cli/demo.py": "the demo's table",
     "scripts/measure/measure_leak.py": "--test, of the sample",
+    "scripts/measure/ship_model.py": "scores of models that come with rltok, which are finished",
     "rltok/cli/compare.py": "--split test, when the user asks for it",
 }
 PLUMBING = {

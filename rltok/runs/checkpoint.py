@@ -202,11 +202,15 @@ def _check_tensors(path: Path, found: dict[str, torch.Tensor], wanted: dict[str,
             raise RltokError(f"{path}: {name} holds a number that is not finite. Use an earlier checkpoint, or train again.")
 
 
+def fill(model: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Fill the model with tensors of a file; those that do not fit, or are not finite, are an error that names the first."""
+    _check_tensors(path, tensors, model.state_dict())
+    model.load_state_dict(tensors)
+
+
 def load_weights(checkpoint: Path, model: nn.Module) -> None:
-    """Fill the model from a checkpoint; tensors that do not fit, or are not finite, are an error that names the first."""
-    loaded = _tensors(checkpoint, FILES[0])
-    _check_tensors(checkpoint / FILES[0], loaded, model.state_dict())
-    model.load_state_dict(loaded)
+    """`fill` from a checkpoint."""
+    fill(model, _tensors(checkpoint, FILES[0]), checkpoint / FILES[0])
 
 
 def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: int) -> None:

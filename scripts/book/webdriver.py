@@ -17,9 +17,9 @@ from typing import Any
 FLAGS = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-    "--allow-file-access-from-files", "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
 ]  # fmt: skip
-TAB = "\ue004"
+TAB, DELETE, HOME, RIGHT = "\ue004", "\ue017", "\ue011", "\ue014"  # keys
 
 
 def _program(variable: str, *names: str) -> str:
