@@ -78,6 +78,12 @@ def shapes_unchecked():
 
 
 @pytest.fixture
+def short_snapshots(monkeypatch):
+    """One short text for the snapshots of runs: drawing boundaries in three long ones takes a third of a small run."""
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+
+
+@pytest.fixture
 def run(capsys):
     """`rltok` with arguments; what it wrote. Where it is to fail, the last line says why."""
     from rltok.cli.main import main

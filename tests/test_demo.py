@@ -102,7 +102,8 @@ def test_a_folder_that_exists_is_refused_before_anything_is_trained(tmp_path, ca
     assert digests(tmp_path) == before
 
 
-def test_the_whole_demo_in_four_updates_tells_the_story_and_stores_its_numbers(tmp_path, capsys, monkeypatch, shapes_unchecked):
+@pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
+def test_the_whole_demo_in_four_updates_tells_the_story_and_stores_its_numbers(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "SMOKE_BYTES", 4 * 8192)
     out = tmp_path / "demo"
     assert main(["demo", "--smoke", "--out", str(out), "--device", "cpu", "--seed", "2"]) == 0
