@@ -50,6 +50,7 @@ def pytest_configure(config):
     # Without a card Triton's interpreter runs the kernels; it reads this when the first of them is imported.
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
+    gc.disable()  # until all is collected: what is made there stays
 
 
 def pytest_collection_modifyitems(items):
@@ -62,6 +63,7 @@ def pytest_collection_finish():
     """What is there before the first test stays to the end: no collection of garbage need look at its million objects again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish():
