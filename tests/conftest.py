@@ -1,8 +1,4 @@
-"""Settings of every test run. Nothing of rltok is imported here: fixtures do, in tests.
-
-What rltok needs of other packages is, though: jaxtyping's hook has whatever is imported during an import of rltok compiled anew,
-as it looks for bytecode under a name of its own. That took several seconds of every process.
-"""
+"""Settings of every test run. Nothing of rltok is imported here: fixtures do, in tests."""
 
 import gc
 import json
@@ -13,21 +9,9 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-import beartype  # noqa: F401
-import filelock  # noqa: F401
 import jaxtyping
-import pandas  # noqa: F401
-import pyarrow.parquet  # noqa: F401
 import pytest
-import safetensors.torch  # noqa: F401
-import scipy.special  # noqa: F401
-import torch
 from hypothesis import settings
-from torch.utils._python_dispatch import TorchDispatchMode
-
-# Without a card Triton's interpreter runs the kernels; it reads this when the first of them is imported.
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # git must act on the folder that a test names, by its own rules: not on the repository whose hook runs the tests, and not as a
 # user's settings have it (signed commits, hooks for all repositories).
@@ -47,16 +31,39 @@ settings.register_profile("rltok", deadline=None, derandomize=True)
 settings.load_profile("rltok")
 
 
+def pytest_configure(config):
+    """Where tests run, all that rltok needs is imported before it.
+
+    jaxtyping's hook has whatever is imported during an import of rltok compiled anew, as it looks for bytecode under a name of
+    its own; that took several seconds. The process that hands out the tests of `-n` runs none, and workers start after it.
+    """
+    if config.getoption("dist", "no") != "no":
+        return
+    import beartype  # noqa: F401
+    import filelock  # noqa: F401
+    import pandas  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+    import safetensors.torch  # noqa: F401
+    import scipy.special  # noqa: F401
+    import torch
+
+    # Without a card Triton's interpreter runs the kernels; it reads this when the first of them is imported.
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    gc.disable()  # until all is collected: what is made there stays
+
+
 def pytest_collection_modifyitems(items):
-    """Files that take long come first: at the end two processes share short tests, and neither waits for the other."""
+    """What takes long comes first, notebooks before all: at the end two processes share short files, and neither waits."""
     long = Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split()
-    items.sort(key=lambda item: item.path.name not in long)
+    items.sort(key=lambda item: (item.path.suffix != ".ipynb", item.path.name not in long))
 
 
 def pytest_collection_finish():
     """What is there before the first test stays to the end: no collection of garbage need look at its million objects again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish():
@@ -70,6 +77,12 @@ def shapes_unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def short_snapshots(monkeypatch):
+    """One short text for the snapshots of runs: drawing boundaries in three long ones takes a third of a small run."""
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
 
 
 @pytest.fixture
@@ -141,16 +154,17 @@ def ended(commands, tmp_path):
     return run
 
 
-class _NothingRead(TorchDispatchMode):
-    WAITING = ("aten._local_scalar_dense", "aten.equal", "aten.nonzero", "aten.masked_select")
-
-    def __torch_dispatch__(self, operation, types, arguments=(), settings=None):
-        assert not str(operation).startswith(self.WAITING), f"{operation} waits for the device"
-        return operation(*arguments, **(settings or {}))
-
-
 @pytest.fixture
 def nothing_read():
     """Fails when an operation needs a number or a size from the device, for which a CUDA card would have to be waited for."""
-    with _NothingRead():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    waiting = ("aten._local_scalar_dense", "aten.equal", "aten.nonzero", "aten.masked_select")
+
+    class NothingRead(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, arguments=(), settings=None):
+            assert not str(operation).startswith(waiting), f"{operation} waits for the device"
+            return operation(*arguments, **(settings or {}))
+
+    with NothingRead():
         yield

@@ -14,7 +14,7 @@ from rltok.cli.main import main
 from rltok.errors import RltokError
 from rltok.kernels import backends
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+pytestmark = pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 OLD = "Tesla T4 has compute capability 7.5, and bf16 needs 8.0"
 

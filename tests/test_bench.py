@@ -31,9 +31,11 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def small_product(monkeypatch):
-    monkeypatch.setitem(bench_module.PRODUCT_SIZE, "cpu", 64)
+@pytest.fixture(autouse=True, scope="module")  # of the module, or `record` below would be made without it
+def small_product():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(bench_module.PRODUCT_SIZE, "cpu", 64)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def command(tmp_path, *more):
 
 @pytest.fixture(scope="module")
 def record(corpus):
-    return bench(small_config(), corpus, CPU, Plan(updates=4, plain_updates=2, policy_repeats=5))
+    return bench(small_config(), corpus, CPU, Plan(updates=4, plain_updates=2))
 
 
 def test_a_record_names_the_measurement_and_everything_in_it_is_json(record):
@@ -225,7 +227,8 @@ def test_compilations_count_the_variants_of_every_kernel_once_through_its_wrappe
     assert compilations() == before + 3
 
 
-def test_the_command_prints_lines_or_json_and_writes_the_record(tmp_path, capsys):
+def test_the_command_prints_lines_or_json_and_writes_the_record(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("rltok.speed.policy_cost.UPDATES", 1)
     out = tmp_path / "bench.json"
     assert main(command(tmp_path, "--updates", "2", "--policy-cost", "--repeats", "5", "--out", str(out))) == 0
     told = capsys.readouterr()

@@ -26,7 +26,7 @@ from rltok.runs.loading import load, load_config
 from rltok.runs.snapshots import boundary_view
 from rltok.show.terminal import BAR
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+pytestmark = pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
 OPTIONS = {
     "train": "--preset --config --set --data --max-bytes --any-bytes --force --validation --out --resume --tensorboard --note",
     "evaluate": "run --data --max-bytes --any-bytes --force --split --seed --tasks --task --max-items --draws --num-draws",

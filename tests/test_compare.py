@@ -25,7 +25,7 @@ from rltok.runs.loading import load, load_config
 from rltok.runs.snapshots import boundary_view
 from rltok.system.stopwatch import duration
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+pytestmark = pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
 SMALL = SETTINGS | {"model.rule.entropy_dim": 32, "model.rule.vocabulary": 400, "train.micro_batch": 4}
 NAMES = ["learned", "whitespace", "random_k_as_whitespace", "bpe"]
 COLUMNS = ("bits per byte", "minus learned", "rate", "tokens/byte", "white space", "MFLOPs/byte", "seconds")
@@ -43,7 +43,9 @@ def compared(tmp_path_factory):
     """A finished comparison of two seeds: its folder. For looking at only."""
     folder = tmp_path_factory.mktemp("compared")
     jaxtyping.config.update("jaxtyping_disable", True)
-    assert main(command(folder, folder / "out", "--seeds", "0", "1", "--json")) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"multilingual": FIXED_TEXTS["multilingual"]})
+        assert main(command(folder, folder / "out", "--seeds", "0", "1", "--json")) == 0
     jaxtyping.config.update("jaxtyping_disable", False)
     return folder / "out"
 

@@ -103,7 +103,9 @@ def test_a_folder_that_exists_is_refused_before_anything_is_trained(tmp_path, ca
     assert digests(tmp_path) == before
 
 
-def test_the_whole_demo_at_smoke_size_tells_the_story_and_stores_its_numbers(tmp_path, capsys, shapes_unchecked):
+@pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
+def test_the_whole_demo_in_four_updates_tells_the_story_and_stores_its_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "SMOKE_BYTES", 4 * 8192)
     out, own = tmp_path / "demo", "It's my own $5 text."
     assert main(["demo", "--smoke", "--out", str(out), "--device", "cpu", "--seed", "2", "--text", own]) == 0
     told, errors = capsys.readouterr()

@@ -13,7 +13,7 @@ from rltok.cli import options
 from rltok.cli.main import main
 from rltok.system.files import quoted
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+pytestmark = pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
 ODD = ["my run", "it's", 'a "b" $HOME `id`', "-dash", "--out", "a;b&c|d>e", "*", "~", "#x", "a\\b", "été", "!x"]
 
 

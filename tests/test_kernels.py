@@ -170,11 +170,12 @@ def turned(qkv, positions, dim):
 
 
 @pytest.mark.parametrize(
-    ("length", "window_", "softcap"),
-    [(130, 64, 50.0), (70, 64, None), (1, 64, 2.0), (64, 5, 2.0), (150, 65, 3.0), (90, 1, None), (140, 129, 2.0)],
-)
-def test_window_attention_turns_and_mixes_as_the_reference(length, window_, softcap):
-    qkv = randn(2, length, 3, 2, 16, seed=length, dtype=NARROW, scale=1.5)
+    ("rows", "heads", "length", "window_", "softcap"),
+    [(2, 2, 130, 64, 50.0), (2, 1, 70, 64, None), (1, 2, 1, 64, 2.0), (1, 1, 64, 5, 2.0), (1, 1, 150, 65, 3.0),
+     (1, 2, 90, 1, None), (1, 1, 140, 129, 2.0)],
+)  # fmt: skip
+def test_window_attention_turns_and_mixes_as_the_reference(rows, heads, length, window_, softcap):
+    qkv = randn(rows, length, 3, heads, 16, seed=length, dtype=NARROW, scale=1.5)
 
     def reference(qkv):
         q, k, v = turned(qkv, torch.arange(length, device=DEVICE), 2)
@@ -198,13 +199,15 @@ def test_the_window_kernel_sees_window_minus_1_positions_back_and_none_further(p
 
 
 @pytest.mark.parametrize(
-    ("rows", "softcap"), [([5, 1, 100, 30], 50.0), ([1], None), ([130], 2.0), ([64, 64, 1, 1, 64], 1.0)], ids=str
+    ("rows", "heads", "softcap"),
+    [([5, 1, 100, 30], 2, 50.0), ([1], 2, None), ([130], 1, 2.0), ([64, 64, 1, 1, 64], 1, 1.0)],
+    ids=str,
 )
-def test_row_causal_attention_mixes_inside_rows_only(rows, softcap):
+def test_row_causal_attention_mixes_inside_rows_only(rows, heads, softcap):
     offsets = torch.tensor([0, *rows], device=DEVICE).cumsum(0)
     row = torch.repeat_interleave(torch.arange(len(rows), device=DEVICE), torch.tensor(rows, device=DEVICE))
     positions = torch.randint(0, 4000, (sum(rows),), generator=torch.Generator().manual_seed(1)).to(DEVICE)
-    qkv = randn(sum(rows), 3, 2, 16, seed=2, dtype=NARROW, scale=1.5)
+    qkv = randn(sum(rows), 3, heads, 16, seed=2, dtype=NARROW, scale=1.5)
 
     def reference(qkv):
         return (row_causal_attention(*turned(qkv, positions, 1), offsets, softcap=softcap, backend="reference"),)

@@ -59,9 +59,12 @@ def check_earlier_predictions(model, lengths):
     assert counts_differed > 0  # the case in which packed shapes differ was among them
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("lengths", [(13,), LENGTHS], ids=len)
-@pytest.mark.parametrize("lags", [0, 1, 7, 8])
+@pytest.mark.parametrize(
+    ("lags", "lengths", "training"),  # every two of the three in every combination
+    [(0, (13,), True), (0, LENGTHS, False), (1, LENGTHS, True), (1, (13,), False),
+     (7, (13,), True), (7, LENGTHS, False), (8, LENGTHS, True), (8, (13,), False)],
+    ids=str,
+)  # fmt: skip
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_with_sampled_boundaries_a_byte_changes_no_bit_of_any_earlier_prediction_in_fp32(lags, lengths, training):
     check_earlier_predictions(tiny_model(lags=lags).train(training), lengths)

@@ -23,7 +23,7 @@ from rltok.runs import training
 from rltok.runs.models import new_model
 from rltok.vocab import BOS, EOS
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")  # the package's own checks, not those of the tests
+pytestmark = pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")  # the package's own checks, not those of the tests
 
 SHAPE = (3, 9)
 IDS = ragged_ids((9, 4, 0))
@@ -221,7 +221,7 @@ def test_the_highest_learning_rate_that_the_settings_allow_ends_in_a_threshold_o
 
 def test_rows_of_one_byte_or_no_rows_support_no_threshold():
     for rows, count in ((Rows(b"a", b"b", b"c"), 3), (Rows(), 0)):
-        rule = entropy_rule()
+        rule = entropy_rule(fit_bytes=9)
         with pytest.raises(
             RltokError, match=f"supports no entropy threshold: none of its {count} rows holds 2 bytes.*Give longer"
         ):

@@ -23,6 +23,8 @@ from rltok.rng import row_uniforms
 from rltok.runs.training import train
 from rltok.vocab import PAD
 
+pytestmark = pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):

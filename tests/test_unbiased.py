@@ -95,7 +95,7 @@ def largest_difference(found, expected):
 
 
 @pytest.mark.parametrize("lags", [0, 1, 3])
-@pytest.mark.parametrize("lengths", [(6,), (4, 3)], ids=["one row", "two ragged rows"])
+@pytest.mark.parametrize("lengths", [(5,), (4, 2)], ids=["one row", "two ragged rows"])
 def test_the_expected_gradient_is_that_of_the_expected_nll_for_every_parameter(lengths, lags):
     model, ids = tiny_model(lags=lags, dtype=torch.float64), ragged_ids(lengths, seed=lags)
     exact = exact_gradient(model, ids, lengths)
@@ -106,10 +106,10 @@ def test_the_expected_gradient_is_that_of_the_expected_nll_for_every_parameter(l
         assert_same(found, exact, what=change)
 
 
-def test_it_holds_in_evaluation_mode_for_seven_bytes_and_positions_by_token_number():
+def test_it_holds_in_evaluation_mode_for_six_bytes_and_positions_by_token_number():
     model = tiny_model(token_positions="index", mid_layers=1, dtype=torch.float64).eval()
-    ids = ragged_ids((7,), seed=9)
-    assert_same(*estimator_gradients(model, ids, (7,), UNBIASED), exact_gradient(model, ids, (7,)))
+    ids = ragged_ids((6,), seed=9)
+    assert_same(*estimator_gradients(model, ids, (6,), UNBIASED), exact_gradient(model, ids, (6,)))
 
 
 def test_the_policy_term_is_needed_and_discounting_biases_it():
@@ -124,7 +124,7 @@ def test_the_policy_term_is_needed_and_discounting_biases_it():
 
 
 def test_centring_by_the_batch_halves_the_policy_term_of_two_rows_and_leaving_the_row_out_keeps_it():
-    model, lengths = tiny_model(dtype=torch.float64), (4, 4)
+    model, lengths = tiny_model(dtype=torch.float64), (3, 3)
     objectives = [dataclasses.replace(UNBIASED, centring=centring) for centring in ("none", "batch", "leave_one_out")]
     whole, batch, leave_one_out = estimator_gradients(model, ragged_ids(lengths), lengths, *objectives, auto=0.0)
     assert whole["rule.project.weight"].abs().max() > 1e-3

@@ -7,6 +7,7 @@ import sys
 
 import nbformat
 import pytest
+import write_address
 import yaml
 from nbtools.address import checked
 from nbtools.rules import ROOT
@@ -52,10 +53,13 @@ def test_what_is_no_address_of_a_repository_is_refused(address):
     assert repr(address) in str(refused.value)
 
 
-def test_a_refused_address_is_written_nowhere(project):
-    before = contents(project)
-    found = python(project, "write_address.py", "a/b")
-    assert found.returncode != 0 and "'a/b'" in found.stderr and contents(project) == before
+def test_a_refused_address_is_written_nowhere(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["write_address.py", "a/b"])
+    monkeypatch.setattr(write_address, "write_atomically", pytest.fail)
+    for part in (write_address.book_config, write_address.make_register, write_address.make_paper_against_code):
+        monkeypatch.setattr(part, "main", pytest.fail)
+    with pytest.raises(SystemExit, match="'a/b'"):
+        write_address.main()
 
 
 def test_an_edited_chapter_that_has_not_run_is_named_and_nothing_is_written(project):

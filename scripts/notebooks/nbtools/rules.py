@@ -105,5 +105,6 @@ def kernel_environment(gpu: bool) -> dict[str, str]:
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     fixed = {"PYTHONPATH": os.pathsep.join(paths), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONHASHSEED": "0"}
+    fixed["TRITON_INTERPRET"] = "0"  # which tests of kernels set, and a worker runs those and notebooks
     fixed |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     return fixed if gpu else fixed | {"CUDA_VISIBLE_DEVICES": ""}
