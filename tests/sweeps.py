@@ -8,7 +8,7 @@ from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.evidence.records import Sweep
 from rltok.evidence.schema import SCHEMA, WHAT
 from rltok.presets import preset
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 PLACES = ("validation", "test", "piqa", "hellaswag", "arc_easy", "lambada")
 UNITS = 30
@@ -75,7 +75,7 @@ def record(
         "positions": {"start": [0, 8, 16, 24], "rewards": [0.0, 0.1, 0.1, 0.1], "returns": [0.5, 1.0, 0.9, 0.2], "gamma": 0.99},
         "snapshots": [{"step": step, **view} for step in (0, 1, 5, 20)],
     }  # fmt: skip
-    return sealed(json.loads(json.dumps(found)))
+    return with_digest(json.loads(json.dumps(found)))
 
 
 def sweep_of(*records):

@@ -25,7 +25,7 @@ from rltok.evidence.chapters.ch07_answers import (
     read,
     table,
 )
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 TASK = "arc_easy"
 
@@ -175,17 +175,17 @@ def test_sizes_of_other_records_are_left_out_and_named():
 
 def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
     path = tmp_path / "answers.json"
-    whole = sealed({"schema": 1, "what": ANSWERS_RECORD, "tasks": {}, "sweeps": {}})
+    whole = with_digest({"schema": 1, "what": ANSWERS_RECORD, "tasks": {}, "sweeps": {}})
     path.write_text(json.dumps(whole))
     assert read(path) == whole
     of_one = {"arc_easy": {"quarters": []}}
     for sweep in ({"gaps": {}, "records": []}, {"gaps": of_one}):
-        path.write_text(json.dumps(sealed(whole | {"tasks": of_one, "sweeps": {"147m": sweep}})))
+        path.write_text(json.dumps(with_digest(whole | {"tasks": of_one, "sweeps": {"147m": sweep}})))
         with pytest.raises(RltokError, match="lacks entries about arc_easy, 147m. Restore"):
             read(path)
     for text, why in (
         (json.dumps(whole | {"tasks": {"a": 1}}), "digest differs"),
-        (json.dumps(sealed(whole | {"what": "else"})), "no record of differences"),
+        (json.dumps(with_digest(whole | {"what": "else"})), "no record of differences"),
         ("[]", "no record of"),
         ("{", "no JSON"),
         ('{"a": NaN}', "no JSON"),

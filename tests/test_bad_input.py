@@ -17,7 +17,7 @@ from rltok.runs import training
 from rltok.runs.checkpoint import checkpoints
 from rltok.runs.folder import RunFolder
 from rltok.runs.loading import load
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 PRESET = ["--preset", "tiny", *as_options(SETTINGS), "--device", "cpu"]
@@ -219,7 +219,7 @@ def test_a_checkpoint_of_another_configuration_in_the_folder_is_refused(run, tex
     state = checkpoints(run)[-1] / "state.json"
     stored = json.loads(state.read_text())
     stored["config"]["train"]["seed"], stored["config_hash"] = 7, small_config(train__seed=7).digest()
-    state.write_text(json.dumps(sealed(stored)))
+    state.write_text(json.dumps(with_digest(stored)))
     before = digests(run)
     message = refused("train", *PRESET, "--data", text, "--out", run, "--resume")
     assert "belongs to another configuration: train.seed 7 -> 0" in message

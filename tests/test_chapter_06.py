@@ -23,7 +23,7 @@ from rltok.config import from_dict
 from rltok.data import corpus
 from rltok.evidence.export import failure_of
 from rltok.presets import preset
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 ROOT = Path(__file__).resolve().parents[1]
 import run_sweep  # noqa: E402
@@ -49,7 +49,7 @@ def planned():
 
 def large(name, **more):
     """A finished run of the 147M sweep."""
-    return sealed(record(name, sweep="147m", **more) | LARGE)
+    return with_digest(record(name, sweep="147m", **more) | LARGE)
 
 
 def failed(name):

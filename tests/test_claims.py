@@ -26,7 +26,7 @@ from rltok.evidence.tables import (
     table_3,
 )
 from rltok.evidence.verdicts import NO_RUN
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 EMPTY = Sweep("none", {}, [])
 BY_ID = {claim.id: claim for claim in claims()}
@@ -214,7 +214,7 @@ def test_equal_flops_compares_where_both_have_been():
     for run in rival:
         for point in run["held_out"]:
             point["flops"] *= 2  # the same losses at twice the cost
-    sweep = sweep_of(*ours, *[sealed(run) for run in rival])
+    sweep = sweep_of(*ours, *[with_digest(run) for run in rival])
     found = BY_ID["flops_random_k"].criterion(sweep, "ours")
     assert found.verdict == "supported"
     at = ours[0]["held_out"][-1]["flops"]
@@ -306,7 +306,7 @@ def test_equal_flops_of_one_seed_borrow_the_deviation_of_curves_at_that_place():
     runs += [record("even", seed, bits=bits, wiggle=0) for seed, bits in enumerate((2.1, 2.2, 2.6))]
     for run in runs:
         run["held_out"][0]["bits_per_byte"] = 3.0
-    sweep = sweep_of(*map(sealed, runs), record("random_k", bits=2.4, wiggle=0))
+    sweep = sweep_of(*map(with_digest, runs), record("random_k", bits=2.4, wiggle=0))
     end = sweep.runs["ours"][0]["held_out"][-1]["flops"]
     late, early = (
         at_equal_flops(sweep, "ours", "random_k", part) for part in (1.0, sweep.runs["ours"][0]["held_out"][0]["flops"] / end)
@@ -333,7 +333,7 @@ def test_the_course_of_training_is_set_beside_that_of_even_spacing():
         first, last = run["held_out"][0], run["held_out"][-1]
         run["held_out"] = [{**first, "bytes": 20, "bits_per_byte": 5.0}, {**last, "bytes": 100}]
         run["bytes"] = 100
-    sweep = sweep_of(*map(sealed, ours), *map(sealed, even), record("late", 7))
+    sweep = sweep_of(*map(with_digest, ours), *map(with_digest, even), record("late", 7))
     head, _, *rows = (row.strip("| ").split(" | ") for row in course_table(sweep, parts=(0.6, 1.0)).splitlines())
     assert head[1:] == ["after 0 MB", "after 0 MB"] and [row[0] for row in rows] == ["`ours`", "`late`"]
     # differences at the end are -0.1, 0 and 0.1; half way from a common start half of that
@@ -349,7 +349,7 @@ def test_a_claim_about_the_whole_curve_fails_where_the_beginning_is_worse():
     assert BY_ID["all_along"].criterion(sweep_of(*ours, *rivals), "ours").verdict == "supported"
     for run in ours:
         run["held_out"][1]["bits_per_byte"] += 1.0  # at a quarter
-    assert BY_ID["all_along"].criterion(sweep_of(*[sealed(run) for run in ours], *rivals), "ours").verdict == "contradicted"
+    assert BY_ID["all_along"].criterion(sweep_of(*[with_digest(run) for run in ours], *rivals), "ours").verdict == "contradicted"
 
 
 def test_our_rate_is_compared_with_those_of_the_rivals():

@@ -46,7 +46,7 @@ def record(run):
     )  # fmt: skip
 
 
-def test_a_record_is_whole_under_its_seal_and_the_same_after_json(record):
+def test_a_record_is_whole_under_its_digest_and_the_same_after_json(record):
     assert check(json.loads(json.dumps(record)), "here") == record
     assert (record["sweep"], record["name"], record["commit"]) == ("s", "ours", "2" * 40)
 

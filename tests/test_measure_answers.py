@@ -12,7 +12,7 @@ import pytest
 from rltok.evidence.chapters.ch07_answers import table
 from rltok.evidence.packed import read_folder
 from rltok.evidence.records import read_sweeps
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 ROOT = Path(__file__).resolve().parents[1]
 SWEEPS = ROOT / "notebooks" / "results" / "sweeps"
@@ -52,7 +52,7 @@ def test_items_that_the_runs_were_not_scored_on_and_a_folder_without_runs_are_re
     alone["scores"] = {place: score for place, score in alone["scores"].items() if place in ("validation", "test")}
     shutil.rmtree(tmp_path / "sweeps" / "32m")
     (tmp_path / "sweeps" / "32m").mkdir()
-    (tmp_path / "sweeps" / "32m" / "bpe-seed0.json").write_text(json.dumps(sealed(alone)))
+    (tmp_path / "sweeps" / "32m" / "bpe-seed0.json").write_text(json.dumps(with_digest(alone)))
     assert "nothing to tell" in told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
     monkeypatch.setenv("RLTOK_COMMIT", "0" * 40 + "+changes")
     assert "Commit first" in told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)

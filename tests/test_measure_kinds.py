@@ -13,7 +13,7 @@ from sweeps import UNITS, record, sweep_of, write
 from rltok.evidence.chapters.ch07_domains import read, table
 from rltok.evidence.records import read_sweeps
 from rltok.statistics import difference_of_units
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
@@ -60,7 +60,7 @@ def corpus(tmp_path, monkeypatch):
             level = float(bits.sum() / text.sizes.sum())
             score |= {"hash": text.hash, "unit_bytes": text.sizes.tolist(), "unit_bits": bits.tolist(), "bits_per_byte": level}
         last = {"bits_per_byte": one["scores"]["validation"]["bits_per_byte"]}
-        return sealed(one | {"held_out": [*one["held_out"][:-1], one["held_out"][-1] | last]})
+        return with_digest(one | {"held_out": [*one["held_out"][:-1], one["held_out"][-1] | last]})
 
     return tmp_path, scored
 
@@ -68,7 +68,7 @@ def corpus(tmp_path, monkeypatch):
 def scored_by_rows(run):
     """The record as if its text had too few documents."""
     scores = {split: run["scores"][split] | {"unit": "rows"} for split in measure_kinds.FILES}
-    return sealed(run | {"scores": run["scores"] | scores})
+    return with_digest(run | {"scores": run["scores"] | scores})
 
 
 def call(monkeypatch, folder, *more):

@@ -15,7 +15,7 @@ from rltok.evidence.export import failure_of
 from rltok.evidence.packed import SUMS, pack, read_folder
 from rltok.evidence.records import read_sweeps
 from rltok.presets import preset
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 from rltok.system.files import write_json
 
 
@@ -31,7 +31,7 @@ def odd_record():
         for name in ("prose", "code", "multilingual"):
             shot[name] = {"boundaries": shot[name]["boundaries"]}  # as records of later seeds have it
     found["scores"]["lambada"] = None
-    return sealed(found)
+    return with_digest(found)
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_record_that_no_table_holds_is_refused_and_stays(folder, spoil, what):
     odd = record("even", 1)
     odd["curve"] = [point | {"tokens": 7} for point in odd["curve"]]
     spoil(odd)
-    write(folder.parent, sealed(odd))
+    write(folder.parent, with_digest(odd))
     before = contents(folder)
     with pytest.raises(RltokError, match=what):
         pack(folder)

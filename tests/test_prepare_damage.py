@@ -13,7 +13,7 @@ from rltok.data.prepare import prepare_folder
 from rltok.data.prepared import open_prepared
 from rltok.errors import RltokError
 from rltok.system import files
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 RULES = {"cut": "windows", "sequence_length": 16}
 CONFIG = DataConfig(sequence_length=16, cut="windows")
@@ -175,9 +175,9 @@ def test_a_prepared_folder_is_not_prepared_again(made, tmp_path):
 
 def test_a_digest_is_of_everything_but_itself_and_the_time():
     assert (
-        sealed({"a": 1, "timing": 3}, ("timing",))["digest"]
-        == sealed({"a": 1, "digest": "x"})["digest"]
-        != sealed({"a": 2})["digest"]
+        with_digest({"a": 1, "timing": 3}, ("timing",))["digest"]
+        == with_digest({"a": 1, "digest": "x"})["digest"]
+        != with_digest({"a": 2})["digest"]
     )
 
 
@@ -189,9 +189,11 @@ def test_a_folder_of_an_older_version_says_what_it_is_and_how_to_go_on(tmp_path,
     out = tmp_path / "out"
     out.mkdir()
     (out / "00000-000.bin").write_bytes(b"text of many bytes")
-    (out / "request.json").write_text(json.dumps(sealed({"schema": 3, "what": "rltok prepare", "settings": {}, "pieces": []})))
+    (out / "request.json").write_text(
+        json.dumps(with_digest({"schema": 3, "what": "rltok prepare", "settings": {}, "pieces": []}))
+    )
     if is_finished:
-        (out / "prepared.json").write_text(json.dumps(sealed({"schema": 2, "what": "rltok prepare", "finished": True})))
+        (out / "prepared.json").write_text(json.dumps(with_digest({"schema": 2, "what": "rltok prepare", "finished": True})))
     made = request([write_jsonl(tmp_path / "a.jsonl", rows("gull"))], **RULES)
     for use in (open_prepared, lambda folder: load_corpus(folder, CONFIG), lambda folder: prepare_folder(made, folder)):
         with pytest.raises(RltokError, match="written by another version of rltok prepare.*Prepare its text again, with another"):

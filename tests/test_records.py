@@ -13,12 +13,12 @@ from rltok.evidence.export import failure_of
 from rltok.evidence.record_file import check, read_record
 from rltok.evidence.records import SCHEDULE, read_sweeps
 from rltok.presets import preset
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 
 def changed(found, **entries):
     """The record with entries changed and a digest to match."""
-    return sealed({key: value for key, value in (found | entries).items() if value is not ...})
+    return with_digest({key: value for key, value in (found | entries).items() if value is not ...})
 
 
 def test_a_whole_record_passes():
@@ -135,7 +135,7 @@ def test_a_number_changed_by_hand_is_noticed():
         check(found, "file.json")
 
 
-def test_every_entry_is_under_the_seal():
+def test_every_entry_is_under_the_digest():
     found = record()
     for key in found.keys() - {"digest"}:
         with pytest.raises(RltokError):
@@ -215,7 +215,7 @@ def test_a_sweep_about_a_setting_may_vary_it_between_contenders_but_neither_with
         other | {"data": other["data"] | {"train": {"hash": "of another text"}}},
         record("size", **{"model.mid_layers": 3}),
     ):
-        write(tmp_path, sealed({key: value for key, value in odd.items() if key != "digest"}))
+        write(tmp_path, with_digest({key: value for key, value in odd.items() if key != "digest"}))
         with pytest.raises(RltokError, match="differs from its neighbours: (training text|model.mid_layers)"):
             read_sweeps(tmp_path, SCHEDULE)
         (tmp_path / "32m" / f"{odd['name']}-seed0.json").unlink()
@@ -227,7 +227,7 @@ def test_seeds_of_a_contender_may_differ_in_a_rate_that_they_take_from_another_o
     write(tmp_path / "own", *pair)
     with pytest.raises(RltokError, match=r"random, seed 1, differs from its neighbours: model.rule.target_rate 0.2 -> 0.21"):
         read_sweeps(tmp_path / "own")
-    write(tmp_path / "taken", *(sealed(run | {"rate_of": "bpe"}) for run in pair))
+    write(tmp_path / "taken", *(with_digest(run | {"rate_of": "bpe"}) for run in pair))
     assert list(read_sweeps(tmp_path / "taken")["32m"].runs["random"]) == [0, 1]
 
 
@@ -235,9 +235,9 @@ def test_contenders_scored_on_other_text_are_refused_and_unscored_ones_not(tmp_p
     other, without = record("even", 0), record("bpe", 0)
     other["scores"]["test"]["hash"] = "of another text"
     without["scores"]["test"] = None
-    write(tmp_path, record("ours", 0), sealed(without))
+    write(tmp_path, record("ours", 0), with_digest(without))
     assert len(read_sweeps(tmp_path)["32m"].records) == 2
-    write(tmp_path, sealed(other))
+    write(tmp_path, with_digest(other))
     with pytest.raises(RltokError, match="differs from its neighbours: test text"):
         read_sweeps(tmp_path)
 
@@ -266,14 +266,14 @@ def test_a_repeat_without_a_score_leaves_that_of_the_other_run_alone(tmp_path):
     again = record("ours", 0, bits=3.0)
     again["scores"]["test"] = None
     write(tmp_path, record("ours", 0, bits=2.0))
-    write(tmp_path, sealed(again), repeat=2)
+    write(tmp_path, with_digest(again), repeat=2)
     sweep = read_sweeps(tmp_path)["32m"]
     assert sweep.mean("ours", "test").bits == pytest.approx(record("ours", 0)["scores"]["test"]["bits_per_byte"])
     assert sweep.mean("ours", "validation").bits == pytest.approx(2.5, abs=0.1)
 
 
 def test_runs_of_one_device_stand_alone(tmp_path):
-    first, again = record("ours", 0), sealed(record("ours", 0, bits=2.5) | {"device": "H100"})
+    first, again = record("ours", 0), with_digest(record("ours", 0, bits=2.5) | {"device": "H100"})
     write(tmp_path, first, record("even", 0))
     write(tmp_path, again, repeat=2)
     sweep = read_sweeps(tmp_path)["32m"]
@@ -309,11 +309,11 @@ def test_repeats_of_other_settings_are_refused(tmp_path):
         (lambda found: found.update(bytes=7), "it read 7 bytes, its curve ends at"),
     ],
 )
-def test_numbers_that_do_not_belong_together_are_noticed_under_a_new_seal(change, told):
+def test_numbers_that_do_not_belong_together_are_noticed_under_a_new_digest(change, told):
     found = record()
     change(found)
     with pytest.raises(RltokError, match=told):
-        check(sealed(found), "file.json")
+        check(with_digest(found), "file.json")
 
 
 def by_hand(first, second, place):
@@ -359,13 +359,13 @@ def test_scores_on_other_text_are_not_compared():
     other = record("even", 0)
     other["scores"]["test"]["unit_bytes"][3] += 1
     with pytest.raises(RltokError, match="scored on other text"):
-        gap(sweep_of(record(), sealed(other)), "ours", "even", "test")
+        gap(sweep_of(record(), with_digest(other)), "ours", "even", "test")
 
 
 def test_a_run_without_a_test_score_has_none():
     found = record()
     found["scores"]["test"] = None
-    sweep = sweep_of(sealed(found))
+    sweep = sweep_of(with_digest(found))
     assert sweep.mean("ours", "test") is None
     assert sweep.mean("ours", "validation") is not None
     assert sweep.values("ours", "rate", "test") == []

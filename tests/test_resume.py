@@ -18,7 +18,7 @@ import rltok
 from rltok.cli.main import main
 from rltok.errors import RltokError
 from rltok.runs.checkpoint import checkpoints, read_state
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = small_config(train__keep_checkpoints=1)  # the strictest case: one checkpoint must always be whole
@@ -111,7 +111,7 @@ def test_lines_written_after_the_checkpoint_are_wound_back_and_not_doubled(child
 def test_seconds_of_all_sessions_are_added_up(children, text, tmp_path):
     kill(children, text, tmp_path, "train_step", 5)
     state = tmp_path / "checkpoints/step-00000003/state.json"
-    state.write_text(json.dumps(sealed(json.loads(state.read_text()) | {"seconds": 1000.0})))
+    state.write_text(json.dumps(with_digest(json.loads(state.read_text()) | {"seconds": 1000.0})))
     assert 1000 < rltok.train(CONFIG, text, tmp_path, resume=True).seconds < 2000
 
 

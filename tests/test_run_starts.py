@@ -10,7 +10,7 @@ from rltok.errors import RltokError
 from rltok.evidence.chapters.ch06_partial_runs import agreement_table, apart, beside, starts_html, starts_table
 from rltok.evidence.partial_runs import NEEDED, read_start
 from rltok.evidence.schema import SCHEMA, START
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 DATA = {"name": "text", "train": {"hash": "ab"}}
 STORED = Path(__file__).resolve().parents[1] / "notebooks" / "results"
@@ -22,7 +22,7 @@ def start(seed=1, **other):
     points = {"curve": like["curve"][:6], "held_out": like["held_out"][:2], "snapshots": like["snapshots"][2:3]}
     kept = {key: like[key] for key in ("sweep", "name", "seed", "config", "config_hash", "commit", "device")}
     named = {"bytes": 6000, "updates": 6, "sessions": [{"commit": like["commit"]}], "data": DATA}
-    return sealed({"schema": SCHEMA, "what": START, "note": "", **named, **kept, **points} | other)
+    return with_digest({"schema": SCHEMA, "what": START, "note": "", **named, **kept, **points} | other)
 
 
 def finished(seed=0, **other):
@@ -120,11 +120,11 @@ def test_a_file_that_is_no_start_of_a_run_is_refused(tmp_path):
         (start(config=even["config"], config_hash=even["config_hash"]), "those of the rule even"),
         (start(config={key: value for key, value in start()["config"].items() if key != "name"}), "not whole"),
         (start(config_hash="0"), "its configuration has"),
-        (sealed(start() | {"seed": 7}), "seed is 7, its configuration has another"),
+        (with_digest(start() | {"seed": 7}), "seed is 7, its configuration has another"),
         (start(data={}), "no hash"),
         (start(snapshots=[]), "no snapshot"),
         (start(config=None), "configuration cannot be read|of another kind"),
-        *((sealed({key: value for key, value in start().items() if key != lost}), f"lacks {lost}") for lost in NEEDED),
+        *((with_digest({key: value for key, value in start().items() if key != lost}), f"lacks {lost}") for lost in NEEDED),
     ):
         path.write_text(json.dumps(found))
         with pytest.raises(RltokError, match=why):

@@ -26,7 +26,7 @@ from rltok.evidence.export import failure_of
 from rltok.evidence.records import SCHEDULE, Sweep, read_sweeps
 from rltok.evidence.tables import side_by_side
 from rltok.show import plots
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 HERE = {"device": "cpu", "commit": "0" * 40}
 
@@ -41,7 +41,7 @@ def resumed(*cut, **more):
     """A record whose run was interrupted: (after, redone, lost seconds) of each."""
     first = {"after": 0, "seconds": 0.0, "redone": 0, "lost_seconds": 0.0, **HERE}
     found = [{"after": after, "seconds": 1.0, "redone": redone, "lost_seconds": lost, **HERE} for after, redone, lost in cut]
-    return sealed(record(**more) | {"sessions": [first, *found]})
+    return with_digest(record(**more) | {"sessions": [first, *found]})
 
 
 def failed(name, sweep="147m", why="out of memory"):
@@ -57,7 +57,7 @@ def test_the_wanted_sweep_is_shown_or_said_to_be_missing(tmp_path):
     found = of_sizes(tmp_path, sizes)
     assert [sweep.name for sweep in found] == ["smoke"]
     assert shown_sweeps(found, "147m").startswith("**No record of the sweep `147m` is stored yet.** Shown in its place: `smoke`.")
-    large = sealed(record("ours", sweep="147m") | {"matrix_parameters": 146_875_392})
+    large = with_digest(record("ours", sweep="147m") | {"matrix_parameters": 146_875_392})
     write(tmp_path, large, record("ours", sweep="32m"), record("ours", sweep="32m_again"))
     found = of_sizes(tmp_path, sizes)
     assert [sweep.name for sweep in found] == ["32m", "147m"]
@@ -124,7 +124,9 @@ def test_a_list_that_was_begun_late_is_no_run_that_was_never_interrupted(after, 
 
 
 def test_a_row_a_run_names_and_costs_it():
-    run = sealed(resumed((10, 3, 1.6)) | {"peak_memory_bytes": 42_400_000_000, "data": {"name": "t", "train": {"hash": "ab"}}})
+    run = with_digest(
+        resumed((10, 3, 1.6)) | {"peak_memory_bytes": 42_400_000_000, "data": {"name": "t", "train": {"hash": "ab"}}}
+    )
     sweep = sweep_of(run, record("even"), record("bpe"))
     head, first, second = rows_of(record_table([sweep], ("ours", "even")))
     cells = dict(zip(head, second, strict=True))
@@ -144,7 +146,7 @@ def lines_of(axes):
 
 
 def test_both_sizes_share_an_axis_and_an_interruption_stands_on_the_curve():
-    large = sealed(resumed((10, 3, 1.6), sweep="147m", bits=1.5) | {"matrix_parameters": 146_875_392})
+    large = with_digest(resumed((10, 3, 1.6), sweep="147m", bits=1.5) | {"matrix_parameters": 146_875_392})
     sizes = [sweep_of(record("ours", bits=2.0), record("even", bits=2.1)), sweep_of(large)]
     (axes,) = sizes_figure(sizes, ("ours", "even")).axes
     lines = lines_of(axes)
@@ -186,7 +188,7 @@ def test_other_numbers_change_the_digest_of_a_figure():
 
 def test_sizes_stand_under_each_other_with_differences_paired_within_a_size():
     runs = record("ours", sweep="147m", bits=1.5, rate=0.21, white=0.99), record("even", sweep="147m", bits=1.65, white=0.2)
-    large = [sealed(one | {"matrix_parameters": 146_875_392, "bytes": 600_000_000}) for one in runs]
+    large = [with_digest(one | {"matrix_parameters": 146_875_392, "bytes": 600_000_000}) for one in runs]
     small = sweep_of(*seeds_of("ours", 2.0), *seeds_of("even", 2.1), record("bpe", 0, bits=1.9))
     head, *rows = rows_of(side_by_side([sweep_of(*large), small]))
     assert [row[:3] for row in rows] == [
@@ -207,7 +209,7 @@ def test_sizes_stand_under_each_other_with_differences_paired_within_a_size():
 def test_differences_are_of_validation_unless_every_run_of_the_size_has_a_test_score():
     levels = dict.fromkeys(PLACES, 1.5) | {"test": 1.3}
     ours, even, bpe = record("ours", bits=levels), record("even", bits=1.7), record("bpe", bits=1.6)
-    without = sealed(bpe | {"scores": bpe["scores"] | {"test": None}})
+    without = with_digest(bpe | {"scores": bpe["scores"] | {"test": None}})
     for last, expected in ((bpe, -0.4), (without, -0.2)):
         rows = {row[0]: row for row in rows_of(side_by_side([sweep_of(ours, even, last)]))}
         assert float(rows["ours"][6].split(" ±")[0]) == pytest.approx(expected, abs=0.01)
@@ -216,8 +218,8 @@ def test_differences_are_of_validation_unless_every_run_of_the_size_has_a_test_s
 
 def test_a_difference_says_when_it_is_of_validation_or_why_there_is_none():
     ours, even = record("ours"), record("even")
-    without = [sealed(one | {"scores": one["scores"] | {"test": None}, "sweep": "147m"}) for one in (ours, even)]
-    large = [sealed(one | {"matrix_parameters": 146_875_392}) for one in without]
+    without = [with_digest(one | {"scores": one["scores"] | {"test": None}, "sweep": "147m"}) for one in (ours, even)]
+    large = [with_digest(one | {"matrix_parameters": 146_875_392}) for one in without]
     rows = rows_of(side_by_side([sweep_of(ours, even), sweep_of(*large)]))
     told = {(row[0], row[1]): row[rows[0].index("minus even")] for row in rows[1:]}
     assert told["ours", "147m"].endswith(" (validation)") and "(" not in told["ours", "32m"]

@@ -16,7 +16,7 @@ from rltok.evidence.record_file import check
 from rltok.runs import training
 from rltok.runs.folder import RunFolder
 from rltok.runs.sessions import ANNOUNCED, NAME, announce, furthest, problem, sessions_of, settle
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 HERE = {"device": "cpu", "commit": "1" * 40}
 
@@ -212,7 +212,7 @@ ODD = {
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in ODD.items() for value in values])
-def test_an_entry_of_another_kind_is_named_before_anything_is_trained_or_sealed(tmp_path, key, value):
+def test_an_entry_of_another_kind_is_named_before_anything_is_trained_or_recorded(tmp_path, key, value):
     bad = GOOD | {key: value}
     assert problem([GOOD, GOOD | {"commit": None, "more": 1}]) is None
     assert problem([GOOD, bad]) == f"session 2 has {key} {value!r}"
@@ -220,14 +220,14 @@ def test_an_entry_of_another_kind_is_named_before_anything_is_trained_or_sealed(
     with pytest.raises(RltokError, match=f"is damaged .session 2 has {key}"):
         sessions_of(tmp_path)
     with pytest.raises(RltokError, match=f"its list of sessions is damaged .session 1 has {key}"):
-        check(sealed(evidence("ours") | {"sessions": [bad]}), "ours-seed0.json")
+        check(with_digest(evidence("ours") | {"sessions": [bad]}), "ours-seed0.json")
 
 
 @pytest.mark.parametrize("sessions", [None, {}, [3], "x", [{}]])
 def test_a_list_of_sessions_of_another_kind_is_refused_in_a_record(sessions):
     with pytest.raises(RltokError, match="its list of sessions is damaged"):
-        check(sealed(evidence("ours") | {"sessions": sessions}), "ours-seed0.json")
-    check(sealed(evidence("ours") | {"sessions": [GOOD | {"commit": evidence("ours")["commit"]}]}), "ours-seed0.json")
+        check(with_digest(evidence("ours") | {"sessions": sessions}), "ours-seed0.json")
+    check(with_digest(evidence("ours") | {"sessions": [GOOD | {"commit": evidence("ours")["commit"]}]}), "ours-seed0.json")
 
 
 def test_a_finished_run_that_is_opened_again_keeps_the_record_it_has(text, tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ from rltok.evidence.chapters.ch07_domains import (
     text_of,
 )
 from rltok.evidence.export import split_score
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 N = 8
 ORDER = ["encyclopaedia", "books", "speech", "other"]
@@ -292,17 +292,17 @@ def test_sizes_of_other_records_are_left_out_and_named():
 
 def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
     path = tmp_path / "kinds.json"
-    whole = sealed({"schema": 1, "what": DOMAINS_RECORD, "kinds": {}, "splits": {}, "sweeps": {}})
+    whole = with_digest({"schema": 1, "what": DOMAINS_RECORD, "kinds": {}, "splits": {}, "sweeps": {}})
     path.write_text(json.dumps(whole))
     assert read(path) == whole
     for sweep in ({"gaps": {}, "records": []}, {"gaps": {"test": {}}}):
-        path.write_text(json.dumps(sealed(whole | {"splits": {"test": {"parts": []}}, "sweeps": {"147m": sweep}})))
+        path.write_text(json.dumps(with_digest(whole | {"splits": {"test": {"parts": []}}, "sweeps": {"147m": sweep}})))
         with pytest.raises(RltokError, match="lacks entries about test text, 147m. Restore"):
             read(path)
     path.write_text(json.dumps({key: one for key, one in whole.items() if key != "sweeps"} | {"digest": ""}))
     with pytest.raises(RltokError, match="its digest differs. Restore"):
         read(path)
-    edited, other = json.dumps(whole | {"splits": {"a": 1}}), json.dumps(sealed(whole | {"what": "else"}))
+    edited, other = json.dumps(whole | {"splits": {"a": 1}}), json.dumps(with_digest(whole | {"what": "else"}))
     for content, why in ((edited, "digest differs"), (other, "no record of differences"), ("{", "no JSON")):
         path.write_text(content)
         with pytest.raises(RltokError, match=f"{why}.*scripts/measure/measure_kinds.py"):

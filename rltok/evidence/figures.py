@@ -97,8 +97,8 @@ def positions_data(sweep: Sweep) -> pd.DataFrame:
     def points(run: Record) -> list[list[float]]:
         if not is_learned(run):
             return []
-        found = run["positions"]
-        each = zip(found["start"], found["rewards"], found["returns"], strict=True)
+        binned = run["positions"]
+        each = zip(binned["start"], binned["rewards"], binned["returns"], strict=True)
         return [[start, reward, back] for start, reward, back in each if reward is not None]
 
     return _curves(sweep, points, ["position", "reward", "return"])

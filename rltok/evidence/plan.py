@@ -108,10 +108,10 @@ def same_gamma(plan: Plan, run: Planned) -> str:
 
 def taken(records: dict[str, Record], run: Planned, name: str) -> Record:
     """The record of another contender at this run's seed."""
-    found = records.get(f"{name}-seed{run.seed}")
-    if found is None or found.get("failed"):
+    record = records.get(f"{name}-seed{run.seed}")
+    if record is None or record.get("failed"):
         raise MissingRun(f"{run.stem} takes a number from {name}-seed{run.seed}, which has no finished record. Run that first.")
-    return found
+    return record
 
 
 def pull(record: Record) -> float:
@@ -120,18 +120,18 @@ def pull(record: Record) -> float:
     return statistics.median(sizes[len(sizes) // 2 :])
 
 
-def _check_types(found: dict[str, Any]) -> None:
+def _check_types(content: dict[str, Any]) -> None:
     """Raise TypeError or KeyError for a plan whose entries are of another kind."""
     kinds = {"preset": str, "full": bool, "seeds": list, "settings": dict, "run": list, "schedule": list, "max_items": int}
-    wrong = [key for key, kind in kinds.items() if key in found and type(found[key]) is not kind]
-    for run in found.get("run", []):
+    wrong = [key for key, kind in kinds.items() if key in content and type(content[key]) is not kind]
+    for run in content.get("run", []):
         kinds = {"name": str, "variant": str, "settings": dict, "seeds": list, "rate_of": str, "same_pull_as": str}
         wrong += [f"run.{key}" for key, kind in kinds.items() if key in run and type(run[key]) is not kind]
         wrong += [] if "name" in run else ["run.name"]
-    for schedule in found.get("schedule", []):
+    for schedule in content.get("schedule", []):
         kinds = {"name": str, "settings": dict}
         wrong += [f"schedule.{key}" for key, kind in kinds.items() if type(schedule.get(key)) is not kind]
-    seeds = [*found.get("seeds", []), *(seed for run in found.get("run", []) for seed in run.get("seeds", []))]
+    seeds = [*content.get("seeds", []), *(seed for run in content.get("run", []) for seed in run.get("seeds", []))]
     wrong += [f"seed {seed!r}" for seed in seeds if type(seed) is not int or seed < 0]
     if wrong:
         raise TypeError(", ".join(wrong))
@@ -143,27 +143,27 @@ def read_plan(path: Path) -> Plan:
     With schedules, each run is made under each of them: run `even` and schedule `late` give `even_late`.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RltokError(f"{path} is no plan: {error}.") from error
     try:
-        _check_types(found)
+        _check_types(content)
     except (TypeError, KeyError, AttributeError) as error:
         raise RltokError(f"{path}: a value is missing or of another kind ({error}).") from error
-    unknown = [key for key in found if key not in PLAN_KEYS]
-    unknown += [f"run.{key}" for run in found.get("run", []) for key in run if key not in RUN_KEYS]
-    unknown += [f"schedule.{key}" for schedule in found.get("schedule", []) for key in schedule if key not in SCHEDULE_KEYS]
-    if unknown or not found.get("run") or not found.get("seeds") or "preset" not in found or "full" not in found:
+    unknown = [key for key in content if key not in PLAN_KEYS]
+    unknown += [f"run.{key}" for run in content.get("run", []) for key in run if key not in RUN_KEYS]
+    unknown += [f"schedule.{key}" for schedule in content.get("schedule", []) for key in schedule if key not in SCHEDULE_KEYS]
+    if unknown or not content.get("run") or not content.get("seeds") or "preset" not in content or "full" not in content:
         raise RltokError(f"{path} needs preset, full, seeds and runs; it has unknown keys: {', '.join(unknown) or 'none'}.")
     runs = [
         Planned(f"{run['name']}{schedule['name'] and '_' + schedule['name']}", seed, run.get("variant"),
                 schedule["settings"] | run.get("settings", {}), run.get("rate_of"), run.get("same_pull_as"))
-        for run in found["run"] for schedule in found.get("schedule") or [{"name": "", "settings": {}}]
-        for seed in run.get("seeds", found["seeds"])
+        for run in content["run"] for schedule in content.get("schedule") or [{"name": "", "settings": {}}]
+        for seed in run.get("seeds", content["seeds"])
     ]  # fmt: skip
     if len({run.stem for run in runs}) < len(runs):
         raise RltokError(f"{path} names a run twice. Each needs a name of its own.")
-    return Plan(path.stem, found["preset"], found["full"], found.get("settings", {}), runs, found.get("max_items"))
+    return Plan(path.stem, content["preset"], content["full"], content.get("settings", {}), runs, content.get("max_items"))
 
 
 def wanted(plan: Plan, only: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Planned]:

@@ -52,13 +52,11 @@ def _shown(value: float | None, digits: int = 3, sign: str = "") -> str:
     return "-" if value is None else f"{value:{sign}.{digits}f}"
 
 
-def _with_errors(found: Difference | None, sign: str = "") -> str:
-    if found is None:
+def _with_errors(gap: Difference | None, sign: str = "") -> str:
+    if gap is None:
         return "-"
-    units, seeds = ("" if error is None else f"{error:.4f}" for error in (found.error_units, found.error_seeds))
-    return (
-        _shown(found.bits, 4, sign) + (units and f" +- {units}") + (seeds and f" / {f'({seeds})' if found.borrowed else seeds}")
-    )
+    units, seeds = ("" if error is None else f"{error:.4f}" for error in (gap.error_units, gap.error_seeds))
+    return _shown(gap.bits, 4, sign) + (units and f" +- {units}") + (seeds and f" / {f'({seeds})' if gap.borrowed else seeds}")
 
 
 def table(lines: Sequence[dict[str, Any]]) -> list[str]:
@@ -91,13 +89,13 @@ def figure(lines: Sequence[dict[str, Any]]) -> "Figure":
     use_style()
     drawn, axes = plt.subplots(figsize=(7.4, 4.2))
     for number, line in enumerate(lines):
-        marker, colour, found = (
+        marker, colour, score = (
             MARKERS[number // len(PALETTE) % len(MARKERS)],
             PALETTE[number % len(PALETTE)],
             line["bits_per_byte"],
         )
         axes.errorbar(
-            line["flops_per_byte"] / 1e6, found.bits, yerr=found.error_units or 0.0, fmt=marker, color=colour, capsize=3,
+            line["flops_per_byte"] / 1e6, score.bits, yerr=score.error_units or 0.0, fmt=marker, color=colour, capsize=3,
             label=line["name"],
         )  # fmt: skip
     axes.set(xlabel="training FLOPs per byte, millions (attention left out)", ylabel="held-out bits per byte")

@@ -37,8 +37,8 @@ def text_rates(rule: Rule, rows: TrainingRows, *, batch: int, most_rows: int | N
         counts = ids[:, 1:] != PAD
         inputs = torch.where(counts | first_position(counts), ids[:, :-1], PAD)
         uniforms = row_uniforms(seed, 0, numbers, inputs.shape[1])
-        found = rule.decide(torch.zeros(*inputs.shape, 0), inputs, uniforms).boundaries & counts
+        boundaries = rule.decide(torch.zeros(*inputs.shape, 0), inputs, uniforms).boundaries & counts
         free = counts & ~first_position(counts)
-        tokens, hits = tokens + int(found.sum()), hits + int((found & free).sum())
+        tokens, hits = tokens + int(boundaries.sum()), hits + int((boundaries & free).sum())
         scored, drawn = scored + int(counts.sum()), drawn + int(free.sum())
     return Rates(hits / max(1, drawn), tokens / scored)

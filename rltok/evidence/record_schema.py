@@ -83,11 +83,11 @@ def check_entries(record: Mapping[str, Any], demand: Demand) -> None:
 
 def _check_sums(scores: Mapping[str, Any], demand: Demand) -> None:
     """Bits per byte are those of the units, or the mean of the items."""
-    for place, found in ((place, found) for place, found in scores.items() if found is not None):
+    for place, score in ((place, score) for place, score in scores.items() if score is not None):
         split = place in SPLITS
-        bits, sizes = (found["unit_bits"], found["unit_bytes"]) if split else (found["item_bits_per_byte"], [1] * found["items"])
+        bits, sizes = (score["unit_bits"], score["unit_bytes"]) if split else (score["item_bits_per_byte"], [1] * score["items"])
         demand(len(bits) == len(sizes), f"the bits of {place} are not as many as its units")
-        said, mean = found["bits_per_byte"], sum(bits) / sum(sizes)
+        said, mean = score["bits_per_byte"], sum(bits) / sum(sizes)
         close = math.isclose(said, mean, rel_tol=SUMS if split else MEANS)
         demand(close, f"{place} is {said} bits per byte, its units have {mean}")
 

@@ -61,12 +61,12 @@ def order(sweep: Sweep, place: str = "test", page: bool = True) -> str:
     `page` says where those stand on the page. Without it, and where none but the baseline has three seeds, all are listed.
     """
     gaps = minus_baseline(sweep, place)
-    found = sorted((gap.bits, name, gap) for name, gap in gaps.items() if gap is not None)
-    sure = [(name, gap) for _, name, gap in found if gap.seeds >= LEAST_SEEDS]
+    ordered = sorted((gap.bits, name, gap) for name, gap in gaps.items() if gap is not None)
+    sure = [(name, gap) for _, name, gap in ordered if gap.seeds >= LEAST_SEEDS]
     if not page or all(name == BASELINE for name, _ in sure):
-        sure = [(name, gap) for _, name, gap in found]
+        sure = [(name, gap) for _, name, gap in ordered]
     listed = ", ".join(f"`{name}`" + ("" if name == BASELINE else f" {with_interval(gap)}") for name, gap in sure)
-    left = len(found) - len(sure)
+    left = len(ordered) - len(sure)
     more = f" {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*." if left else ""
     apart = [f"`{name}`" for name, gap in gaps.items() if gap is None]
     if apart:
@@ -134,13 +134,13 @@ def _validation(run: dict[str, Any]) -> float:
 
 def repeated_pairs(sweep: Sweep) -> list[tuple[str, int, float, tuple[str, str]]]:
     """Pairs of runs with one seed: method, seed, bits per byte of one minus the other, and their devices, in one order."""
-    found = []
+    pairs = []
     for name, seeds in sweep.repeats.items():
         for seed in seeds:
             for pair in combinations(sweep.of_seed(name, seed), 2):
                 first, second = sorted(pair, key=lambda run: run["device"], reverse=True)
-                found.append((name, seed, _validation(first) - _validation(second), (first["device"], second["device"])))
-    return found
+                pairs.append((name, seed, _validation(first) - _validation(second), (first["device"], second["device"])))
+    return pairs
 
 
 def spread_of_seeds(sweep: Sweep, names: Sequence[str]) -> list[float]:
@@ -184,15 +184,15 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
 
 def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:
     """By method, for every seed whose runs only partly have a test score: validation of those with one minus the others."""
-    found: dict[str, list[float]] = {}
+    by_method: dict[str, list[float]] = {}
     for name in methods_of(sweep):
         for seed in sweep.runs[name]:
             sides: dict[bool, list[float]] = {True: [], False: []}
             for run in sweep.of_seed(name, seed):
                 sides[run["scores"]["test"] is not None].append(_validation(run))
             if all(sides.values()):
-                found.setdefault(name, []).append(statistics.fmean(sides[True]) - statistics.fmean(sides[False]))
-    return found
+                by_method.setdefault(name, []).append(statistics.fmean(sides[True]) - statistics.fmean(sides[False]))
+    return by_method
 
 
 def unscored(sweep: Sweep) -> str:

@@ -232,13 +232,13 @@ def at_chance(sweep: Sweep) -> list[str]:
 
     The right answers of a method are their mean over seeds, which answer the same questions.
     """
-    found = []
+    places = []
     for place in CHOICES:
         scored = [run["scores"][place] for run in sweep.records if run["scores"].get(place)]
         means = [statistics.fmean(known) for name in sweep.runs if (known := _accuracies(sweep, name, place))]
         guesses = [by_guessing(round(mean * scored[0]["items"]), scored[0]["items"], scored[0]["chance"]) for mean in means]
-        found += [place] if guesses and min(guesses) > (1 - SURE) / len(guesses) else []
-    return found
+        places += [place] if guesses and min(guesses) > (1 - SURE) / len(guesses) else []
+    return places
 
 
 def accuracy_table(sweep: Sweep) -> str:
@@ -248,10 +248,10 @@ def accuracy_table(sweep: Sweep) -> str:
         [name, *(_accuracy(_accuracies(sweep, name, place), sizes[place]) for place in CHOICES)] for name in methods_of(sweep)
     ]  # fmt: skip
     scores = [sweep.records[0]["scores"].get(place) for place in CHOICES]
-    rows.append(["chance", *(NONE if found is None else f"{found['chance']:.3f}, {found['items']} items" for found in scores)])
+    rows.append(["chance", *(NONE if score is None else f"{score['chance']:.3f}, {score['items']} items" for score in scores)])
     useless = at_chance(sweep)
-    told = [f"no: {words.NO_USE}" if place in useless else "yes" for place in CHOICES]
-    rows.append(["better than guessing?", *(NONE if found is None else word for word, found in zip(told, scores, strict=True))])
+    useful = [f"no: {words.NO_USE}" if place in useless else "yes" for place in CHOICES]
+    rows.append(["better than guessing?", *(NONE if score is None else word for word, score in zip(useful, scores, strict=True))])
     return markdown(["accuracy", *(PLACE_NAMES[place] for place in CHOICES)], rows)
 
 
@@ -326,5 +326,5 @@ def small_claims_table(results: Path) -> str:
 
 def counts(sweep: Sweep | None) -> dict[str, int]:
     """How many verdicts of each kind there are, on all claims and either gamma."""
-    found = [words.verdict(one) for _, findings in judged_claims(sweep) for one in findings if one is not None]
-    return dict(sorted(Counter(found).items()))
+    verdicts = [words.verdict(one) for _, findings in judged_claims(sweep) for one in findings if one is not None]
+    return dict(sorted(Counter(verdicts).items()))

@@ -24,11 +24,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     before = measuring.stored_record(options.out, START)
-    found = start_of(options.folder, sweep=options.sweep, name=options.name, why=options.why)
-    if before is not None and any(before.get(key) != found[key] for key in ("sweep", "name", "seed")):
+    record = start_of(options.folder, sweep=options.sweep, name=options.name, why=options.why)
+    if before is not None and any(before.get(key) != record[key] for key in ("sweep", "name", "seed")):
         raise RltokError(f"--out {options.out} holds the start of another run, so it stays. Name another file.")
-    write_json(options.out, found)
-    print(f"{options.out}: {found['updates']} updates, {found['bytes']:,} bytes, seed {found['seed']}")
+    write_json(options.out, record)
+    print(f"{options.out}: {record['updates']} updates, {record['bytes']:,} bytes, seed {record['seed']}")
 
 
 if __name__ == "__main__":

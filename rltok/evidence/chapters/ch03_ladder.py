@@ -65,9 +65,9 @@ def formula_against_measured(record: dict[str, Any], most_error: float) -> list[
             if (one[group]["reference_error"] or np.inf) > most_error:
                 continue
             for name, cosines in one[group]["cosines"].items():
-                found, formula = crossing(cosines), one[group]["estimators"][name]["rows_needed"][0]
-                if found is not None and formula is not None:
-                    ratios.append(formula / found)
+                measured, formula = crossing(cosines), one[group]["estimators"][name]["rows_needed"][0]
+                if measured is not None and formula is not None:
+                    ratios.append(formula / measured)
     return ratios
 
 

@@ -61,8 +61,8 @@ def minus_learned(record: dict[str, Any]) -> dict[str, Difference]:
     }  # fmt: skip
 
 
-def _read(found: dict[str, Any], seeds: int) -> Difference:
-    return Difference(found["bits_per_byte"], found["standard_error_rows"], found["standard_error_seeds"], seeds)
+def _read(entry: dict[str, Any], seeds: int) -> Difference:
+    return Difference(entry["bits_per_byte"], entry["standard_error_rows"], entry["standard_error_seeds"], seeds)
 
 
 def scores(record: dict[str, Any], name: str) -> dict[int, float]:
@@ -154,11 +154,11 @@ def names_of(record: dict[str, Any]) -> list[str]:
 
 def text_lines(record: dict[str, Any], names: Sequence[str], text: str, seed: int, characters: int) -> list[str]:
     """A line for each rule: its name, and the text with a bar where a token ends."""
-    found = []
+    lines = []
     for name in names:
         shown, boundaries, probabilities = view(record, name, text, seed, characters)
-        found.append(f"{name:23s}" + paint(shown.encode(), boundaries, probabilities, colour=False))
-    return found
+        lines.append(f"{name:23s}" + paint(shown.encode(), boundaries, probabilities, colour=False))
+    return lines
 
 
 def side_by_side(record: dict[str, Any], names: Sequence[str], text: str, seed: int, characters: int) -> str:
@@ -178,8 +178,8 @@ def side_by_side(record: dict[str, Any], names: Sequence[str], text: str, seed: 
 def words_table(record: dict[str, Any]) -> str:
     """Markdown: bits per byte of the rest of words by counts, without and with shifted bits, for every vocabulary."""
     rows = [
-        [f"{int(size):,}", f"{found['without_bits']:.3f}", f"{found['shifted_bits']:.3f}", f"{found['leak']:.3f}"]
-        for size, found in record["words"].items()
+        [f"{int(size):,}", f"{entry['without_bits']:.3f}", f"{entry['shifted_bits']:.3f}", f"{entry['leak']:.3f}"]
+        for size, entry in record["words"].items()
     ]
     return markdown(["vocabulary asked for", "from the beginning", "and its shifted bits", "leak, bits per byte"], rows)
 
@@ -211,9 +211,9 @@ def words_figure(record: dict[str, Any]) -> "Figure":
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots()
-    for number, (size, found) in enumerate(record["words"].items()):
-        known = [int(k) for k in found["by_known"]]
-        leaks = [one["leak"] for one in found["by_known"].values()]
+    for number, (size, entry) in enumerate(record["words"].items()):
+        known = [int(k) for k in entry["by_known"]]
+        leaks = [one["leak"] for one in entry["by_known"].values()]
         axes.plot(known, leaks, marker=MARKERS[number % len(MARKERS)], markersize=4, label=f"{int(size):,} asked for")
     axes.set(xlabel=f"bytes of the word that are known (last: {max(known)} and more)", ylabel="leak (bits per byte)")
     axes.axhline(0, color="0.5", linewidth=0.8)
