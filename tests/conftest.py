@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import beartype  # noqa: F401
 import filelock  # noqa: F401
@@ -23,6 +22,7 @@ import safetensors.torch  # noqa: F401
 import scipy.special  # noqa: F401
 import torch
 from hypothesis import settings
+from paths import ROOT, TESTS
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # Without a card Triton's interpreter runs the kernels; it reads this when the first of them is imported.
@@ -49,8 +49,8 @@ settings.load_profile("rltok")
 
 def pytest_collection_modifyitems(items):
     """Files that take long come first: at the end two processes share short tests, and neither waits for the other."""
-    long = Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split()
-    items.sort(key=lambda item: item.path.name not in long)
+    long = {TESTS / name for name in (TESTS / "slow_tests.txt").read_text(encoding="utf-8").split()}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish():
@@ -101,9 +101,9 @@ def finished(tmp_path_factory):
 
 @contextmanager
 def helper(name, **streams):
-    """The process of a file of this folder that takes orders, a line each, and runs them in its children."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    command = [sys.executable, str(Path(__file__).with_name(name))]
+    """The process of a file beside this one that takes orders, a line each, and runs them in its children."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(TESTS / name)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, **streams
     ) as process:

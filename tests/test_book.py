@@ -7,20 +7,19 @@ import re
 from functools import partial
 from pathlib import Path
 
-import pytest
-import yaml
-
-from rltok.statistics import SURE, t_limit
-
-ROOT = Path(__file__).resolve().parents[1]
 import book_config  # noqa: E402
 import make_intro  # noqa: E402
 import make_log  # noqa: E402
 import make_speed  # noqa: E402
 import make_texts  # noqa: E402
+import pytest
 import readme_numbers  # noqa: E402
+import yaml
 from make_register import entries, slug  # noqa: E402
 from nbtools.prose import stated_at, value  # noqa: E402
+from paths import ROOT
+
+from rltok.statistics import SURE, t_limit
 
 BOOK = ROOT / "book"
 TOC = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))

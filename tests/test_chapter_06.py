@@ -12,9 +12,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+import run_sweep  # noqa: E402
+import score_test  # noqa: E402
 import torch
 from chapters import between, code
 from notebooks_in_a_folder import read
+from paths import ROOT
 from sweeps import record, write
 
 import rltok
@@ -24,10 +27,6 @@ from rltok.data import corpus
 from rltok.evidence.export import failure_of
 from rltok.presets import preset
 from rltok.system.digest import with_digest
-
-ROOT = Path(__file__).resolve().parents[1]
-import run_sweep  # noqa: E402
-import score_test  # noqa: E402
 
 CHAPTER = ROOT / "notebooks" / "06_scale_up_147m"
 CELLS = read(CHAPTER).cells

@@ -2,16 +2,15 @@
 
 import re
 import warnings
-from pathlib import Path
 
 import matplotlib
 import pytest
 from chapters import between, code
 from notebooks_in_a_folder import read
+from paths import ROOT
 from sweeps import record, seeds_of, write
 
 matplotlib.use("Agg")
-ROOT = Path(__file__).resolve().parents[1]
 CELLS = read(ROOT / "notebooks" / "07_reading_the_results").cells
 SLOW = {"sweep": "32m_slow", "train.learning_rate": 0.5}
 FAST = [*seeds_of("ours_gamma0.9", 2.0), *seeds_of("even", 2.1), *seeds_of("bpe", 2.2, rule="bpe")]

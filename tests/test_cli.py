@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from paths import BUNDLED
 from runs import SETTINGS, TEXT, as_options, json_lines, write_text
 
 import rltok
@@ -232,11 +233,10 @@ def test_evaluate_draws_as_it_is_told(ok, finished):
 def test_evaluate_scores_benchmark_sets_as_the_function_does(ok, finished, tmp_path, monkeypatch):
     for name in TASKS:
         monkeypatch.setitem(TASKS, name, replace(TASKS[name], count=20))
-    bundled = Path(__file__).parent / "data"
-    arguments = ["evaluate", finished, "--tasks", bundled, "--task", "lambada", "piqa", "--max-items", 5, "--seed", 3]
+    arguments = ["evaluate", finished, "--tasks", BUNDLED, "--task", "lambada", "piqa", "--max-items", 5, "--seed", 3]
     found = json.loads(ok(*arguments, "--json").out)["tasks"]
     wanted = [
-        score_items(load(finished), read_items(name, bundled), seed=3, batch=8, max_items=5) for name in ("lambada", "piqa")
+        score_items(load(finished), read_items(name, BUNDLED), seed=3, batch=8, max_items=5) for name in ("lambada", "piqa")
     ]
     assert [line["task"] for line in found] == ["lambada", "piqa"]
     for line, score in zip(found, wanted, strict=True):

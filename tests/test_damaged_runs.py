@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from paths import BUNDLED
 from runs import digests, small_config, write_text
 
 import rltok
@@ -162,7 +163,7 @@ def test_finite_weights_that_overflow_are_an_error_and_no_nan(newest, command, c
 def test_benchmark_sets_are_not_scored_as_nan_either(newest, capsys, monkeypatch):
     edit_tensors(newest, "model", overflow)
     monkeypatch.setitem(TASKS, "piqa", replace(TASKS["piqa"], count=20))
-    data = str(Path(__file__).parent / "data")
+    data = str(BUNDLED)
     assert main(["evaluate", str(newest), "--tasks", data, "--task", "piqa", "--max-items", "2"]) == 2
     told = capsys.readouterr()
     assert told.out == "" and "bits per byte come out as nan: the weights have grown too large" in told.err

@@ -2,8 +2,8 @@
 
 import importlib.util
 import json
-from pathlib import Path
 
+import make_speeds  # noqa: E402
 import pytest
 import torch
 
@@ -13,9 +13,6 @@ from rltok.errors import RltokError
 from rltok.kernels import backends
 from rltok.speed import speeds
 from rltok.speed.speeds import fastest, measured_speeds
-
-ROOT = Path(__file__).resolve().parents[1]
-import make_speeds  # noqa: E402
 
 MEASURED = {
     "preset": "147m", "device": "NVIDIA H100 80GB HBM3", "precision": "bf16 autocast", "commit": "a" * 40, "record": "bench.json",

@@ -11,17 +11,16 @@ import sys
 import tomllib
 import zipfile
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from paths import ROOT
 
 import rltok
 
-ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 PROJECT = tomllib.loads(SETTINGS)["project"]
 CONDA_TO_PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib", "python-fastjsonschema": "fastjsonschema"}

@@ -5,13 +5,11 @@ import importlib
 import inspect
 import json
 from functools import reduce
-from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
 import make_register  # noqa: E402
+import pytest
 from make_register import equations_named  # noqa: E402
+from paths import ROOT
 
 ENTRIES = make_register.entries()
 KEYS = {"equation", "title", "tex", "reading", "functions", "tests", "cell", "chapter"}

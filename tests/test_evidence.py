@@ -2,10 +2,10 @@
 
 import json
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import BUNDLED
 from runs import TEXT, json_lines, small_config, write_text
 
 import rltok
@@ -21,8 +21,6 @@ from rltok.evidence.record_file import check
 from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.runs.loading import load
 from rltok.runs.snapshots import boundary_view
-
-DATA = Path(__file__).with_name("data")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def record(run):
     folder, corpus, _ = run
-    tasks = {"piqa": read_items("piqa", DATA, expected=False)}
+    tasks = {"piqa": read_items("piqa", BUNDLED, expected=False)}
     return evidence_of(
         folder, sweep="s", name="ours", rows={"validation": corpus.validation}, tasks=tasks, device="cpu", max_items=3
     )  # fmt: skip

@@ -2,9 +2,9 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats
 
 from rltok.errors import RltokError
@@ -27,7 +27,7 @@ from rltok.evidence.tables import WHO, judged_claims, who_is_who
 from rltok.evidence.words import with_interval
 from rltok.statistics import Difference
 
-PLANS = Path(__file__).resolve().parents[1] / "scripts" / "measure" / "sweeps"
+PLANS = ROOT / "scripts" / "measure" / "sweeps"
 TEXTS = {claim.id: claim.text for claim in claims()}
 
 

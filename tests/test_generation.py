@@ -4,10 +4,10 @@ import jaxtyping
 import pytest
 import torch
 from a_new_rule import KindRule
+from fitted import fitted_model
 from helpers import tiny_config, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_rules_fitted import fitted_model
 
 from rltok.errors import RltokError
 from rltok.fast.unet import FastUNet

@@ -1,14 +1,13 @@
 """Workflows, container and page on publishing: what they run exists, and what they publish is what the book's build writes."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
+from paths import ROOT
 from test_environment import PROJECT
 
-ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")}
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*|\.venv/installed/[a-z]+)(?=[\s`\",;]|$)")
 WITH_COMMANDS = [".github/workflows/book.yml", "Dockerfile", ".devcontainer/devcontainer.json", "book/publishing.md"]

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from paths import ROOT, project_files
 
-ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "rltok").rglob("*.py"))
 MODULE_NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
 EQUATION_FILES = ["layers", "attention", "policy", "resample", "estimator", "losses"]
@@ -69,20 +69,6 @@ def unpickling(tree: ast.Module) -> Iterator[str]:
             pickled = [k for k in node.keywords if k.arg == "allow_pickle" and ast.unparse(k.value) != "False"]
             if called in ("torch.load", "pandas.read_pickle", "pd.read_pickle") or pickled:
                 yield f"line {node.lineno}: {ast.unparse(node)}"
-
-
-def project_files(root: Path = ROOT) -> list[Path]:
-    """Files that git tracks or would add; outside a repository of their own, all but those in folders that git ignores."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
-        if not (root / ".git").exists():
-            raise FileNotFoundError(".git")  # an archive; one that lies inside another repository is none of its files
-        listed = subprocess.run(command, cwd=root, capture_output=True, check=True, text=True).stdout.split("\0")
-        paths = [root / name for name in listed if name]
-    except (OSError, subprocess.CalledProcessError):
-        skipped = re.compile(r"\.(?!ci$|github$)|(?:runs|corpora|build|dist|__pycache__)$|.*\.egg-info$")
-        paths = [path for path in root.rglob("*") if not any(map(skipped.match, path.relative_to(root).parts[:-1]))]
-    return sorted(path for path in paths if path.is_file())
 
 
 def machine_paths(text: str) -> list[str]:

@@ -4,11 +4,11 @@ import base64
 import copy
 import json
 import re
-from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
+from paths import ROOT
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -21,7 +21,7 @@ from rltok.show import plots  # noqa: E402
 from rltok.variance.laboratory import default_names  # noqa: E402
 from rltok.variance.ladder import GAMMAS, gamma_sweep, ladder  # noqa: E402
 
-RECORD = Path(__file__).resolve().parents[1] / "notebooks" / "results" / "variance_ladder.json"
+RECORD = ROOT / "notebooks" / "results" / "variance_ladder.json"
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,15 @@ import math
 import shutil
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
+from paths import BUNDLED, ROOT
 
 from rltok.evidence.chapters.ch07_answers import table
 from rltok.evidence.packed import read_folder
 from rltok.evidence.records import read_sweeps
 from rltok.system.digest import with_digest
 
-ROOT = Path(__file__).resolve().parents[1]
 SWEEPS = ROOT / "notebooks" / "results" / "sweeps"
 RECORD = ROOT / "notebooks" / "results" / "answers.json"
 MOST_BYTES = 60_000
@@ -42,7 +41,7 @@ def told(monkeypatch, capsys, *arguments):
 def test_items_that_the_runs_were_not_scored_on_and_a_folder_without_runs_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(measure_answers, "read_items", partial(measure_answers.read_items, expected=False))
     monkeypatch.setenv("RLTOK_COMMIT", "0" * 40)
-    places = ["--tasks", Path(__file__).with_name("data"), "--out", tmp_path / "answers.json"]
+    places = ["--tasks", BUNDLED, "--out", tmp_path / "answers.json"]
     (tmp_path / "sweeps" / "32m").mkdir(parents=True)
     assert "holds no record of a finished run" in told(monkeypatch, capsys, "--sweeps", tmp_path / "sweeps", *places)
     alone = read_folder(SWEEPS / "32m")["bpe-seed0.json"]

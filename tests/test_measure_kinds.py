@@ -2,11 +2,11 @@
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from paths import ROOT
 from preparing import write_parquet
 from sweeps import UNITS, record, sweep_of, write
 
@@ -15,7 +15,6 @@ from rltok.evidence.records import read_sweeps
 from rltok.statistics import difference_of_units
 from rltok.system.digest import with_digest
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
 RECORD = RESULTS / "kinds.json"
 MOST_BYTES = 80_000

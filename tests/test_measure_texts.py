@@ -5,17 +5,14 @@ import json
 import shutil
 import sys
 from functools import partial
-from pathlib import Path
 
+import measure_texts  # noqa: E402
 import pytest
+from paths import BUNDLED, ROOT
 from preparing import write_parquet
 
 from rltok.benchmarks.task_items import read_items
 from rltok.evidence.records import read_sweeps
-
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(__file__).with_name("data")
-import measure_texts  # noqa: E402
 
 
 def row(name, size, source="books"):
@@ -34,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     write_parquet(tmp_path / "english-validation.parquet", VALIDATION)
     write_parquet(tmp_path / "english-test.parquet", [row("e.md", 4096)])
     (tmp_path / "eval").mkdir()
-    for path in DATA.glob("*.jsonl"):
+    for path in BUNDLED.glob("*.jsonl"):
         shutil.copy(path, tmp_path / "eval")
     monkeypatch.setattr(measure_texts, "read_items", partial(read_items, expected=False))
     return tmp_path

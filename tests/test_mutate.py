@@ -2,11 +2,10 @@
 
 import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 SUM_TEST = "import rltok\n\ndef test_sum():\n    assert rltok.add(2, 3) == 5\n\ndef test_nothing():\n    pass\n"
 
 

@@ -5,13 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from a_new_rule import KindRule
 from helpers import ragged_ids, random_uniforms, tiny_model
+from paths import ROOT, TESTS
 from test_causality import LENGTHS, check_every_place
 from test_step import batches_of, config_for
 
@@ -23,7 +23,6 @@ from rltok.runs.snapshots import boundary_view, text_ids
 from rltok.step import train_step
 
 TEXT = b"In 1999, two gulls!"
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "book" / "a_new_rule.md"
 
 
@@ -49,7 +48,7 @@ def code_of_the_page(language="python"):
 
 
 def test_it_is_about_30_lines():
-    assert len(Path(__file__).with_name("a_new_rule.py").read_text().splitlines()) <= 35
+    assert len((TESTS / "a_new_rule.py").read_text().splitlines()) <= 35
 
 
 def test_a_token_begins_where_the_kind_of_byte_changes():
@@ -94,7 +93,7 @@ def test_a_rule_that_is_handed_over_takes_the_place_of_the_named_one_and_is_init
 
 def test_one_file_and_one_line_train_it_by_name(tmp_path):
     shutil.copytree(ROOT / "rltok", tmp_path / "rltok", ignore=shutil.ignore_patterns("__pycache__"))
-    source = Path(__file__).with_name("a_new_rule.py")
+    source = TESTS / "a_new_rule.py"
     shutil.copy(source, tmp_path / "rltok" / "rules" / "kind.py")
     (line,) = re.findall(r'^ +"kind": NamedRule.*\n', source.read_text(), re.M)
     registry = tmp_path / "rltok" / "registry.py"
@@ -115,7 +114,7 @@ print(type(model.rule).__module__, *map(int, rltok.boundary_view(model, "ab 1", 
 
 def test_the_page_shows_the_file_that_these_tests_import():
     shown = re.findall(r"^```\{literalinclude\} (\S+)$", PAGE.read_text(encoding="utf-8"), re.M)
-    assert [(PAGE.parent / name).resolve() for name in shown] == [Path(__file__).with_name("a_new_rule.py").resolve()]
+    assert [(PAGE.parent / name).resolve() for name in shown] == [(TESTS / "a_new_rule.py").resolve()]
 
 
 @pytest.mark.usefixtures("shapes_unchecked")

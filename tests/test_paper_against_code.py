@@ -6,16 +6,14 @@ import math
 import re
 from dataclasses import fields
 from functools import reduce
-from pathlib import Path
 
+import make_paper_against_code as made  # noqa: E402
 import pytest
 import torch
 import yaml
-from sweeps import record, seeds_of, sweep_of
-
-ROOT = Path(__file__).resolve().parents[1]
-import make_paper_against_code as made  # noqa: E402
 from make_register import module_file  # noqa: E402
+from paths import ROOT
+from sweeps import record, seeds_of, sweep_of
 
 from rltok.config import Config, RuleConfig  # noqa: E402
 from rltok.evidence.differences import gap  # noqa: E402

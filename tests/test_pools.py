@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from rltok.system.workers import end_with_parent
 
@@ -46,7 +47,7 @@ def started(tmp_path):
     processes = []
 
     def start(broken=-1):
-        environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PATH": os.environ["PATH"]}
+        environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
         command = [sys.executable, str(script), str(made), str(broken)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
         processes.append(process)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import ROOT, TESTS
 
 SCRIPT = """
 import json, os, sys
@@ -55,8 +56,7 @@ for name in ("small", "large"):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into /proc")
 def test_memory_does_not_grow_with_the_text(tmp_path):
-    root = Path(__file__).resolve().parents[1]
-    environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     told = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
     small, large = (json.loads(line) for line in told.splitlines())

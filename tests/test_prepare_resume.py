@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 from preparing import documents_of, request, write_jsonl, write_parquet
 
 from rltok.config import DataConfig
@@ -18,7 +19,6 @@ from rltok.data import load_corpus, units
 from rltok.data.prepare import prepare_folder
 from rltok.errors import RltokError
 
-ROOT = Path(__file__).resolve().parents[1]
 RULES = {"cut": "windows", "sequence_length": 16, "validation_fraction": 0.2, "test_fraction": 0.2}
 
 

@@ -2,20 +2,18 @@
 
 import json
 import re
-from pathlib import Path
 
+import make_claims  # noqa: E402
+import make_verdict  # noqa: E402
 import matplotlib.pyplot as plt
 import pytest
+import readme_numbers  # noqa: E402
+from paths import ROOT
 
 from rltok.cli.demo import demo_config
 from rltok.evidence import headline
 from rltok.presets import presets
 from rltok.show.plots import digest
-
-ROOT = Path(__file__).resolve().parents[1]
-import make_claims  # noqa: E402
-import make_verdict  # noqa: E402
-import readme_numbers  # noqa: E402
 
 RECORD = json.loads(readme_numbers.RECORD.read_text())
 README = readme_numbers.README.read_text()

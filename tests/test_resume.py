@@ -5,12 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jaxtyping
 import pytest
 import torch
 from killed_runs import SHORT_TEXT
+from paths import ROOT
 from runs import SETTINGS, as_options, digests, json_lines, kill_run, small_config, write_text
 from safetensors.torch import load_file
 
@@ -20,7 +20,6 @@ from rltok.errors import RltokError
 from rltok.runs.checkpoint import checkpoints, read_state
 from rltok.system.digest import with_digest
 
-ROOT = Path(__file__).resolve().parents[1]
 CONFIG = small_config(train__keep_checkpoints=1)  # the strictest case: one checkpoint must always be whole
 
 

@@ -3,11 +3,11 @@
 import copy
 import json
 import re
-from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
+from paths import ROOT
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -21,7 +21,7 @@ from rltok.evidence.chapters import (
 from rltok.show import plots  # noqa: E402
 from rltok.show.tables import markdown  # noqa: E402
 
-RESULTS = Path(__file__).resolve().parents[1] / "notebooks" / "results"
+RESULTS = ROOT / "notebooks" / "results"
 STORED = {kind: RESULTS / f"{kind}.json" for kind in ch05_rules.KINDS}
 COMMON = {"schema": 1, "full": True, "data": {"name": "sample"}, "commit": "1" * 40, "device": "cpu", "config_hash": "abc"}
 

@@ -2,11 +2,11 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 import torch
-from helpers import ragged_ids, random_uniforms, tiny_model
+from fitted import FITTED, fitted_model
+from helpers import ragged_ids, random_uniforms
 from killed_runs import SHORT_TEXT
 from runs import TEXT, digests, json_lines, kill_run, small_config, write_text
 from safetensors.torch import load_file
@@ -14,31 +14,12 @@ from test_causality import LENGTHS, TOLERANCE, assert_past_is_untouched, check_e
 
 import rltok
 from rltok.cli.main import main
-from rltok.data import Document, cut_documents
 from rltok.errors import RltokError
 from rltok.rules.bpe import BpeRule
 from rltok.rules.entropy import EntropyRule
 from rltok.runs.checkpoint import checkpoints, load_weights
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
-
-SMALL = {"vocabulary": 300, "fit_bytes": 4000, "entropy_dim": 32, "entropy_layers": 1, "entropy_window": 6}
-RULES = {
-    "whitespace": {"name": "whitespace"},
-    "entropy": {"name": "entropy"} | SMALL,
-    "bpe_causal": {"name": "bpe", "bpe_boundary": "causal"} | SMALL,
-    "bpe": {"name": "bpe"} | SMALL,
-}
-ROWS = cut_documents([Document(TEXT + bytes(range(256)) * 2, "t", "t")], 64, "windows", name="t")
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def fitted_model(rule, **settings):
-    named = dict(RULES[rule])
-    model = tiny_model(named.pop("name"), **named, **settings)
-    model.rule.fit(ROWS, seed=0)
-    return model
-
 
 # Causality of the whole model
 
@@ -73,7 +54,7 @@ def test_shifted_bpe_fails_the_test_of_causality_that_causal_bpe_passes():
     assert caught_looking_ahead("bpe_causal") == []
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", FITTED)
 def test_a_short_row_in_a_batch_equals_the_row_alone(rule):
     model, lengths = fitted_model(rule, dtype=torch.float64), LENGTHS[5]
     ids, uniforms = ragged_ids(lengths), random_uniforms(5, 13)
@@ -86,7 +67,7 @@ def test_a_short_row_in_a_batch_equals_the_row_alone(rule):
             torch.testing.assert_close(value[0], together[name][row, :n], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", FITTED)
 def test_gradients_flow_and_scores_are_finite_where_a_rule_draws_nothing(rule):
     model = fitted_model(rule)
     for text in (b"a" * 12, b" " * 12, b"\xff" * 12, bytes(range(128, 140))):
@@ -100,7 +81,7 @@ def test_gradients_flow_and_scores_are_finite_where_a_rule_draws_nothing(rule):
 
 
 def config_of(rule):
-    return small_config(**{f"model__rule__{key}": value for key, value in RULES[rule].items()}, train__training_bytes=6 * 256)
+    return small_config(**{f"model__rule__{key}": value for key, value in FITTED[rule].items()}, train__training_bytes=6 * 256)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -152,13 +133,13 @@ def test_a_killed_run_resumes_to_the_same_bits_and_fits_again_only_if_it_had_no_
     assert_same_run(tmp_path / "run", whole(rule)[0])
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", FITTED)
 def test_the_same_run_again_is_the_same_to_the_bit(rule, text, whole, tmp_path):
     rltok.train(config_of(rule), text, tmp_path / "run")
     assert_same_run(tmp_path / "run", whole(rule)[0])
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", FITTED)
 def test_a_finished_run_loads_scores_and_shows_with_nothing_but_its_checkpoint(rule, whole, tmp_path, capsys):
     folder, record = whole(rule)
     lonely = tmp_path / "elsewhere"
@@ -195,7 +176,7 @@ def test_training_says_which_vocabulary_was_reached(text, tmp_path, capsys):
 
 def test_a_checkpoint_of_another_vocabulary_does_not_fit_and_says_so(whole):
     folder = whole("bpe")[0]
-    other = small_config(**{f"model__rule__{key}": value for key, value in (RULES["bpe"] | {"vocabulary": 310}).items()})
+    other = small_config(**{f"model__rule__{key}": value for key, value in (FITTED["bpe"] | {"vocabulary": 310}).items()})
     model = rltok.AutoregressiveUNet(other.model)
     with pytest.raises(RltokError, match=r"does not fit this model: rule\.merges is \(44, 2\), wanted \(54, 2\)"):
         load_weights(checkpoints(folder)[-1], model)

@@ -1,9 +1,9 @@
 """rltok.evidence.chapters.ch06_partial_runs: the start of a run beside a finished one, and what is refused."""
 
 import json
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 from sweeps import record, sweep_of
 
 from rltok.errors import RltokError
@@ -13,7 +13,7 @@ from rltok.evidence.schema import SCHEMA, START
 from rltok.system.digest import with_digest
 
 DATA = {"name": "text", "train": {"hash": "ab"}}
-STORED = Path(__file__).resolve().parents[1] / "notebooks" / "results"
+STORED = ROOT / "notebooks" / "results"
 
 
 def start(seed=1, **other):

@@ -3,9 +3,11 @@
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+import run_sweep  # noqa: E402
+import score_test  # noqa: E402
+from paths import ROOT
 from runs import SETTINGS, TEXT
 from sweeps import record
 
@@ -18,10 +20,6 @@ from rltok.evidence.record_file import read_record
 from rltok.evidence.records import read_sweeps
 from rltok.presets import preset
 from rltok.speed.speeds import measured_speeds
-
-ROOT = Path(__file__).resolve().parents[1]
-import run_sweep  # noqa: E402
-import score_test  # noqa: E402
 
 PLAN = """
 preset = "tiny"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from paths import ROOT
 
 import rltok.data
 from rltok.config import DataConfig
@@ -14,7 +15,7 @@ from rltok.data.sources import SAMPLE_FILE, sample_documents
 from rltok.errors import RltokError
 
 PACKAGE = Path(rltok.data.__file__).parent
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "measure" / "make_sample.py"
+SCRIPT = ROOT / "scripts" / "measure" / "make_sample.py"
 
 
 def ids_of(split):

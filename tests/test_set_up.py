@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import set_up
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 CUDA_SIZE = "about 3 GB to download, 5.5 GB on disk"
 
 

@@ -3,9 +3,9 @@
 import functools
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from rltok.config import from_dict
 from rltok.evidence.packed import pack, read_folder
@@ -13,7 +13,6 @@ from rltok.evidence.record_checks import is_clean
 from rltok.evidence.record_file import check
 from rltok.evidence.records import SCHEDULE, read_sweeps
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "notebooks" / "results"
 # Runs that are compared, runs that ask why, and runs that look for the learning rate of those to come.
 PLACES = (RESULTS / "sweeps", RESULTS / "causes", RESULTS / "search")

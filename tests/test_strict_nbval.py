@@ -4,14 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import mutate_notebooks
 import pytest
 from nbtools.rules import NotebookError
 from notebooks_in_a_folder import LIGHT, SMALL, contents, read
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 COPIED = ["pyproject.toml", "notebooks/conftest.py", "scripts/notebooks/nbtools", "scripts/notebooks/run_notebooks.py"]
 PAIR = """
 from nbtools.pairs import pair_problems, stems

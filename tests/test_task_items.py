@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from paths import BUNDLED, ROOT
 
 from rltok.benchmarks.task_items import TASKS, Item, TaskItems, hub_items, read_items, without_marks
 from rltok.data import hub
 from rltok.errors import RltokError
 
-ROOT = Path(__file__).resolve().parents[1]
-BUNDLED = ROOT / "tests" / "data"
 COUNTS = {"piqa": 1838, "hellaswag": 10042, "arc_easy": 2376, "lambada": 5153}
 GOOD = {
     "piqa": {"goal": "Open a jar.", "sol1": "Twist. ", "sol2": "Shout.", "label": 0},

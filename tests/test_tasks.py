@@ -6,11 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from fitted import FITTED, fitted_model
 from helpers import STRAIGHT_THROUGH, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_rules_fitted import RULES as FITTED
-from test_rules_fitted import fitted_model
 from test_task_items import BUNDLED, STEMS
 
 from rltok.benchmarks.task_items import Item, TaskItems, read_items

@@ -9,8 +9,8 @@ import functools
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = "scripts/measure/score_test.py"
 # The bundled sample, two old books and two web pages, is what demonstrations are made of; its test split decides nothing.
 SAMPLE = {

@@ -2,12 +2,9 @@
 
 import copy
 import re
-from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
 import make_texts  # noqa: E402
+import pytest
 from nbtools.prose import stated_at  # noqa: E402
 
 RECORD, WORDS = make_texts.record(), make_texts.words()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from nbtools.address import checked
 from nbtools.rules import ROOT
-from test_house import project_files
+from paths import project_files
 
 ADDRESS = "https://github.com/someone/rltok"
 CHECK = """
