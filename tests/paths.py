@@ -6,7 +6,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-BUNDLED = TESTS / "data"  # a few items of each evaluation set
+BUNDLED = TESTS / "items"  # a few items of each evaluation set
 
 
 def project_files(root: Path = ROOT) -> list[Path]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from paths import ROOT, project_files
+from paths import ROOT, TESTS, project_files
 
 MODULES = sorted((ROOT / "rltok").rglob("*.py"))
 MODULE_NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
@@ -116,6 +116,13 @@ def test_every_folder_and_every_module_of_the_method_stands_in_a_contract():
     flat = {f"rltok.{path.stem}" for path in (ROOT / "rltok").glob("*.py")} - doors
     assert named == flat | {f"rltok.{path.parent.name}" for path in (ROOT / "rltok").glob("*/__init__.py")}
     assert [contract["name"] for contract in contracts if "ignore_imports" in contract] == []
+
+
+def test_each_folder_of_the_package_and_of_the_scripts_has_its_folder_of_tests():
+    """Those of files of the root, such as this one, lie in project/."""
+    folders = {path.parent.relative_to(ROOT / "rltok") for path in (ROOT / "rltok").rglob("__init__.py")}
+    folders |= {path.parent.relative_to(ROOT) for level in ("*.py", "*/*.py") for path in (ROOT / "scripts").glob(level)}
+    assert {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")} == folders | {Path("project")}
 
 
 def test_no_file_names_a_path_of_one_machine():

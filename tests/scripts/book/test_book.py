@@ -108,7 +108,7 @@ def typed_numbers(name: str, text: str) -> list[str]:
     allowed = {value(number) for number in CONSTANTS}
     return [
         f"{name}, line {line}: {number} is typed. Let a script write results into book/_generated and include them; "
-        "a setting goes into CONSTANTS of tests/test_book.py, with the reason."
+        "a setting goes into CONSTANTS of tests/scripts/book/test_book.py, with the reason."
         for line, number in stated_at(text)
         if value(number) not in allowed
     ]
