@@ -15,7 +15,7 @@ UNITS = 30
 
 
 def noise(*key, scale=0.3):
-    """Numbers that belong to a document, the same for every contender."""
+    """Numbers that belong to a document, the same for every method."""
     maker = random.Random(str(key))
     return [maker.gauss(0, scale) for _ in range(UNITS)]
 
@@ -95,7 +95,7 @@ def with_repeats(sweep, *records):
 
 
 def seeds_of(name, bits, seeds=3, **more):
-    """Runs of a contender with so many seeds, whose losses differ a little."""
+    """Runs of a method with so many seeds, whose losses differ a little."""
     return [record(name, seed, bits=bits + 0.002 * (seed - 1), **more) for seed in range(seeds)]
 
 

@@ -103,7 +103,7 @@ def bits_of_bytes(
     model: AutoregressiveUNet, items: Sequence[Item], *, seed: int, batch: int, draws: str = "sample", num_draws: int = 1,
     all_choices: bool = False,
 ) -> list[dict[int, np.ndarray]]:  # fmt: skip
-    """Of each item, by choice, the bits of each byte of the continuation; without `all_choices` of the right one alone.
+    """Bits of each byte of the continuation, by item and choice; without `all_choices` of the right one alone.
 
     Arguments as of `score_items`.
     """

@@ -125,13 +125,13 @@ def evidence_of(
 
     Args:
         folder: of the run.
-        sweep, name: of the sweep it belongs to, and of the contender.
+        sweep, name: of the sweep it belongs to, and of the method.
         rows: scored, of "validation", and of "test" where the run is not to be scored on it later, by `add_test`.
         tasks: items of each benchmark.
         device: "auto", "cpu" or "cuda".
         seed: of the boundary draws.
         max_items: of each benchmark, fewer than all.
-        rate_of: the contender of this seed whose rate is its target, which then differs from seed to seed.
+        rate_of: the method of this seed whose rate is its target, which then differs from seed to seed.
     """
     record = json.loads(read_file(folder / "record.json"))
     config, chosen = load_config(folder), resolve_device(device)

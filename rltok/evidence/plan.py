@@ -1,4 +1,4 @@
-"""A plan of runs: contenders, seeds, and what settings each run has; from a file, or made by `rltok compare`.
+"""A plan of runs: methods, seeds, and what settings each run has; from a file, or made by `rltok compare`.
 
 TOML --read_plan--> Plan     plan.config(run, records) --> settings, where a run may take numbers from another one's record
 """
@@ -29,7 +29,7 @@ class MissingRun(RltokError):
 
 @dataclass(frozen=True)
 class Planned:
-    """One run of a plan: a contender and a seed.
+    """One run of a plan: a method and a seed.
 
     Its settings start from `base`, or, without one, from the plan's preset with this `variant`.
     """
@@ -38,8 +38,8 @@ class Planned:
     seed: int
     variant: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    rate_of: str | None = None  # target rate: what this contender came to draw
-    same_pull_as: str | None = None  # lambda_policy * RMS of the advantages as of this contender
+    rate_of: str | None = None  # target rate: what this method came to draw
+    same_pull_as: str | None = None  # lambda_policy * RMS of the advantages as of this method
     repeat: int = 1  # how many times this seed is run with this one
     base: Config | None = None
 
@@ -95,7 +95,7 @@ class Plan:
 
 
 def same_gamma(plan: Plan, run: Planned) -> str:
-    """The contender with the same settings and nothing taken from others."""
+    """The method with the same settings and nothing taken from others."""
     for other in plan.runs:
         if (
             other.settings == run.settings
@@ -107,7 +107,7 @@ def same_gamma(plan: Plan, run: Planned) -> str:
 
 
 def taken(records: dict[str, Record], run: Planned, name: str) -> Record:
-    """The record of another contender at this run's seed."""
+    """The record of another method at this run's seed."""
     record = records.get(f"{name}-seed{run.seed}")
     if record is None or record.get("failed"):
         raise MissingRun(f"{run.stem} takes a number from {name}-seed{run.seed}, which has no finished record. Run that first.")
@@ -167,7 +167,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def wanted(plan: Plan, only: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Planned]:
-    """The runs of some contenders and seeds (None: all), in the plan's order; an unknown name or seed is an error."""
+    """The runs of some methods and seeds (None: all), in the plan's order; an unknown name or seed is an error."""
     unknown = [name for name in only or () if name not in {run.name for run in plan.runs}]
     if unknown:
         raise RltokError(

@@ -22,16 +22,16 @@ def last_fifth(points: Sequence[dict[str, Any]], key: str) -> float:
     return sum(last) / len(last)
 
 
-def standings(sweep: Sweep, split: str) -> list[dict[str, Any]]:
+def ranked(sweep: Sweep, split: str) -> list[dict[str, Any]]:
     """One line a method, in the order in which they first occur.
 
     Bits per byte and `minus_learned` (None without the learned rule, and for itself) are `Difference`s; all else are means over
     seeds, on the rows of the split or, of cost and the rate over the last fifth, in training.
     """
-    return [_standing(sweep, name, split) for name in sweep.runs]
+    return [_line(sweep, name, split) for name in sweep.runs]
 
 
-def _standing(sweep: Sweep, name: str, split: str) -> dict[str, Any]:
+def _line(sweep: Sweep, name: str, split: str) -> dict[str, Any]:
     whole, runs = sweep.mean(name, split), list(sweep.runs[name].values())
     means = {key: sweep.values(name, key, split) for key in ("rate", "tokens_per_byte", "whitespace_share")} | {
         "last_fifth_rate": [last_fifth(run["curve"], "rate") for run in runs],
@@ -60,7 +60,7 @@ def _with_errors(gap: Difference | None, sign: str = "") -> str:
 
 
 def table(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """The standings as lines of text."""
+    """The ranking as lines of text."""
     wide = max(26, *(len(_with_errors(line["bits_per_byte"])) + 2 for line in lines))
     shown = [
         f"{'rule':24s}{'bits per byte':>{wide}s}{'minus learned':>{wide}s}{'rate':>8s}{'tokens/byte':>13s}"

@@ -14,7 +14,7 @@ from rltok.errors import RltokError
 from rltok.system.digest import digest_matches
 from rltok.system.files import MISSING, read_file
 
-# By the start of a contender's name: what every difference is of.
+# By the start of a method's name: what every difference is of.
 RULE_OF = {"ours": "learned", "policy": "learned", "even": "even"}
 CLEAN = re.compile(r"[0-9a-f]{40}")
 

@@ -222,7 +222,7 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
                 about = other[0].split(" ")[0].partition("train.")[2]
                 raise RltokError(
                     f"sweep {sweep.name}: {name}, seed {seed}, differs from its neighbours: {'; '.join(other[:3])}. Runs of a"
-                    " sweep share budget, size and text, and seeds of a contender all settings."
+                    " sweep share budget, size and text, and seeds of a method all settings."
                     + (f" If contenders are to differ in {about}, read them with varied=['{about}']." if about else "")
                 )
 

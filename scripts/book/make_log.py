@@ -47,7 +47,7 @@ def _named(record: dict[str, Any], key: str) -> list[str]:
 
 
 def _seconds(run: dict[str, Any]) -> float:
-    """Of a run, or of the runs inside it."""
+    """Seconds of a run, or of the runs inside it."""
     inner = sum(_seconds(value) for value in run.values() if isinstance(value, dict))
     return run.get("seconds", 0.0) + inner
 

@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the run; its checkpoints are not needed")
     parser.add_argument("--sweep", required=True)
-    parser.add_argument("--name", required=True, help="the contender")
+    parser.add_argument("--name", required=True, help="the method")
     parser.add_argument("--why", required=True, help="it was not gone on with")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()

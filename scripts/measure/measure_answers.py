@@ -37,7 +37,7 @@ def of_task(items: TaskItems, lengths: np.ndarray) -> dict[str, Any]:
 
 
 def of_sweep(sweep: Sweep, lengths: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The digests of a sweep's records, and by set and contender the differences."""
+    """The digests of a sweep's records, and by set and method the differences."""
     return {
         "records": sweep.digests,
         "gaps": {task: rounded(against_even(sweep, task, each)) for task, each in lengths.items()},

@@ -1,4 +1,4 @@
-"""On which kind of held-out text contenders differ: bits per byte by kind, minus `even` and minus `bpe`.
+"""On which kind of held-out text methods differ: bits per byte by kind, minus `even` and minus `bpe`.
 
     python scripts/measure/measure_kinds.py --sweeps notebooks/results/sweeps --data FOLDER --out notebooks/results/kinds.json
 
@@ -55,7 +55,7 @@ def kinds(texts: Mapping[str, Text]) -> dict[str, Any]:
 
 
 def of_sweep(sweep: Sweep, kind: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The digests of a sweep's records, and by split, reference and contender the differences."""
+    """The digests of a sweep's records, and by split, reference and method the differences."""
     gaps = {split: {reference: against(sweep, reference, split, each) for reference in BASELINES} for split, each in kind.items()}
     return {"records": sweep.digests, "gaps": rounded(gaps)}
 

@@ -16,7 +16,7 @@ from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.evaluation import evaluate
 from rltok.evidence import runner
-from rltok.evidence.methods import MATCHED_RANDOM, RULES, SMOKE_UPDATES, contenders
+from rltok.evidence.methods import MATCHED_RANDOM, RULES, SMOKE_UPDATES, named_methods
 from rltok.evidence.packed import read_folder
 from rltok.evidence.plan import Planned
 from rltok.flops import flops_per_byte
@@ -308,4 +308,4 @@ def test_without_a_preset_rows_and_budget_are_fitted_to_a_small_text(tmp_path, m
     assert main(["compare", "--data", write_text(tmp_path, TEXT), "--out", str(tmp_path / "out"), "--json"]) == 2
     base = plans[0].base(plans[0].runs[0])
     assert base.data.sequence_length == 128 and base.num_updates == SMOKE_UPDATES
-    assert [run.name for run in plans[0].runs] == contenders(["all"]) == [*RULES, *MATCHED_RANDOM]
+    assert [run.name for run in plans[0].runs] == named_methods(["all"]) == [*RULES, *MATCHED_RANDOM]

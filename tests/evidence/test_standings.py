@@ -12,7 +12,7 @@ from sweeps import record, sweep_of
 
 from rltok.errors import RltokError
 from rltok.evidence import measuring
-from rltok.evidence.ranking import figure, last_fifth, standings, table
+from rltok.evidence.ranking import figure, last_fifth, ranked, table
 
 
 def made(name, *bits, seed=0, sizes=(100, 100, 100)) -> dict:
@@ -24,7 +24,7 @@ def made(name, *bits, seed=0, sizes=(100, 100, 100)) -> dict:
 
 
 def lines_of(*runs) -> dict[str, dict]:
-    return {line["name"]: line for line in standings(sweep_of(*runs), "test")}
+    return {line["name"]: line for line in ranked(sweep_of(*runs), "test")}
 
 
 def test_differences_are_paired_by_row_and_seed():

@@ -49,7 +49,7 @@ def train_until(monkeypatch, update, config, text, out, **more):
 
 
 def seconds_at(out, step):
-    """Of the line of training of an update, as metrics.jsonl has it now."""
+    """Seconds in the line of training of an update, as metrics.jsonl has it now."""
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return next(line["seconds"] for line in lines if (line["step"], line["split"]) == (step, "train"))
 

@@ -105,7 +105,7 @@ def held_out():
 
 @pytest.mark.parametrize(("changed", "least"), [({}, 1), (ONE_PASS, 2)])
 def test_enough_is_prepared_for_one_pass_and_cut_as_the_run_reads_it(changed, least):
-    """Of documents cut into full windows half of each may be left at the end; a hundredth goes to the other splits."""
+    """Half a window may be left at the end of each document cut into full windows; a hundredth goes to the other splits."""
     config = preset("147m", changed)
     words = shlex.split(prepare_command(config, "hf:A/B:c d", out="corpora/x", held_out=held_out()).replace("\\\n", " "))
     assert words[:2] == ["rltok", "prepare"]

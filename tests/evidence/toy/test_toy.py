@@ -44,7 +44,7 @@ def pairs_by_eigenvector(table):
 
 
 def chance(language, sequence):
-    """Of a sequence of words that starts in endless text, whatever the two words before it."""
+    """Probability of a sequence of words that starts in endless text, whatever the two words before it."""
     shares, total = pairs_by_eigenvector(language.table), 0.0
     for a, b in itertools.product(range(len(language.lexicon)), repeat=2):
         each = shares[a, b]

@@ -187,7 +187,7 @@ def tokens() -> str:
 
 
 def linear_std(width: int) -> str:
-    """Of torch's own start and of ours, which are equal to the digits shown."""
+    """Standard deviation of a linear layer as torch starts it and as we do; they are equal to the digits shown."""
     layer = torch.nn.Linear(width, width, bias=False)
     theirs = float(layer.weight.detach().std())
     initialise(layer)
