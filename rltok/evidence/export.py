@@ -233,7 +233,7 @@ def _start(folder: Path, sweep: str, name: str, why: str) -> dict[str, Any]:
     )
 
 
-def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str, seed: int = 0) -> dict[str, Any]:
+def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str) -> dict[str, Any]:
     """The record with its score on test rows, which it may get once.
 
     Raises:
@@ -248,5 +248,5 @@ def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str, s
         raise RltokError(f"{folder} holds another run than the record of {record['name']}, seed {record['seed']}.")
     model = load(folder).to(chosen)
     with autocast(config, chosen):
-        score = evaluate(model, test, seed=seed, batch=config.train.micro_batch)
+        score = evaluate(model, test, seed=0, batch=config.train.micro_batch)
     return with_digest(record | {"scores": record["scores"] | {"test": split_score(score, test)}})

@@ -112,11 +112,11 @@ def chance(sweep: Sweep) -> str:
     )
 
 
-def single_seeds(sweep: Sweep, place: str = "test") -> str:
+def single_seeds(sweep: Sweep) -> str:
     """How little a single seed says; "" where every method has three."""
     if all(len(seeds) >= LEAST_SEEDS for seeds in sweep.runs.values()):
         return ""
-    spread = differences.deviation(sweep, place)
+    spread = differences.deviation(sweep, "test")
     if spread is None:
         return (
             "A single seed has no error over seeds, which would be the large one, and no two contenders have several, from which"
@@ -124,7 +124,7 @@ def single_seeds(sweep: Sweep, place: str = "test") -> str:
         )
     return (
         f"A single seed has no error over seeds and borrows one, in parentheses: from seed to seed a difference between two"
-        f" methods on {place} text deviates by {spread:.3f}."
+        f" methods on test text deviates by {spread:.3f}."
     )
 
 
@@ -149,19 +149,19 @@ def spread_of_seeds(sweep: Sweep, names: Sequence[str]) -> list[float]:
     return [a - b for bits in each for a, b in combinations(bits, 2)]
 
 
-def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
+def one_seed(sweep: Sweep, reference: str) -> str:
     """Markdown: methods with fewer than three seeds, lowest first, with their rates and white space.
 
     Minus the reference's runs of the same seeds, which all rows have in common; and minus the mean of all its seeds, whose error
     is the deviation s of a run from seed to seed: s sqrt(1 / seeds of the method + 1 / seeds of the reference). Behind both
     stands half the width of their interval.
     """
-    level = sweep.mean(reference, place)
-    by_seed = [list(seeds.values()) for seeds in differences.bits_by_seed(sweep, place).values()]
+    level = sweep.mean(reference, "test")
+    by_seed = [list(seeds.values()) for seeds in differences.bits_by_seed(sweep, "test").values()]
     own, limit = differences.pooled(by_seed), t_limit(SURE, max(1, sum(len(each) - 1 for each in by_seed)))
     rows = []
     for name in (name for name in methods_of(sweep) if name != reference and len(sweep.runs[name]) < LEAST_SEEDS):
-        mean, paired = sweep.mean(name, place), differences.gap(sweep, name, reference, place)
+        mean, paired = sweep.mean(name, "test"), differences.gap(sweep, name, reference, "test")
         if mean is not None and level is not None:
             bits = mean.bits - level.bits
             error = own and own * math.sqrt(1 / len(sweep.runs[name]) + 1 / len(sweep.runs[reference]))
@@ -173,7 +173,7 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
         for _, name, paired, whole in sorted(rows)
     ]
     head = [
-        f"{place} text, bits per byte",
+        "test text, bits per byte",
         f"minus `{reference}`, same seed",
         f"minus the mean of `{reference}`",
         "rate",

@@ -183,18 +183,18 @@ def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, re
     return markdown(head, rows)
 
 
-def course_table(sweep: Sweep, reference: str = BASELINE, parts: Sequence[float] = (0.25, 0.5, 0.75, 1.0)) -> str:
-    """Markdown: held-out bits per byte minus those of a reference after parts of training, ± over seeds.
+def course_table(sweep: Sweep, parts: Sequence[float] = (0.25, 0.5, 0.75, 1.0)) -> str:
+    """Markdown: held-out bits per byte minus those of even boundaries after parts of training, ± over seeds.
 
     Curves are of fewer rows than the scores after training.
     """
     budget = sweep.records[0]["bytes"]
     rows = [
-        [f"`{name}`", *(over_seeds(on_the_way(sweep, name, reference, part * budget), "+.3f") for part in parts)]
+        [f"`{name}`", *(over_seeds(on_the_way(sweep, name, BASELINE, part * budget), "+.3f") for part in parts)]
         for name in methods_of(sweep)
-        if name != reference
+        if name != BASELINE
     ]
-    return markdown([f"held-out text, minus `{reference}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
+    return markdown([f"held-out text, minus `{BASELINE}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
 
 
 def on_the_way(sweep: Sweep, name: str, reference: str, read: float) -> list[float]:

@@ -15,6 +15,7 @@ from rltok.variance.laboratory import LOSS, Gradients, counterpart, factor
 from rltok.variance.ladder import REFERENCE
 
 RESAMPLES = 1000
+SUBSETS = 200  # of batches, for a cosine that is seen directly
 USEFUL = 0.5  # cosine with the true gradient at which `rows_needed` asks for no more rows
 INTERVAL = (2.5, 97.5)  # percent
 # What a resample without a signal says of a value, at the lower and at the upper end of its interval: left out, such resamples
@@ -154,7 +155,7 @@ def reference_error(gradients: Gradients, group: str) -> float | None:
     return math.sqrt(max(0.0, scatter) / true2) if true2 > 0 else None
 
 
-def measured_cosines(gradients: Gradients, name: str, group: str, seed: int = 0, subsets: int = 200) -> list[list[float]]:
+def measured_cosines(gradients: Gradients, name: str, group: str) -> list[list[float]]:
     """[rows, cosine] seen directly: mean gradient of some batches, one draw each, against the reference on all others.
 
     The check of the formula in `rows_needed`. The noise of the reference lowers a cosine; it is divided out by its own
@@ -165,11 +166,11 @@ def measured_cosines(gradients: Gradients, name: str, group: str, seed: int = 0,
     own, cross, truth = _inner(first, first), _inner(first, reference), _inner(reference, reference)
     count = len(own)
     true2 = pairs(truth, np.ones(count))
-    generator, rows = np.random.default_rng(seed), []
+    generator, rows = np.random.default_rng(0), []
     size = 1
     while size <= count // 2 and true2 > 0:
         seen = []
-        for _ in range(subsets):
+        for _ in range(SUBSETS):
             order = generator.permutation(count)
             chosen, rest = order[:size], order[size:]
             length = math.sqrt(own[np.ix_(chosen, chosen)].mean())
@@ -179,15 +180,13 @@ def measured_cosines(gradients: Gradients, name: str, group: str, seed: int = 0,
     return rows
 
 
-def shared_parameters(
-    gradients: Gradients, name: str, weights_of_policy: list[float], group: str = "encoder"
-) -> list[dict[str, Any]]:
-    """The whole gradient loss + lambda * policy on parameters that both terms share, for several lambda.
+def shared_parameters(gradients: Gradients, name: str, weights_of_policy: list[float]) -> list[dict[str, Any]]:
+    """The whole gradient loss + lambda * policy on parameters that both terms share, the encoder's, for several lambda.
 
     The true gradient of eq. (11) has lambda = 1. `limit` is the cosine of the expectation with it, `rows_needed` as above;
     `share` is the length of the policy term's expectation over that of the loss term's.
     """
-    part, f = gradients.slices[group], factor(name, gradients.sizes.rows)
+    part, f = gradients.slices["encoder"], factor(name, gradients.sizes.rows)
     loss, own = gradients.first[LOSS][:, part], gradients.first[name][:, part]
     other, truth = gradients.long[counterpart(name)][:, part], gradients.long[REFERENCE][:, part]
     one = np.ones(len(loss))

@@ -17,6 +17,7 @@ PAGE = ROOT / "book" / "_generated" / "log.md"
 SEARCH = ROOT / "book" / "_generated" / "search.md"
 NONE_YET = "No run has been recorded yet.\n"
 DASH = "–"
+MOST_CODES = 3  # commits, or digests of settings, that a line names
 # Student's t, two-sided at 95 %, by the number of seeds (more take that of ten), and of an error that is known. The book's
 # environment has neither scipy nor rltok, so it stands here.
 T_LIMITS = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
@@ -77,8 +78,9 @@ def _comparison(runs: list[dict[str, Any]]) -> str:
     )
 
 
-def _ladder(stages: list[dict[str, Any]], first: str = "naive", last: str = "causal+early+gamma0.9+batch") -> str:
+def _ladder(stages: list[dict[str, Any]]) -> str:
     """Rows that the first and the last rung need, over all seeds and stages."""
+    first, last = "naive", "causal+early+gamma0.9+batch"
 
     def span(name: str) -> str:
         needed = [stage["policy"]["estimators"].get(name, {}).get("rows_needed", [None])[0] for stage in stages]
@@ -108,7 +110,8 @@ def _rates(record: dict[str, Any]) -> str:
     return f"rate within {record['within']} of its target: {', '.join(counts)} runs"
 
 
-def _leak(runs: list[dict[str, Any]], gap: str = "causal - shifted as often as causal") -> str:
+def _leak(runs: list[dict[str, Any]]) -> str:
+    gap = "causal - shifted as often as causal"
     values = [run["unet_gaps"][gap]["bits_per_byte"] for run in runs]
     return f"bits per byte, {gap}: {min(values):+.4f} to {max(values):+.4f}"
 
@@ -191,9 +194,9 @@ def _short(commit: str | None) -> str:
     return f"{commit[:7]}{'+' if '+' in commit else ''}" if commit else ""
 
 
-def _codes(names: list[str], most: int = 3) -> str:
+def _codes(names: list[str]) -> str:
     names = [name for name in names if name]
-    return (", ".join(f"`{name}`" for name in names[:most]) + (" and others" if len(names) > most else "")) or DASH
+    return (", ".join(f"`{name}`" for name in names[:MOST_CODES]) + (" and others" if len(names) > MOST_CODES else "")) or DASH
 
 
 def _row(name: str, record: dict[str, Any]) -> str:

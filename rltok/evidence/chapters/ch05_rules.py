@@ -200,9 +200,9 @@ def leak_table(record: dict[str, Any], part: str) -> str:
     return markdown(["difference", "bits per byte", "loss"], rows)
 
 
-def leak_by_place(record: dict[str, Any], first: str, second: str, by: str = "by_place") -> dict[str, Difference]:
-    """Bits per byte of one probe minus another's, by the place of the byte in its token, or by the token's length."""
-    pairs = [(run["probe"][first][by], run["probe"][second][by]) for run in record["runs"]]
+def leak_by_place(record: dict[str, Any], first: str, second: str) -> dict[str, Difference]:
+    """Bits per byte of one probe minus another's, by the place of the byte in its token."""
+    pairs = [(run["probe"][first]["by_place"], run["probe"][second]["by_place"]) for run in record["runs"]]
     return {place: difference_of_seeds([a[place]["bits"] - b[place]["bits"] for a, b in pairs]) for place in pairs[0][0]}
 
 

@@ -63,9 +63,9 @@ def views(start: Record, run: Record, text: str = "prose") -> dict[str, dict[str
     return texts
 
 
-def starts_html(start: Record, run: Record, text: str = "prose", characters: int = 300) -> str:
+def starts_html(start: Record, run: Record, characters: int = 300) -> str:
     """HTML of the three `views`."""
-    return "".join(passage_html(view, name, "fixed text", characters) for name, view in views(start, run, text).items())
+    return "".join(passage_html(view, name, "fixed text", characters) for name, view in views(start, run).items())
 
 
 def agreement_table(start: Record, run: Record) -> str:

@@ -27,9 +27,9 @@ def runs_of(record: dict[str, Any], words: str, name: str, order: str = "second"
     return runs
 
 
-def names_of(record: dict[str, Any], words: str, order: str = "second") -> list[str]:
+def names_of(record: dict[str, Any], words: str) -> list[str]:
     """Estimators of a language in the record's order, without the controls."""
-    names = (run["name"] for run in record["runs"] if (run["words"], run["order"]) == (words, order))
+    names = (run["name"] for run in record["runs"] if (run["words"], run["order"]) == (words, "second"))
     return [name for name in dict.fromkeys(names) if name not in CONTROLS]
 
 
@@ -121,12 +121,12 @@ def places(record: dict[str, Any], words: str, name: str, seed: int) -> list[str
     return lines
 
 
-def offsets(record: dict[str, Any], words: str, names: Iterable[str], order: str = "second") -> dict[str, dict[int, float]]:
+def offsets(record: dict[str, Any], words: str, names: Iterable[str]) -> dict[str, dict[int, float]]:
     """F1 of the boundaries of each arm against word ends shifted by k bytes, mean over seeds, on test rows."""
     return {
         name: {
-            int(k): statistics.fmean(run["test"]["f1"][k] for run in runs_of(record, words, name, order))
-            for k in runs_of(record, words, name, order)[0]["test"]["f1"]
+            int(k): statistics.fmean(run["test"]["f1"][k] for run in runs_of(record, words, name))
+            for k in runs_of(record, words, name)[0]["test"]["f1"]
         }
         for name in names
     }  # fmt: skip
