@@ -77,8 +77,8 @@ def joint_chances(rows):
 
 
 def gamma_of(name):
-    found = re.search(r"gamma([\d.]+)", name)
-    return float(found[1]) if found else 1.0
+    match = re.search(r"gamma([\d.]+)", name)
+    return float(match[1]) if match else 1.0
 
 
 def returns_by_hand(nll, early_nll, name):
@@ -143,7 +143,7 @@ def scores(model, row, strings):
     return torch.stack(found).numpy()
 
 
-def close(found, expected, *, atol, what=""):
+def close(actual, expected, *, atol, what=""):
     """Equal to within `atol`, and not because both are nothing."""
-    found, expected = (np.asarray(x.detach() if isinstance(x, torch.Tensor) else x) for x in (found, expected))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=atol, err_msg=str(what))
+    actual, expected = (np.asarray(x.detach() if isinstance(x, torch.Tensor) else x) for x in (actual, expected))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol, err_msg=str(what))

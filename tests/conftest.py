@@ -79,10 +79,10 @@ def run(capsys):
 
     def run(*arguments, code=0):
         found = main([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        assert found == code, told.err
-        assert not code or told.err.splitlines()[-1].startswith("rltok: ")
-        return told
+        output = capsys.readouterr()
+        assert found == code, output.err
+        assert not code or output.err.splitlines()[-1].startswith("rltok: ")
+        return output
 
     return run
 
@@ -134,9 +134,9 @@ def ended(commands, tmp_path):
         order = {"arguments": arguments, "signals": sent, "ignored": ignored, "folder": str(tmp_path)}
         commands.stdin.write(json.dumps(order) + "\n")
         commands.stdin.flush()
-        code, told = int(commands.stdout.readline()), (tmp_path / "stderr").read_text()
-        assert "Traceback" not in told and "Interrupt" not in told
-        return code, told
+        code, output = int(commands.stdout.readline()), (tmp_path / "stderr").read_text()
+        assert "Traceback" not in output and "Interrupt" not in output
+        return code, output
 
     return run
 

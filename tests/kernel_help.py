@@ -43,8 +43,8 @@ def relative_errors(
     weights = [randn(*shape, seed=100 + number, dtype=torch.float64) for number, shape in enumerate(shapes)]
     expected = outputs_and_gradients(reference, [x.double() for x in inputs], weights)
     with poisoned():
-        found = outputs_and_gradients(kernel, inputs, weights)
-    return [float((f.double() - e).norm() / e.norm().clamp(min=1e-12)) for f, e in zip(found, expected, strict=True)]
+        actual = outputs_and_gradients(kernel, inputs, weights)
+    return [float((f.double() - e).norm() / e.norm().clamp(min=1e-12)) for f, e in zip(actual, expected, strict=True)]
 
 
 def randn(*shape: int, seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:

@@ -85,6 +85,6 @@ def test_before_anything_was_learned_no_learning_rate_is_to_blame():
     metrics = StepMetrics(1)
     metrics.add(*one_row(b"abc", [1, 0, 1], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]))
     metrics.grad_norm = torch.tensor(math.inf)
-    with pytest.raises(RltokError, match="update 1: .*Nothing was learned yet: bring settings of model and objective") as found:
+    with pytest.raises(RltokError, match="update 1: .*Nothing was learned yet: bring settings of model and objective") as error:
         metrics.check_finite()
-    assert "learning_rate" not in str(found.value) and "checkpoint" not in str(found.value)
+    assert "learning_rate" not in str(error.value) and "checkpoint" not in str(error.value)

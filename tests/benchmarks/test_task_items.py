@@ -62,8 +62,8 @@ def test_the_whole_sets_have_the_published_counts_and_begin_with_the_bundled_ite
 def test_the_prompts_are_those_of_the_table(tmp_path):
     for task, line in GOOD.items():
         write(tmp_path, task, [line])
-    found = {task: read_items(task, tmp_path, expected=False).items for task in GOOD}
-    assert found == {
+    actual = {task: read_items(task, tmp_path, expected=False).items for task in GOOD}
+    assert actual == {
         "piqa": (Item("Question: Open a jar.\nAnswer:", (" Twist. ", " Shout."), 0),),
         "hellaswag": (Item("Rowing: A man sits. he", (" rows.", " sings.", " é."), 2),),
         "arc_easy": (Item("Question: What is wet?\nAnswer:", (" Sand", " Water"), 1),),
@@ -132,13 +132,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("task", "change", "told"), BAD)
-def test_lines_with_a_wrong_field_are_counted_and_the_first_is_named(tmp_path, task, change, told):
+@pytest.mark.parametrize(("task", "change", "message"), BAD)
+def test_lines_with_a_wrong_field_are_counted_and_the_first_is_named(tmp_path, task, change, message):
     bad = {key: value for key, value in (GOOD[task] | change).items() if value is not None}
     write(tmp_path, task, [GOOD[task]] * 3 + ["", bad, GOOD[task], bad])
     with pytest.raises(RltokError) as caught:
         read_items(task, tmp_path, expected=False)
-    assert str(caught.value).startswith(f"{tmp_path / STEMS[task]}.jsonl: 2 of 6 items {told}, the first on line 5. Take")
+    assert str(caught.value).startswith(f"{tmp_path / STEMS[task]}.jsonl: 2 of 6 items {message}, the first on line 5. Take")
 
 
 def test_every_kind_of_problem_is_counted(tmp_path):
@@ -210,10 +210,10 @@ PLACES = {
 def local_hub(tmp_path, monkeypatch):
     """The real `datasets` package, offline; only names are looked up in a folder of files in place of the hub."""
     datasets = pytest.importorskip("datasets")
-    asked = []
+    requests = []
 
     def load(name, config, *, split, revision=None):
-        asked.append((name, config, split, revision))
+        requests.append((name, config, split, revision))
         return datasets.load_dataset("json", data_files={split: str(tmp_path / "hub.jsonl")}, split=split, streaming=True)
 
     monkeypatch.setattr(hub, "load_dataset", load)
@@ -222,20 +222,20 @@ def local_hub(tmp_path, monkeypatch):
     def put(task, rows):
         monkeypatch.setitem(TASKS, task, replace(TASKS[task], count=len(rows)))
         (tmp_path / "hub.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return asked
+        return requests
 
     return put
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_hubs_columns_become_the_same_items(local_hub, task):
-    asked = local_hub(task, ON_HUB[task])
+    requests = local_hub(task, ON_HUB[task])
     assert hub_items(task, False).items == FROM_HUB[task]
-    assert asked == [PLACES[task]]
+    assert requests == [PLACES[task]]
 
 
 @pytest.mark.parametrize(
-    ("task", "change", "told"),
+    ("task", "change", "message"),
     [
         ("hellaswag", {"label": ""}, "hf:Rowan/hellaswag: 1 of 2 items lack 'label', the first on row 1"),
         ("hellaswag", {"label": 3}, "1 of 2 items have a 'label' that is no index of a choice, the first on row 1"),
@@ -245,9 +245,9 @@ def test_the_hubs_columns_become_the_same_items(local_hub, task):
         ("piqa", {"label": -1}, "1 of 2 items have a 'label' that is no index of a choice, the first on row 1"),
     ],
 )
-def test_rows_of_the_hub_with_a_wrong_column_are_counted(local_hub, task, change, told):
+def test_rows_of_the_hub_with_a_wrong_column_are_counted(local_hub, task, change, message):
     local_hub(task, [ON_HUB[task][0], ON_HUB[task][0] | change])
-    with pytest.raises(RltokError, match=told):
+    with pytest.raises(RltokError, match=message):
         hub_items(task, False)
 
 

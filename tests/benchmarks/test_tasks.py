@@ -65,7 +65,7 @@ def as_written(task: str, line: dict) -> tuple[str, list[str], int]:
 @pytest.mark.parametrize("task", STEMS)
 def test_the_first_20_items_of_each_set_score_as_a_plain_computation_of_each_alone(task):
     model = tiny_model(dtype=torch.float64)
-    found = score_items(model, read_items(task, BUNDLED, expected=False), seed=7, batch=16)
+    score = score_items(model, read_items(task, BUNDLED, expected=False), seed=7, batch=16)
     lines = [json.loads(line) for line in (BUNDLED / f"{STEMS[task]}.jsonl").read_text(encoding="utf-8").splitlines()]
     gold, right, size, chances = [], [], 0, []
     for number, line in enumerate(lines):
@@ -75,17 +75,17 @@ def test_the_first_20_items_of_each_set_score_as_a_plain_computation_of_each_alo
         right.append(int(np.argmin(bits)) == answer)
         chances.append(1 / len(choices))
         size += len(choices[answer].encode())
-    assert len(gold) == found.items == 20
-    assert found.item_bits_per_byte == pytest.approx(gold, rel=1e-10)
-    assert found.bits_per_byte == pytest.approx(np.mean(gold), rel=1e-10)
-    assert found.standard_error == pytest.approx(np.std(gold, ddof=1) / math.sqrt(20), rel=1e-9)
-    assert (found.task, found.scored_bytes, found.seed, found.draws) == (task, size, 7, "sample")
+    assert len(gold) == score.items == 20
+    assert score.item_bits_per_byte == pytest.approx(gold, rel=1e-10)
+    assert score.bits_per_byte == pytest.approx(np.mean(gold), rel=1e-10)
+    assert score.standard_error == pytest.approx(np.std(gold, ddof=1) / math.sqrt(20), rel=1e-9)
+    assert (score.task, score.scored_bytes, score.seed, score.draws) == (task, size, 7, "sample")
     if task == "lambada":
-        assert (found.accuracy, found.accuracy_error, found.chance, found.is_noise) == (None, None, None, False)
+        assert (score.accuracy, score.accuracy_error, score.chance, score.is_noise) == (None, None, None, False)
     else:
         share = np.mean(right)
-        assert found.accuracy == pytest.approx(share) and found.chance == pytest.approx(np.mean(chances))
-        assert found.accuracy_error == pytest.approx(math.sqrt(share * (1 - share) / 20))
+        assert score.accuracy == pytest.approx(share) and score.chance == pytest.approx(np.mean(chances))
+        assert score.accuracy_error == pytest.approx(math.sqrt(share * (1 - share) / 20))
 
 
 def test_the_bits_of_each_byte_are_those_of_each_prefix_of_the_answer_alone():
@@ -160,9 +160,9 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 @given(st.lists(st.tuples(TEXTS, st.lists(TEXTS.filter(len), min_size=1, max_size=4), st.integers(0, 3)), min_size=1, max_size=5))
 def test_a_continuation_is_scored_on_its_own_bytes_whatever_stands_before_it(made):
     items = tuple(Item(context, tuple(choices), gold % len(choices)) for context, choices, gold in made)
-    found = score_items(Known(), TaskItems("piqa", items), seed=0, batch=3)
+    score = score_items(Known(), TaskItems("piqa", items), seed=0, batch=3)
     wanted = [sum(item.choices[item.gold].encode()) / len(item.choices[item.gold].encode()) / math.log(2) for item in items]
-    assert found.item_bits_per_byte == pytest.approx(wanted, rel=1e-12)
+    assert score.item_bits_per_byte == pytest.approx(wanted, rel=1e-12)
 
 
 def test_accuracy_counts_the_fewest_bits_per_byte_and_of_equal_ones_the_first():
@@ -172,30 +172,30 @@ def test_accuracy_counts_the_fewest_bits_per_byte_and_of_equal_ones_the_first():
         Item("c", ("z", "a", "a"), 1),
         Item("c", ("z", "a", "a"), 2),
     )
-    found = score_items(Known(), TaskItems("piqa", items), seed=0, batch=2)
-    assert (found.accuracy, found.chance) == (0.5, pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 3) / 4))
-    assert found.accuracy_error == pytest.approx(0.25)
-    assert "item_bits_per_byte" not in found.to_dict() and len(found.to_dict()) == 11
+    score = score_items(Known(), TaskItems("piqa", items), seed=0, batch=2)
+    assert (score.accuracy, score.chance) == (0.5, pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 3) / 4))
+    assert score.accuracy_error == pytest.approx(0.25)
+    assert "item_bits_per_byte" not in score.to_dict() and len(score.to_dict()) == 11
 
 
 @pytest.mark.parametrize(("right", "noise"), [(50, True), (59, True), (60, True), (61, False), (39, False), (40, True)])
 def test_accuracy_is_noise_within_two_standard_errors_of_guessing(right, noise):
     items = tuple(Item("c", ("a", "b"), int(number >= right)) for number in range(100))
-    found = score_items(Known(), TaskItems("piqa", items), seed=0, batch=100)
-    assert (found.accuracy, found.is_noise) == (right / 100, noise)
+    score = score_items(Known(), TaskItems("piqa", items), seed=0, batch=100)
+    assert (score.accuracy, score.is_noise) == (right / 100, noise)
 
 
 @pytest.mark.parametrize("batch", [1, 100])
 def test_a_mean_is_over_draws_of_nats_the_first_of_which_is_the_sample(batch):
     model = tiny_model(dtype=torch.float64)
-    found = score_items(model, RAGGED, seed=3, batch=batch, draws="mean", num_draws=3)
+    score = score_items(model, RAGGED, seed=3, batch=batch, draws="mean", num_draws=3)
     each = [
         [bits_alone(model, n, item.context, item.choices[item.gold], 3, draw) for n, item in enumerate(RAGGED.items)]
         for draw in range(3)
     ]
-    assert found.item_bits_per_byte == pytest.approx(np.mean(each, axis=0), rel=1e-10)
-    assert found.standard_error == pytest.approx(np.std(np.mean(each, axis=0), ddof=1) / 2)
-    assert found.draws == "mean of 3"
+    assert score.item_bits_per_byte == pytest.approx(np.mean(each, axis=0), rel=1e-10)
+    assert score.standard_error == pytest.approx(np.std(np.mean(each, axis=0), ddof=1) / 2)
+    assert score.draws == "mean of 3"
     assert score_items(model, RAGGED, seed=3, batch=batch).item_bits_per_byte == pytest.approx(each[0], rel=1e-10)
 
 
@@ -211,9 +211,9 @@ def test_a_threshold_is_the_same_for_every_seed():
 @pytest.mark.parametrize("training", [True, False])
 def test_scoring_leaves_the_model_in_its_mode_and_without_gradients(training):
     model = tiny_model(softcap=2.0).train(training)
-    found = score_items(model, RAGGED, seed=1, batch=4)
+    score = score_items(model, RAGGED, seed=1, batch=4)
     assert model.training == training and all(parameter.grad is None for parameter in model.parameters())
-    assert found == score_items(model.eval(), RAGGED, seed=1, batch=4)
+    assert score == score_items(model.eval(), RAGGED, seed=1, batch=4)
 
 
 def test_the_precision_is_the_callers():
@@ -231,11 +231,11 @@ def test_sizes_that_cannot_be_scored_are_refused():
             score_items(Known(), RAGGED, seed=0, **sizes)
     with pytest.raises(RltokError, match="the number of items must be at least 1; got 0"):
         score_items(Known(), TaskItems("piqa", ()), seed=0, batch=1)
-    for context, choice, told in (
+    for context, choice, text in (
         ("a" * 65_530, " long..", "item 1 has a row of 65537 bytes; at most 65536"),
         ("a", "", "empty choice 0"),
     ):
-        with pytest.raises(RltokError, match=told):
+        with pytest.raises(RltokError, match=text):
             score_items(Known(), TaskItems("piqa", (Item("a", ("b",), 0), Item(context, (choice,), 0))), seed=0, batch=1)
-    found = score_items(Known(), TaskItems("piqa", (Item("a" * 65_529, (" long..",), 0),)), seed=0, batch=1)
-    assert found.scored_bytes == 7
+    score = score_items(Known(), TaskItems("piqa", (Item("a" * 65_529, (" long..",), 0),)), seed=0, batch=1)
+    assert score.scored_bytes == 7

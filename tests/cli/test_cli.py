@@ -58,16 +58,16 @@ def ok(capsys):
 def test_every_command_explains_itself_and_its_options(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert ended.value.code == 0
-    assert [name for name in f"{OPTIONS[command]} --device --backend --json --debug".split() if name not in told] == []
+    assert [name for name in f"{OPTIONS[command]} --device --backend --json --debug".split() if name not in output] == []
 
 
 def test_the_first_help_lists_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
-    told = capsys.readouterr().out
-    assert all(command in told for command in OPTIONS) and "rltok COMMAND --help" in told
+    output = capsys.readouterr().out
+    assert all(command in output for command in OPTIONS) and "rltok COMMAND --help" in output
 
 
 @pytest.mark.parametrize(
@@ -153,26 +153,26 @@ def test_with_a_preset_too_large_for_the_file_the_messages_lead_to_a_command_tha
 
 
 def test_a_dataset_of_the_hub_is_read_no_further_than_the_budget_and_the_held_out_share_need(monkeypatch, tmp_path):
-    asked = {}
+    requests = {}
 
     def load_corpus(spec, data, **options):
-        asked.update(options)
+        requests.update(options)
         raise rltok.RltokError("enough")
 
     monkeypatch.setattr(commands, "load_corpus", load_corpus)
     command = ["train", "--preset", "147m", "--data", "fineweb", "--out", str(tmp_path / "run")]
     assert main([*command, "--force"]) == 2
-    assert asked["max_bytes"] == round(6_000_000_000 / 0.99) and asked["force"] is True
+    assert requests["max_bytes"] == round(6_000_000_000 / 0.99) and requests["force"] is True
     assert main([*command, "--max-bytes", "77"]) == 2
-    assert asked["max_bytes"] == 77
+    assert requests["max_bytes"] == 77
 
 
 def test_train_prints_json_for_machines_and_nothing_else(ok, tmp_path):
     text = write_text(tmp_path)
     out, err = ok("train", "--preset", "tiny", *as_options(SETTINGS), "--data", text, "--out", tmp_path / "run", "--json")
-    found = json.loads(out)
-    assert (found["out"], found["updates"]) == (str(tmp_path / "run"), 8)
-    assert found["evaluation"]["bits_per_byte"] > 0
+    content = json.loads(out)
+    assert (content["out"], content["updates"]) == (str(tmp_path / "run"), 8)
+    assert content["evaluation"]["bits_per_byte"] > 0
     assert err == ""
 
 
@@ -191,10 +191,13 @@ def test_evaluate_scores_a_text_as_the_function_does_in_words_and_in_json(ok, fi
     wanted = evaluate(load(finished), rows, seed=4, batch=16)
     arguments = ["evaluate", finished, "--data", write_text(tmp_path, text), "--seed", 4]
     assert json.loads(ok(*arguments, "--json").out) == json.loads(json.dumps(wanted.to_dict()))
-    told = ok(*arguments).out
-    assert f"bits per byte {wanted.bits_per_byte:.4f} +- {wanted.standard_error:.3f}" in told
-    assert f"over {len(rows)} rows" in told and f"space {wanted.whitespace_share:.3f} (of {wanted.class_counts['space']})" in told
-    assert "all of one document" in told and "one draw with seed 4" in told
+    output = ok(*arguments).out
+    assert f"bits per byte {wanted.bits_per_byte:.4f} +- {wanted.standard_error:.3f}" in output
+    assert (
+        f"over {len(rows)} rows" in output
+        and f"space {wanted.whitespace_share:.3f} (of {wanted.class_counts['space']})" in output
+    )
+    assert "all of one document" in output and "one draw with seed 4" in output
     lines = tmp_path / "three.jsonl"
     lines.write_text("".join(json.dumps({"text": f"{number} gulls. " * 9}) + "\n" for number in range(3)))
     error = json.loads(ok("evaluate", finished, "--data", lines, "--json").out)["standard_error_documents"]
@@ -234,21 +237,21 @@ def test_evaluate_scores_benchmark_sets_as_the_function_does(ok, finished, tmp_p
     for name in TASKS:
         monkeypatch.setitem(TASKS, name, replace(TASKS[name], count=20))
     arguments = ["evaluate", finished, "--tasks", BUNDLED, "--task", "lambada", "piqa", "--max-items", 5, "--seed", 3]
-    found = json.loads(ok(*arguments, "--json").out)["tasks"]
+    content = json.loads(ok(*arguments, "--json").out)["tasks"]
     wanted = [
         score_items(load(finished), read_items(name, BUNDLED), seed=3, batch=8, max_items=5) for name in ("lambada", "piqa")
     ]
-    assert [line["task"] for line in found] == ["lambada", "piqa"]
-    for line, score in zip(found, wanted, strict=True):
+    assert [line["task"] for line in content] == ["lambada", "piqa"]
+    for line, score in zip(content, wanted, strict=True):
         assert line == pytest.approx(score.to_dict())
-    told = ok(*arguments, "--draws", "sample")
-    assert re.search(rf"piqa +5  {wanted[1].bits_per_byte:.4f} \+- \d\.\d+ +{wanted[1].accuracy:.3f} \+- .* 0\.500", told.out)
-    assert "Accuracy is noise" in told.out and "lambada: 5 of 20 items" in told.err and "one draw with seed 3" in told.out
+    output = ok(*arguments, "--draws", "sample")
+    assert re.search(rf"piqa +5  {wanted[1].bits_per_byte:.4f} \+- \d\.\d+ +{wanted[1].accuracy:.3f} \+- .* 0\.500", output.out)
+    assert "Accuracy is noise" in output.out and "lambada: 5 of 20 items" in output.err and "one draw with seed 3" in output.out
     assert [line["task"] for line in json.loads(ok(*arguments[:4], "--max-items", 1, "--json").out)["tasks"]] == list(TASKS)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--task", "piqa"], "--task chooses among benchmark sets. Say where they are: --tasks FOLDER or --tasks hub"),
         (["--max-items", "0"], "--max-items chooses among benchmark sets"),
@@ -261,10 +264,10 @@ def test_evaluate_scores_benchmark_sets_as_the_function_does(ok, finished, tmp_p
         (["--draws", "mean", "--num-draws", "0"], "needs num_draws of at least 2; got 0"),
     ],
 )
-def test_evaluate_refuses_what_does_not_go_together(finished, monkeypatch, capsys, arguments, told):
+def test_evaluate_refuses_what_does_not_go_together(finished, monkeypatch, capsys, arguments, message):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert main(["evaluate", str(finished), *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def as_text(painted: str) -> str:
@@ -277,9 +280,9 @@ def test_show_paints_the_boundaries_of_the_model_and_counts_them(ok, finished):
     text = "Two gulls, één 歡 and a tail.\nNext"
     view = boundary_view(load(finished), text, 3)
     out = ok("show", finished, text, "--seed", 3).out
-    painted, told = out.rsplit("\n\n", 1)
+    painted, output = out.rsplit("\n\n", 1)
     assert as_text(painted) == text
-    assert f"{sum(view['boundaries'])} boundaries in {len(text.encode())} bytes" in told
+    assert f"{sum(view['boundaries'])} boundaries in {len(text.encode())} bytes" in output
     assert json.loads(ok("show", finished, text, "--seed", 3, "--json").out) == {
         "bytes": list(text.encode()), "seed": 3, **view,
     }  # fmt: skip
@@ -347,12 +350,12 @@ def test_python_dash_m_rltok_is_the_command_and_hands_on_its_exit_code(finished)
 
 
 def test_doctor_reports_versions_device_and_extras_in_words_and_in_json(ok):
-    found = json.loads(ok("doctor", "--device", "cpu", "--json").out)
-    assert found["versions"].keys() >= {"python", "torch", "numpy", "rltok"}
-    assert found["device"].startswith("cpu") and found["bf16"] is False
-    assert found["extras"]["test"] is True and found["sample_bytes"] > 1_500_000
-    told = ok("doctor", "--device", "cpu").out
-    assert found["versions"]["torch"] in told and "extras" in told and str(found["sample_bytes"]) in told
+    content = json.loads(ok("doctor", "--device", "cpu", "--json").out)
+    assert content["versions"].keys() >= {"python", "torch", "numpy", "rltok"}
+    assert content["device"].startswith("cpu") and content["bf16"] is False
+    assert content["extras"]["test"] is True and content["sample_bytes"] > 1_500_000
+    output = ok("doctor", "--device", "cpu").out
+    assert content["versions"]["torch"] in output and "extras" in output and str(content["sample_bytes"]) in output
 
 
 def test_resume_takes_the_settings_of_the_folder(ok, tmp_path):

@@ -31,31 +31,31 @@ def scored(*row_bits, rates=RATES) -> Evaluation:
 
 
 def test_fewer_bits_than_random_places_are_called_better_with_gap_and_error():
-    told = verdict(scored(2.0, 3.0, 4.0), scored(2.2, 3.4, 4.3))
-    assert "Against random places: learned boundaries are better by 0.3000 +- 0.0577 bits per byte (paired over 3 rows)." in told
+    text = verdict(scored(2.0, 3.0, 4.0), scored(2.2, 3.4, 4.3))
+    assert "Against random places: learned boundaries are better by 0.3000 +- 0.0577 bits per byte (paired over 3 rows)." in text
 
 
 def test_more_bits_than_random_places_are_called_worse():
-    told = verdict(scored(2.2, 3.4, 4.3), scored(2.0, 3.0, 4.0))
-    assert "learned boundaries are worse by 0.3000 +- 0.0577 bits per byte" in told
-    assert "better by" not in told
+    text = verdict(scored(2.2, 3.4, 4.3), scored(2.0, 3.0, 4.0))
+    assert "learned boundaries are worse by 0.3000 +- 0.0577 bits per byte" in text
+    assert "better by" not in text
 
 
 @pytest.mark.parametrize(
     ("learned", "random"), [((2.0, 3.0, 4.0), (2.4, 2.9, 4.0)), ((2.0, 3.0), (2.0, 3.0)), ((2.0,), (9.0,))]
 )  # a gap under two standard errors, none at all, and a single row, which has no error
 def test_a_gap_that_noise_may_make_is_called_no_difference(learned, random):
-    told = verdict(scored(*learned), scored(*random))
-    assert "no difference that this test can see (gap " in told
-    assert "are better" not in told and "are worse" not in told
+    text = verdict(scored(*learned), scored(*random))
+    assert "no difference that this test can see (gap " in text
+    assert "are better" not in text and "are worse" not in text
 
 
 def test_the_classes_named_are_those_with_the_highest_and_lowest_rate():
-    told = verdict(scored(2.0, 3.0), scored(2.0, 3.0))
-    assert "most often after a space (0.90)" in told and "least often after a word start (0.05)" in told
+    text = verdict(scored(2.0, 3.0), scored(2.0, 3.0))
+    assert "most often after a space (0.90)" in text and "least often after a word start (0.05)" in text
     other = scored(2.0, 3.0, rates=RATES | {"space": None, "punctuation": 0.01, "letter": 0.7})
-    told = verdict(other, scored(2.0, 3.0))
-    assert "most often after a letter (0.70)" in told and "least often after a punctuation (0.01)" in told
+    text = verdict(other, scored(2.0, 3.0))
+    assert "most often after a letter (0.70)" in text and "least often after a punctuation (0.01)" in text
 
 
 def test_the_verdict_says_what_it_cannot_show():
@@ -105,27 +105,27 @@ def test_a_folder_that_exists_is_refused_before_anything_is_trained(tmp_path, ca
 def test_the_whole_demo_at_smoke_size_tells_the_story_and_stores_its_numbers(tmp_path, capsys, shapes_unchecked):
     out = tmp_path / "demo"
     assert main(["demo", "--smoke", "--out", str(out), "--device", "cpu", "--seed", "2"]) == 0
-    told, errors = capsys.readouterr()
+    output, errors = capsys.readouterr()
     assert all("kB/s" in line or line.startswith(("backend plain: ", "training text: ")) for line in errors.splitlines())
-    found = json.loads((out / "demo.json").read_text(), parse_constant=pytest.fail)
-    assert found["classes"] == list(CLASSES)
-    assert (found["smoke"], found["seed"], found["config_hash"]) == (True, 2, demo_config(2, smoke=True).digest())
-    gap = found["random"]["bits_per_byte"] - found["learned"]["bits_per_byte"]
-    assert found["random_minus_learned"] == pytest.approx(gap, abs=1e-3)  # rows differ a little in length
-    assert found["random"]["tokens_per_byte"] == pytest.approx(found["learned"]["tokens_per_byte"], abs=0.005)
-    assert found["before"]["bits_per_byte"] > 7.5  # nothing learned yet: about log2 257
-    assert {found[which]["rows"] for which in ("before", "learned", "random")} == {32}
+    content = json.loads((out / "demo.json").read_text(), parse_constant=pytest.fail)
+    assert content["classes"] == list(CLASSES)
+    assert (content["smoke"], content["seed"], content["config_hash"]) == (True, 2, demo_config(2, smoke=True).digest())
+    gap = content["random"]["bits_per_byte"] - content["learned"]["bits_per_byte"]
+    assert content["random_minus_learned"] == pytest.approx(gap, abs=1e-3)  # rows differ a little in length
+    assert content["random"]["tokens_per_byte"] == pytest.approx(content["learned"]["tokens_per_byte"], abs=0.005)
+    assert content["before"]["bits_per_byte"] > 7.5  # nothing learned yet: about log2 257
+    assert {content[which]["rows"] for which in ("before", "learned", "random")} == {32}
     for which in ("learned", "random"):
-        assert f"{found[which]['bits_per_byte']:.3f} +- " in told
+        assert f"{content[which]['bits_per_byte']:.3f} +- " in output
         assert not json.loads((out / which / "record.json").read_text())["full"]
         assert len(checkpoints(out / which)) >= 1
     assert load_config(out / "random").model.rule.name == "random_k"
     shown = passage(load_corpus("sample", demo_config(2, smoke=True).data)).decode()
     for moment in ("before", "after"):
-        assert found["passage"][moment].replace("\u21b5", "").replace(BAR, "") == shown
-        assert f"--- {moment} training\n{found['passage'][moment]}\n" in told
-    assert "Against random places: " in told
-    assert str(out / "learned") in told and "This was a smoke run" in told.splitlines()[-1]
+        assert content["passage"][moment].replace("\u21b5", "").replace(BAR, "") == shown
+        assert f"--- {moment} training\n{content['passage'][moment]}\n" in output
+    assert "Against random places: " in output
+    assert str(out / "learned") in output and "This was a smoke run" in output.splitlines()[-1]
 
 
 def test_the_passage_shown_is_held_out_text_that_ends_with_a_word():

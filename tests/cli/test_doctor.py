@@ -28,13 +28,13 @@ def report(capsys, *more):
 
 
 def test_it_reports_device_memory_precision_backend_and_compilers_in_words_and_json(capsys):
-    found = json.loads(report(capsys, "--json"))
-    assert found["device"].startswith("cpu") and found["memory_bytes"] > 1e9 and found["bf16"] is False
-    assert found["backend"] == "plain" and found["why_backend"]
-    assert (found["triton"] is not None) == (importlib.util.find_spec("triton") is not None)
-    assert isinstance(found["torch_compile"], bool)
+    content = json.loads(report(capsys, "--json"))
+    assert content["device"].startswith("cpu") and content["memory_bytes"] > 1e9 and content["bf16"] is False
+    assert content["backend"] == "plain" and content["why_backend"]
+    assert (content["triton"] is not None) == (importlib.util.find_spec("triton") is not None)
+    assert isinstance(content["torch_compile"], bool)
     words = report(capsys)
-    assert f"backend   plain: {found['why_backend']}" in words and "torch.compile" in words
+    assert f"backend   plain: {content['why_backend']}" in words and "torch.compile" in words
 
 
 @pytest.mark.parametrize(

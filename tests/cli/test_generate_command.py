@@ -26,9 +26,9 @@ def model(finished):
 
 def test_the_prompt_and_its_continuation_are_written(run, finished, model):
     wanted = generate(model, ["The cat"], max_bytes=12, seed=3)[0].text
-    told = run("generate", finished, "The cat", *SHORT)
-    assert told.out == f"The cat{wanted}\n" and told.err == ""
-    assert run("generate", finished, *SHORT, "The cat").out == told.out  # options may stand before the text
+    output = run("generate", finished, "The cat", *SHORT)
+    assert output.out == f"The cat{wanted}\n" and output.err == ""
+    assert run("generate", finished, *SHORT, "The cat").out == output.out  # options may stand before the text
 
 
 def test_pieces_are_written_as_they_come(finished, model, monkeypatch):
@@ -51,9 +51,9 @@ def test_settings_reach_the_model(run, finished, model):
     settings = {"max_bytes": 30, "temperature": 0.5, "top_k": 9, "top_p": 0.8, "seed": 1, "stop": ("e", "t")}
     wanted = generate(model, ["The "], **settings)[0]
     words = ["--bytes", 30, "--temperature", 0.5, "--top-k", 9, "--top-p", 0.8, "--seed", 1, "--stop", "e", "--stop", "t"]
-    found = json.loads(run("generate", finished, "The ", *words, "--json").out)
-    assert found["sampling"] == settings | {"stop": ["e", "t"]}
-    assert found["samples"] == [
+    content = json.loads(run("generate", finished, "The ", *words, "--json").out)
+    assert content["sampling"] == settings | {"stop": ["e", "t"]}
+    assert content["samples"] == [
         {
             "prompt": list(b"The "), "bytes": list(wanted.data), "text": wanted.text,
             "boundaries": list(map(int, wanted.boundaries)), "ended": wanted.ended,
@@ -63,8 +63,8 @@ def test_settings_reach_the_model(run, finished, model):
 
 def test_several_prompts_and_samples_are_rows_of_one_batch(run, finished, model):
     wanted = generate(model, ["A", "A", "The", "The"], max_bytes=12, seed=3)
-    told = run("generate", finished, "A", "The", "--num-samples", 2, *SHORT).out
-    parts = told.split("--- prompt ")[1:]
+    output = run("generate", finished, "A", "The", "--num-samples", 2, *SHORT).out
+    parts = output.split("--- prompt ")[1:]
     assert [part.partition(":")[0] for part in parts] == ["1, sample 1", "1, sample 2", "2, sample 1", "2, sample 2"]
     for part, row in zip(parts, wanted, strict=True):
         assert f": {len(row.data)} bytes, as many bytes as were allowed\n" in part
@@ -73,9 +73,9 @@ def test_several_prompts_and_samples_are_rows_of_one_batch(run, finished, model)
 
 def test_boundaries_are_shown_on_demand(run, finished, model):
     row = generate(model, ["The cat"], max_bytes=12, seed=3)[0]
-    told = run("generate", finished, "The cat", *SHORT, "--boundaries").out
-    assert told.count(BAR) == sum(row.boundaries) + 1  # and the legend's
-    assert "\x1b" not in told and "= a token ends here" in told
+    output = run("generate", finished, "The cat", *SHORT, "--boundaries").out
+    assert output.count(BAR) == sum(row.boundaries) + 1  # and the legend's
+    assert "\x1b" not in output and "= a token ends here" in output
     assert "\x1b[48;5;" in run("generate", finished, "The cat", *SHORT, "--boundaries", "--color", "always").out
 
 
@@ -93,12 +93,12 @@ def test_without_a_prompt_and_with_an_empty_one_the_model_starts_from_nothing(ru
 
 
 def test_rows_longer_than_in_training_are_generated_under_one_line_of_warning(run, finished):
-    told = run("generate", finished, "The", "--bytes", 70)
-    assert told.err == "in training rows had 64 bytes; of up to 73 bytes here, those beyond may be worse.\n"
-    assert len(told.out) > 20
+    output = run("generate", finished, "The", "--bytes", 70)
+    assert output.err == "in training rows had 64 bytes; of up to 73 bytes here, those beyond may be worse.\n"
+    assert len(output.out) > 20
     assert run("generate", finished, "The", "--bytes", 61).err == ""
-    told = run("generate", finished, "x" * 100, "--bytes", 5)
-    assert told.err.count("\n") == 1 and told.out.startswith("x" * 100)
+    output = run("generate", finished, "x" * 100, "--bytes", 5)
+    assert output.err.count("\n") == 1 and output.out.startswith("x" * 100)
 
 
 def test_a_terminal_is_not_steered_by_what_a_model_writes():
@@ -120,20 +120,20 @@ def test_a_terminal_is_not_steered_by_what_a_model_writes():
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_line(run, finished, words, message):
-    told = run("generate", finished, *words, code=2)
-    assert message in told.err and told.err.count("\n") == 1 and told.out == ""
+    output = run("generate", finished, *words, code=2)
+    assert message in output.err and output.err.count("\n") == 1 and output.out == ""
 
 
 def test_a_file_too_long_for_a_prompt_is_not_read_to_its_end(run, finished, tmp_path):
-    told = run("generate", finished, "--file", write_text(tmp_path, b"x" * 60_000), code=2)
-    assert "make a text of at least 50201 bytes" in told.err
+    output = run("generate", finished, "--file", write_text(tmp_path, b"x" * 60_000), code=2)
+    assert "make a text of at least 50201 bytes" in output.err
 
 
 def test_a_run_whose_rule_looks_ahead_says_why_it_cannot_generate(run, tmp_path):
     config = small_config(model__rule__name="random_k", train__training_bytes=4 * 64)
     rltok.train(config, write_text(tmp_path), tmp_path / "run")
-    told = run("generate", tmp_path / "run", "a", code=2)
-    assert "RandomKRule cannot generate byte by byte: it compares the random numbers of the whole row" in told.err
+    output = run("generate", tmp_path / "run", "a", code=2)
+    assert "RandomKRule cannot generate byte by byte: it compares the random numbers of the whole row" in output.err
 
 
 def test_a_missing_run_is_one_line(run, tmp_path):

@@ -55,8 +55,8 @@ def test_the_ends_of_train_prepare_and_show(name, capsys):
     assert Path(pasted(capsys.readouterr().out.splitlines()[-1]).data) == Path(corpus)
     Path("text.txt").unlink()
     assert main(["prepare", "text.txt", f"--out={corpus}", "--cut", "windows", "--jobs", "1", *shares]) == 2
-    told = capsys.readouterr().err
-    assert Path(pasted(told.removesuffix(" needs no source.\n")).data) == Path(corpus)
+    output = capsys.readouterr().err
+    assert Path(pasted(output.removesuffix(" needs no source.\n")).data) == Path(corpus)
 
 
 def test_the_end_of_a_comparison_and_how_it_goes_on(capsys):
@@ -87,9 +87,9 @@ def test_a_folder_as_config_is_told_how_to_name_the_file(finished, capsys):
     Path("my run").symlink_to(finished)
     command = ["train", "--data", "text.txt", "--out", "new"]
     assert main([*command, "--config", "my run"]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("rltok: my run is a folder. Name a file in it: --config 'my run/config.json'")
-    again = pasted("rltok train " + told.split(": ")[-1])
+    output = capsys.readouterr().err
+    assert output.startswith("rltok: my run is a folder. Name a file in it: --config 'my run/config.json'")
+    again = pasted("rltok train " + output.split(": ")[-1])
     assert json.loads(Path(again.config).read_text())["name"] == "tiny"
 
 
@@ -107,10 +107,10 @@ def test_what_begins_with_a_dash_is_told_where_it_goes_and_goes_there(kind, caps
     wrong, right, name = DASHED[kind]
     with pytest.raises(SystemExit) as ended:
         options.parse(wrong)
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     word = wrong[-1]
-    assert ended.value.code == 2 and told.count("\n") == 1
-    assert f"{word} is no option; a text or a path goes last, after --, a value as in --OPTION={word}" in told
+    assert ended.value.code == 2 and output.count("\n") == 1
+    assert f"{word} is no option; a text or a path goes last, after --, a value as in --OPTION={word}" in output
     value = getattr(options.parse(right), name)
     assert (value[0] if name == "source" else value) == wrong[-1]
 

@@ -99,15 +99,15 @@ def test_what_to_do_without_memory_names_what_the_command_has(command, error, mo
 
     monkeypatch.setattr(commands, command, starve)
     assert main([command, *COMMANDS[command]]) == 2
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([command, "--help"])
     has = capsys.readouterr().out
-    assert told.startswith("rltok: out of memory. ") and told.count("\n") == 1
-    named = re.findall(r"--[a-z-]+", told)
+    assert output.startswith("rltok: out of memory. ") and output.count("\n") == 1
+    named = re.findall(r"--[a-z-]+", output)
     assert [option for option in named if option not in has] == []
-    assert named or "train.micro_batch" in told
-    assert "--set" in has or not re.search(r"(train|data|model)\.", told)
+    assert named or "train.micro_batch" in output
+    assert "--set" in has or not re.search(r"(train|data|model)\.", output)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])

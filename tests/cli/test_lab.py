@@ -182,8 +182,8 @@ def test_a_run_is_told_which_text_it_is_measured_on(ok, finished, text, tmp_path
     assert measuring == f"measuring 2 estimators on training rows of {Path(text).name}"
     other = tmp_path / "other.txt"
     other.write_text(Path(text).read_text()[::-1])
-    told = ok(finished, "--data", other, *QUICK, "--device", "cpu").err
-    assert f"rows of other.txt; it was trained on {Path(text).name}, which --data would name" in told
+    output = ok(finished, "--data", other, *QUICK, "--device", "cpu").err
+    assert f"rows of other.txt; it was trained on {Path(text).name}, which --data would name" in output
 
 
 @unchecked
@@ -194,17 +194,17 @@ def test_stages_of_a_training_too_short_to_tell_them_apart_say_so(corpus):
 
 
 def test_the_whole_ladder_is_measured_by_default(monkeypatch, text):
-    asked = {}
+    requests = {}
 
     def measured(configs, corpus, names, sizes, seeds, device, say):
-        asked.update(names=names, sizes=sizes, seeds=seeds)
+        requests.update(names=names, sizes=sizes, seeds=seeds)
         raise RltokError("enough")
 
     monkeypatch.setattr("rltok.cli.variance.measure_ladder", measured)
     assert main(["variance", "--data", text, *SMALL]) == 2
-    assert asked == {"names": default_names(), "sizes": Sizes(2, 32, 4, 4), "seeds": [0]}
+    assert requests == {"names": default_names(), "sizes": Sizes(2, 32, 4, 4), "seeds": [0]}
     assert main(["variance", "--data", text, *SMALL, "--rows", "3", "--reference-draws", "9", "--seeds", "1", "2"]) == 2
-    assert (asked["sizes"], asked["seeds"]) == (Sizes(3, 32, 4, 9), [1, 2])
+    assert (requests["sizes"], requests["seeds"]) == (Sizes(3, 32, 4, 9), [1, 2])
 
 
 MISTAKES = {
@@ -279,11 +279,11 @@ def test_a_record_with_no_place_to_go_is_refused_before_anything_is_measured(ref
 def test_the_command_explains_itself(capsys):
     with pytest.raises(SystemExit):
         main(["variance", "--help"])
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     options = (
         "--preset --set --data --max-bytes --estimators --rows --batches --draws --reference-draws --seeds --out --device --json"
     )
-    assert [name for name in options.split() if name not in told] == []
+    assert [name for name in options.split() if name not in output] == []
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ def run(run):
     """As everywhere, and where the command fails it says nothing but why."""
 
     def run_alone(*arguments, code=0):
-        told = run(*arguments, code=code)
+        output = run(*arguments, code=code)
         if code:
-            said = [line for line in told.err.splitlines() if not line.startswith("preset tiny fitted")]
+            said = [line for line in output.err.splitlines() if not line.startswith("preset tiny fitted")]
             assert len(said) == 1 and said[0].startswith("rltok: ")
-        return told
+        return output
 
     return run_alone
 
@@ -37,8 +37,8 @@ def source(tmp_path):
 
 
 def test_it_prints_what_it_kept_and_left_out_and_how_to_train(run, source, tmp_path):
-    told = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES)
-    lines = told.out.splitlines()
+    output = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES)
+    lines = output.out.splitlines()
     record = json.loads((tmp_path / "out" / "prepared.json").read_text())
     for line, split in zip(lines[1:4], ("train", "validation", "test"), strict=True):
         counts = record["splits"][split]
@@ -47,7 +47,7 @@ def test_it_prints_what_it_kept_and_left_out_and_how_to_train(run, source, tmp_p
         "66 documents read, 63 stored", "1 left out: too short", "1 left out: empty", "without text (null) (first: a.jsonl: 64)",
         "s0", f"rltok train --data {tmp_path / 'out'} --set data.cut=windows data.sequence_length=16",
     ):  # fmt: skip
-        assert part in told.out
+        assert part in output.out
     again = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES)
     assert "finished already" in again.err and again.out.splitlines()[:4] == lines[:4]
     assert json.loads(run("prepare", source, "--out", tmp_path / "out", *OPTIONS, *SHARES, "--json").out) == record
@@ -64,8 +64,8 @@ def test_a_damaged_file_is_found_by_its_hash_when_checked_and_when_loaded(run, s
     stated = json.loads((out / "prepared.json").read_text())["files"][name]["sha256"]
     message = run("prepare", "--check", "--out", out, code=2).err
     assert f"1 of 3 files are damaged: {name} of {out} is damaged: expected SHA-256 {stated}, found " in message
-    told = run("train", "--data", out, "--out", tmp_path / "run", *SMALL, "data.sequence_length=16", code=2).err
-    assert f"{name} of" in told and stated in told
+    output = run("train", "--data", out, "--out", tmp_path / "run", *SMALL, "data.sequence_length=16", code=2).err
+    assert f"{name} of" in output and stated in output
     (out / name).write_bytes(data[:-1])
     assert f"expected {len(data)} bytes, found {len(data) - 1}" in run("prepare", "--check", "--out", out, code=2).err
     (out / name).unlink()
@@ -81,9 +81,9 @@ def run_json(out):
     import contextlib
     import io
 
-    with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.redirect_stderr(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()):
         assert main(["prepare", "--check", "--json", "--out", str(out)]) == 2
-    return told.getvalue()
+    return output.getvalue()
 
 
 def test_one_trains_on_a_prepared_folder_and_scores_its_splits(run, source, tmp_path):
@@ -94,8 +94,8 @@ def test_one_trains_on_a_prepared_folder_and_scores_its_splits(run, source, tmp_
     counts = json.loads((tmp_path / "out" / "prepared.json").read_text())["splits"]
     assert data["train"]["rows"] == counts["train"]["rows"] and data["validation"]["rows"] == counts["validation"]["rows"]
     for split in ("validation", "test"):
-        told = run("evaluate", tmp_path / "run", "--data", tmp_path / "out", "--split", split, "--json").out
-        assert json.loads(told)["rows"] == counts[split]["rows"]
+        output = run("evaluate", tmp_path / "run", "--data", tmp_path / "out", "--split", split, "--json").out
+        assert json.loads(output)["rows"] == counts[split]["rows"]
     few = run("evaluate", tmp_path / "run", "--data", tmp_path / "out", "--max-bytes", "40", "--json").out
     assert json.loads(few)["rows"] == 2
     assert "--split validation or test" in run(
@@ -107,8 +107,8 @@ def test_bytes_that_are_no_text_are_let_through_when_asked(run, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"caf\xe9 in Latin-1, which is text")
     (tmp_path / "b.txt").write_bytes(b"plain text of many bytes")
     for name, extra, stored in (("out", [], 1), ("any", ["--any-bytes"], 2)):
-        told = run("prepare", tmp_path / "a.txt", tmp_path / "b.txt", "--out", tmp_path / name, *OPTIONS, *extra, "--json")
-        assert json.loads(told.out)["read"]["stored"] == stored
+        output = run("prepare", tmp_path / "a.txt", tmp_path / "b.txt", "--out", tmp_path / name, *OPTIONS, *extra, "--json")
+        assert json.loads(output.out)["read"]["stored"] == stored
 
 
 @pytest.mark.parametrize("options, complaint", [
@@ -152,8 +152,8 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, source, tmp_path, capsys
 
 def test_the_command_that_is_printed_for_little_text_in_windows_runs(run, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"Little text, and less than a batch of long rows. " * 500)
-    told = run("prepare", tmp_path / "a.txt", "--out", tmp_path / "out", "--cut", "windows").out
-    printed = next(line for line in told.splitlines() if line.startswith("train on it: rltok "))
+    output = run("prepare", tmp_path / "a.txt", "--out", tmp_path / "out", "--cut", "windows").out
+    printed = next(line for line in output.splitlines() if line.startswith("train on it: rltok "))
     command = shlex.split(printed.removeprefix("train on it: rltok "))
     assert command[-1] == "data.cut=windows"
     run(*command, "train.training_bytes=20000", "--out", tmp_path / "run")

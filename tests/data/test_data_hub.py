@@ -28,17 +28,17 @@ def hub(monkeypatch):
 @pytest.fixture
 def calls(monkeypatch):
     """A stand-in for the package `datasets` with three rows; the list records how it was asked."""
-    asked = []
+    requests = []
 
     def load_dataset(name, config, *, split, streaming):
-        asked.append((name, config, split, streaming))
+        requests.append((name, config, split, streaming))
         if name == "no/such":
             raise FileNotFoundError("Dataset 'no/such' doesn't exist\non the Hub")
         column = "content" if "codeparrot" in name else "body" if name == "odd/one" else "text"
         return iter([{column: f"né {i}" * 10, "id": f"row-{i}"} for i in range(3)])
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    return asked
+    return requests
 
 
 def test_the_probe_says_yes_to_a_port_that_answers_and_no_to_one_that_refuses(hub):
@@ -90,9 +90,9 @@ def test_force_goes_past_the_probe(hub, calls):
     ],
 )
 def test_a_dataset_is_streamed_from_its_train_split_and_text_column(hub, calls, spec, name, config):
-    found = list(documents(spec))
+    docs = list(documents(spec))
     assert calls == [(name, config, "train", True)]
-    assert found[2] == (("né 2" * 10).encode(), name, "row-2", "") and len(found) == 3
+    assert docs[2] == (("né 2" * 10).encode(), name, "row-2", "") and len(docs) == 3
 
 
 def test_a_dataset_without_the_text_column_names_those_it_has(hub, calls):
@@ -108,9 +108,9 @@ def test_an_unknown_dataset_is_one_line(hub, calls):
 def test_ids_that_are_null_or_have_no_utf8_form_are_places_or_escaped(hub, monkeypatch):
     rows = [{"text": "a", "id": None}, {"text": b"b", "id": float("nan")}, {"text": "c", "id": "\ud800"}, {"text": "d"}]
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=lambda *_, **__: iter(rows)))
-    found = list(documents("hf:a/b"))
-    assert [document.id for document in found] == ["0", "1", "\\ud800", "3"]
-    assert [document.text for document in found] == [b"a", b"b", b"c", b"d"]
+    docs = list(documents("hf:a/b"))
+    assert [document.id for document in docs] == ["0", "1", "\\ud800", "3"]
+    assert [document.text for document in docs] == [b"a", b"b", b"c", b"d"]
 
 
 @pytest.mark.parametrize("spec", ["hf:", "hf:fineweb", "hf:/x", "hf:a/b/c"])

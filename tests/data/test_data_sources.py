@@ -49,9 +49,9 @@ def test_a_text_file_is_one_document_with_its_bytes_untouched(tmp_path):
 def test_a_folder_gives_its_text_files_in_sorted_order_without_hidden_ones(tmp_path):
     for name in ("b.txt", "a/z.MD", "a/c.rst", ".hidden.txt", ".git/x.txt", "a/.x/y.txt", "a/picture.png", "a-1.txt"):
         write(tmp_path / "corpus" / name, name)
-    found = list(documents(tmp_path / "corpus"))
-    assert [document.id for document in found] == ["a/c.rst", "a/z.MD", "a-1.txt", "b.txt"]
-    assert {document.source for document in found} == {"corpus"}
+    docs = list(documents(tmp_path / "corpus"))
+    assert [document.id for document in docs] == ["a/c.rst", "a/z.MD", "a-1.txt", "b.txt"]
+    assert {document.source for document in docs} == {"corpus"}
 
 
 def test_python_sources_are_read_by_their_own_spec(tmp_path):
@@ -79,9 +79,9 @@ def test_json_lines_may_be_compressed_and_carry_source_and_id(tmp_path, suffix):
 def test_parquet_rows_are_documents_over_all_batches(tmp_path, kind):
     values = [f"tëxt {i}" for i in range(600)] + [None, ""]
     pq.write_table(pa.table({"n": range(602), "text": pa.array(values, pa.string()).cast(kind)}), tmp_path / "a.parquet")
-    found = list(documents(tmp_path / "a.parquet"))
-    assert [document.text for document in found] == [(value or "").encode() for value in values]
-    assert found[599][1:] == ("a.parquet", "a.parquet#599", "")
+    docs = list(documents(tmp_path / "a.parquet"))
+    assert [document.text for document in docs] == [(value or "").encode() for value in values]
+    assert docs[599][1:] == ("a.parquet", "a.parquet#599", "")
 
 
 def test_parquet_source_and_id_are_kept_and_nulls_replaced(tmp_path):

@@ -50,8 +50,8 @@ def test_more_files_than_a_process_may_open_are_prepared(tmp_path, few_files):
     paths = [write_jsonl(tmp_path / f"{i:03d}.jsonl", [{"text": f"document number {i % 150:03d}"}]) for i in range(200)]
     record = prepare_folder(request([tmp_path / "*.jsonl"], cut="windows", sequence_length=16), tmp_path / "out")
     assert record["splits"]["train"]["documents"] == 150 and record["splits"]["train"]["duplicates"] == 50
-    found, expected = (load_corpus(spec, CONFIG) for spec in (tmp_path / "out", paths[:150]))
-    assert (found.train.hash, found.validation.hash) == (expected.train.hash, expected.validation.hash)
+    actual, expected = (load_corpus(spec, CONFIG) for spec in (tmp_path / "out", paths[:150]))
+    assert (actual.train.hash, actual.validation.hash) == (expected.train.hash, expected.validation.hash)
 
 
 # One long text
@@ -81,10 +81,10 @@ def test_rows_are_those_of_the_whole_text_whatever_the_limit(tmp_path, cut):
         (tmp_path / f"{number}.txt").write_bytes(text.encode())
     (tmp_path / "3.txt").write_bytes("café crème ".encode("latin-1") * 20 + b"\xf0\x9f\x8e")
     for limit in range(16, 600, 7):
-        found, expected = (
+        actual, expected = (
             cut_documents(documents(tmp_path, max_bytes=most), 16, cut, name="t", max_bytes=limit) for most in (limit, None)
         )
-        assert found.hash == expected.hash and found.ends_document.tolist() == expected.ends_document.tolist()
+        assert actual.hash == expected.hash and actual.ends_document.tolist() == expected.ends_document.tolist()
 
 
 def test_a_long_text_is_prepared_without_reading_past_the_limit(long_text, tmp_path):
@@ -160,7 +160,7 @@ def test_half_a_surrogate_pair_in_an_id_or_a_source_stops_nothing(tmp_path, caps
         record = json.loads(capsys.readouterr().out)
     assert record["parts"] == {"documents": 3, "wholes": 2, "most": 2}  # two of the table are duplicates of the first file's
     assert {"s\\udfff", "caf\\udce9.txt"} <= set(record["largest_sources"])
-    found = list(documents(spec))
-    assert [document[1:] for document in found[3:5]] == [("s\\udfff", f"\\ud800#{i}", "\\ud800") for i in (1, 2)]
-    assert [document[1:] for document in found[30:32]] == [("\\xfe", f"\\xff#{i}", "\\xff") for i in (1, 2)]
+    docs = list(documents(spec))
+    assert [document[1:] for document in docs[3:5]] == [("s\\udfff", f"\\ud800#{i}", "\\ud800") for i in (1, 2)]
+    assert [document[1:] for document in docs[30:32]] == [("\\xfe", f"\\xff#{i}", "\\xff") for i in (1, 2)]
     assert main(["prepare", path, "--out", str(tmp_path / "out1"), "--check"]) == 0

@@ -34,11 +34,11 @@ def in_turn(numbers):
     return [names.setdefault(number, len(names)) for number in numbers.tolist()]
 
 
-def same_rows(found, expected):
-    assert len(found) == len(expected) and found.sequence_length == expected.sequence_length
-    np.testing.assert_array_equal(found.ids(np.arange(len(found))), expected.ids(np.arange(len(found))))
-    assert in_turn(found.document) == in_turn(expected.document)
-    assert (found.hash, found.total_bytes, found.cut) == (expected.hash, expected.total_bytes, expected.cut)
+def same_rows(actual, expected):
+    assert len(actual) == len(expected) and actual.sequence_length == expected.sequence_length
+    np.testing.assert_array_equal(actual.ids(np.arange(len(actual))), expected.ids(np.arange(len(actual))))
+    assert in_turn(actual.document) == in_turn(expected.document)
+    assert (actual.hash, actual.total_bytes, actual.cut) == (expected.hash, expected.total_bytes, expected.cut)
 
 
 @pytest.mark.parametrize("max_bytes", [None, 700, 1000, 1008, 1016, 1017])
@@ -53,12 +53,12 @@ def test_rows_of_a_prepared_folder_are_those_of_the_text_itself(tmp_path, monkey
     made = request(paths, cut=cut, sequence_length=32)
     monkeypatch.setattr(units, "BATCH_ROWS", 7)
     record = prepare_folder(made, tmp_path / "out")
-    found, expected = (load_corpus(spec, config, max_bytes=max_bytes) for spec in (tmp_path / "out", paths))
-    same_rows(found.train, expected.train)
-    same_rows(found.validation, expected.validation)
-    assert found.description["held_out"] == expected.description["held_out"]
+    actual, expected = (load_corpus(spec, config, max_bytes=max_bytes) for spec in (tmp_path / "out", paths))
+    same_rows(actual.train, expected.train)
+    same_rows(actual.validation, expected.validation)
+    assert actual.description["held_out"] == expected.description["held_out"]
     if max_bytes is None:
-        assert found.description["skipped_documents"] == expected.description["skipped_documents"]
+        assert actual.description["skipped_documents"] == expected.description["skipped_documents"]
         assert record["splits"]["train"]["rows"] == len(expected.train) + len(expected.validation)
 
 
@@ -67,8 +67,8 @@ def test_documents_stored_whole_may_be_cut_into_rows_of_any_length(tmp_path, cut
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in texts(40) if len(text.encode()) >= 16])
     prepare_folder(request([path], cut="windows", sequence_length=32), tmp_path / "out")
     config = DataConfig(sequence_length=length, cut=cut, held_out_fraction=0.2)
-    found, expected = (load_corpus(spec, config) for spec in (str(tmp_path / "out"), path))
-    same_rows(found.train, expected.train)
+    actual, expected = (load_corpus(spec, config) for spec in (str(tmp_path / "out"), path))
+    same_rows(actual.train, expected.train)
 
 
 def test_first_bytes_alone_cannot_be_cut_otherwise_and_the_error_names_both(tmp_path):
@@ -99,13 +99,13 @@ def test_a_document_goes_to_the_split_that_its_hash_says_and_a_part_to_that_of_t
     path = write_jsonl(tmp_path / "a.jsonl", everything)
     made = request([path], cut="windows", sequence_length=16, test_fraction=0.2, validation_fraction=0.3)
     record = prepare_folder(made, tmp_path / "out")
-    found = documents_of(tmp_path / "out")
+    docs = documents_of(tmp_path / "out")
     for row in everything:
         key = f"a.jsonl\0{row['id'].partition('#')[0]}" if "#" in row["id"] else row["text"]
         share = digest_share(key.encode())
-        assert row["text"].encode() in found["test" if share < 0.2 else "validation" if share < 0.5 else "train"]
+        assert row["text"].encode() in docs["test" if share < 0.2 else "validation" if share < 0.5 else "train"]
     counts = [record["splits"][split]["documents"] for split in SPLITS]
-    assert sum(counts) == 700 and counts == [len(found[split]) for split in SPLITS]
+    assert sum(counts) == 700 and counts == [len(docs[split]) for split in SPLITS]
     assert all(abs(count / 700 - share) < 0.08 for count, share in zip(counts, (0.5, 0.3, 0.2), strict=True))
 
 
@@ -114,17 +114,17 @@ def test_a_text_of_its_own_is_the_validation_or_test_split_whatever_its_hash(tmp
         write_jsonl(tmp_path / f"{name}.jsonl", [{"text": f"{name} document {i} of twenty bytes"} for i in range(50)])
     own = {"validation": str(tmp_path / "held.jsonl"), "test": str(tmp_path / "last.jsonl")}
     prepare_folder(request([tmp_path / "train.jsonl"], **own, cut="windows", sequence_length=16), tmp_path / "out")
-    found = documents_of(tmp_path / "out")
-    assert [{text.split()[0] for text in found[split]} for split in SPLITS] == [{b"train"}, {b"held"}, {b"last"}]
-    assert all(len(found[split]) == 50 for split in SPLITS)
+    docs = documents_of(tmp_path / "out")
+    assert [{text.split()[0] for text in docs[split]} for split in SPLITS] == [{b"train"}, {b"held"}, {b"last"}]
+    assert all(len(docs[split]) == 50 for split in SPLITS)
 
 
 def test_the_sample_keeps_its_own_splits(tmp_path):
     prepare_folder(request(["sample"], cut="windows", sequence_length=512), tmp_path / "out")
     config = DataConfig(sequence_length=512, cut="windows")
-    found, expected = load_corpus(tmp_path / "out", config), load_corpus("sample", config)
-    same_rows(found.train, expected.train)
-    assert found.validation.hash == expected.validation.hash
+    actual, expected = load_corpus(tmp_path / "out", config), load_corpus("sample", config)
+    same_rows(actual.train, expected.train)
+    assert actual.validation.hash == expected.validation.hash
     assert load_test(tmp_path / "out", config).hash == expected.test.hash == load_test("sample", config).hash
 
 
@@ -204,8 +204,8 @@ def test_of_equal_documents_the_first_is_kept_test_before_validation_before_trai
     t = write_jsonl(tmp_path / "t.jsonl", numbered(range(88, 95), range(0, 1)))
     made = request([a, b], cut="windows", sequence_length=16, validation=v, test=t)
     record = prepare_folder(made, tmp_path / "out")
-    found = documents_of(tmp_path / "out")
-    numbers = {split: [int(text.split()[2]) for text in found[split]] for split in SPLITS}
+    docs = documents_of(tmp_path / "out")
+    numbers = {split: [int(text.split()[2]) for text in docs[split]] for split in SPLITS}
     assert numbers["train"] == [*range(1, 30), *range(55, 60), *range(30, 40)]
     assert numbers["validation"] == [*range(50, 55), *range(80, 88)] and numbers["test"] == [*range(88, 95), 0]
     assert [record["splits"][split]["duplicates"] for split in SPLITS] == [1 + 5 + 5 + 10, 2, 0]
@@ -219,8 +219,8 @@ def test_a_limit_stores_the_beginning_of_the_sources_whatever_the_number_of_proc
     made = request(paths, cut="windows", sequence_length=16, max_bytes=limit)
     record = prepare_folder(made, tmp_path / "out", jobs=jobs)
     assert record["splits"]["train"]["bytes"] == min(limit // 20 * 20, 4 * 24 * 20)
-    found = documents_of(tmp_path / "out")["train"]
-    assert found == [f"file {n} row {i:03d} 20 by".encode() for n in range(4) for i in range(24)][: limit // 20]
+    docs = documents_of(tmp_path / "out")["train"]
+    assert docs == [f"file {n} row {i:03d} 20 by".encode() for n in range(4) for i in range(24)][: limit // 20]
 
 
 # Statistics and trouble with text

@@ -149,10 +149,10 @@ def test_the_same_command_sees_files_of_another_size_in_a_finished_folder(made):
     whole = (out / "train.arrow").read_bytes()
     (out / "train.arrow").write_bytes(whole[:-1])
     (out / "test.arrow").unlink()
-    with pytest.raises(RltokError) as found:
+    with pytest.raises(RltokError) as error:
         prepare_folder(again, out)
-    assert f"train.arrow of {out} is damaged: expected {len(whole)} bytes, found {len(whole) - 1}" in str(found.value)
-    assert f"test.arrow of {out} cannot be read" in str(found.value) and "Delete the folder and give the same" in str(found.value)
+    assert f"train.arrow of {out} is damaged: expected {len(whole)} bytes, found {len(whole) - 1}" in str(error.value)
+    assert f"test.arrow of {out} cannot be read" in str(error.value) and "Delete the folder and give the same" in str(error.value)
 
 
 def test_a_check_lists_all_files_whatever_stands_in_their_places(made):

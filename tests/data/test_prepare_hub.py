@@ -219,8 +219,8 @@ def test_a_limit_opens_no_more_files_than_it_needs(monkeypatch, tmp_path):
     made = request(["fineweb"], cut="windows", sequence_length=16, max_bytes=300)
     record = prepare_folder(made, tmp_path / "out")
     assert record["read"]["read"] < ROWS / 3 and len(list(tmp_path.glob("out/*.arrow"))) == 3
-    found = documents_of(tmp_path / "out")["train"]
-    assert found == [each["text"].encode() for each in rows][: len(found)] and 250 < sum(map(len, found)) <= 300
+    docs = documents_of(tmp_path / "out")["train"]
+    assert docs == [each["text"].encode() for each in rows][: len(docs)] and 250 < sum(map(len, docs)) <= 300
 
 
 def test_without_a_network_it_fails_before_anything_is_asked_or_written(monkeypatch, tmp_path):

@@ -58,7 +58,7 @@ for name in ("small", "large"):
 def test_memory_does_not_grow_with_the_text(tmp_path):
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    told = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
-    small, large = (json.loads(line) for line in told.splitlines())
+    output = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+    small, large = (json.loads(line) for line in output.splitlines())
     # 22 MB more text; reading it into memory would show in each number
-    assert large[0] - small[0] < 12 and large[1] - small[1] < 6, told
+    assert large[0] - small[0] < 12 and large[1] - small[1] < 6, output

@@ -16,24 +16,24 @@ OPTIONS = ["--cut", "windows", "--sequence-length", "16", "--jobs", "1", "--vali
 @pytest.mark.parametrize("lengths, stored, left", [([90, 100, 9000, 50], 190, 810), ([500, 500, 20], 1000, 0)])
 def test_the_table_says_where_a_limit_ended_the_reading(run, tmp_path, lengths, stored, left):
     source = write_jsonl(tmp_path / "a.jsonl", [{"text": "x" * (length - 1) + str(i)} for i, length in enumerate(lengths)])
-    told = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, "--max-bytes", 1000).out
+    output = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, "--max-bytes", 1000).out
     ended = (
         f"--max-bytes 1000 ended the sources: {stored} bytes stored, and the next document is longer than the {left} bytes left"
     )
-    assert ended in told.splitlines()
+    assert ended in output.splitlines()
     assert "ended the" not in run("prepare", source, "--out", tmp_path / "all", *OPTIONS, "--max-bytes", 100_000).out
 
 
 def test_a_limit_that_ends_between_two_files_is_told_too(run, tmp_path):
     sources = [write_jsonl(tmp_path / f"{i}.jsonl", [{"text": f"{i}" * 60}]) for i in range(2)]
-    told = run("prepare", *sources, "--out", tmp_path / "out", *OPTIONS, "--max-bytes", 100).out
-    assert "ended the sources: 60 bytes stored, and the next document is longer than the 40 bytes left" in told
+    output = run("prepare", *sources, "--out", tmp_path / "out", *OPTIONS, "--max-bytes", 100).out
+    assert "ended the sources: 60 bytes stored, and the next document is longer than the 40 bytes left" in output
 
 
 def test_a_first_document_beyond_the_limit_is_an_error_that_says_so(run, tmp_path):
     source = write_jsonl(tmp_path / "a.jsonl", [{"text": "x" * 900}])
-    told = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, "--max-bytes", 100, code=2).err
-    assert "the first document is longer than --max-bytes 100. Raise it, into a new --out" in told and "--cut" not in told
+    output = run("prepare", source, "--out", tmp_path / "out", *OPTIONS, "--max-bytes", 100, code=2).err
+    assert "the first document is longer than --max-bytes 100. Raise it, into a new --out" in output and "--cut" not in output
 
 
 def test_parts_are_counted_and_one_document_of_most_parts_is_warned_of(run, tmp_path):
@@ -42,13 +42,13 @@ def test_parts_are_counted_and_one_document_of_most_parts_is_warned_of(run, tmp_
             tmp_path / "a.jsonl", [{"text": f"a small text {i:04d} of gulls", "id": id_} for i, id_ in enumerate(ids)]
         )
 
-    told = run("prepare", rows([f"issue#{i}" for i in range(12)]), "--out", tmp_path / "one", *OPTIONS).out
-    assert "12 documents are parts of 1 longer ones (ids such as x#3); parts of one go to the same split" in told
-    assert "warning: 12 of all 12 documents are parts of one and the same" in told
-    told = run("prepare", rows([f"book{i % 4}#{i}" for i in range(12)]), "--out", tmp_path / "four", *OPTIONS).out
-    assert "12 documents are parts of 4 longer ones" in told and "warning" not in told
-    told = run("prepare", rows([f"{i}" for i in range(12)]), "--out", tmp_path / "none", *OPTIONS).out
-    assert "are parts of" not in told
+    output = run("prepare", rows([f"issue#{i}" for i in range(12)]), "--out", tmp_path / "one", *OPTIONS).out
+    assert "12 documents are parts of 1 longer ones (ids such as x#3); parts of one go to the same split" in output
+    assert "warning: 12 of all 12 documents are parts of one and the same" in output
+    output = run("prepare", rows([f"book{i % 4}#{i}" for i in range(12)]), "--out", tmp_path / "four", *OPTIONS).out
+    assert "12 documents are parts of 4 longer ones" in output and "warning" not in output
+    output = run("prepare", rows([f"{i}" for i in range(12)]), "--out", tmp_path / "none", *OPTIONS).out
+    assert "are parts of" not in output
 
 
 def test_parts_are_counted_alike_however_many_rows_are_written_at_a_time(run, tmp_path, monkeypatch):
@@ -79,39 +79,39 @@ def test_less_than_a_row_of_a_prepared_folder_cannot_be_scored(run, tmp_path, li
     small = as_options({key: value for key, value in SETTINGS.items() if key.startswith("model.")})
     settings = [*small, "data.sequence_length=16", "data.cut=windows", "train.sequences_per_update=4", "train.micro_batch=4"]
     run("train", "--data", tmp_path / "out", "--out", tmp_path / "run", *settings, "train.training_bytes=64")
-    told = run("evaluate", tmp_path / "run", "--data", tmp_path / "out", "--max-bytes", limit, code=2).err
-    assert f"max_bytes={limit} is less than one row of data.sequence_length=16 bytes" in told
+    output = run("evaluate", tmp_path / "run", "--data", tmp_path / "out", "--max-bytes", limit, code=2).err
+    assert f"max_bytes={limit} is less than one row of data.sequence_length=16 bytes" in output
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"]])
 def test_without_training_text_nothing_says_to_train(run, tmp_path, extra):
     source = write_jsonl(tmp_path / "a.jsonl", [{"text": "one and the same text"}])
     for _ in range(2):  # and when the folder is finished already
-        told = run("prepare", source, "--validation", source, "--out", tmp_path / "out", *OPTIONS, *extra, code=2)
-        assert "the training split is empty" in told.err.splitlines()[-1] and "train on it" not in told.out + told.err
+        output = run("prepare", source, "--validation", source, "--out", tmp_path / "out", *OPTIONS, *extra, code=2)
+        assert "the training split is empty" in output.err.splitlines()[-1] and "train on it" not in output.out + output.err
 
 
 @pytest.mark.parametrize("out", ["x" * 300, "x" * 300 + "/y"])
 def test_a_name_that_no_folder_can_have_is_one_line(run, tmp_path, out):
     source = write_jsonl(tmp_path / "a.jsonl", [{"text": "one and the same text"}])
     for extra in ([], ["--check"]):
-        told = run("prepare", source, "--out", tmp_path / out, *OPTIONS, *extra, code=2).err
-        assert "cannot be a folder's name (File name too long). Name another folder." in told and "Errno" not in told
+        output = run("prepare", source, "--out", tmp_path / out, *OPTIONS, *extra, code=2).err
+        assert "cannot be a folder's name (File name too long). Name another folder." in output and "Errno" not in output
 
 
 def test_a_link_to_nothing_is_one_line(run, tmp_path):
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "a.txt").write_text("some text of many bytes")
     (tmp_path / "t" / "b.txt").symlink_to(tmp_path / "nowhere.txt")
-    told = run("prepare", tmp_path / "t", "--out", tmp_path / "out", *OPTIONS, code=2).err
-    assert "b.txt': it is a link to nothing. Mend the link, or remove it." in told
+    output = run("prepare", tmp_path / "t", "--out", tmp_path / "out", *OPTIONS, code=2).err
+    assert "b.txt': it is a link to nothing. Mend the link, or remove it." in output
 
 
 def test_more_text_than_was_guessed_is_no_more_than_100_percent(run, tmp_path):
     with gzip.open(tmp_path / "t.jsonl.gz", "wt") as file:
         file.writelines(json.dumps({"text": f"{'gull ' * 400}{i}"}) + "\n" for i in range(300))
-    told = run("prepare", tmp_path / "t.jsonl.gz", "--out", tmp_path / "out", *OPTIONS).err
-    lines = [line for line in told.splitlines() if "%" in line]
+    output = run("prepare", tmp_path / "t.jsonl.gz", "--out", tmp_path / "out", *OPTIONS).err
+    lines = [line for line in output.splitlines() if "%" in line]
     assert all(line.endswith("part 1 of 1") for line in lines)
     assert 1 <= len(lines) <= 10 and max(int(re.match(r" *(\d+)%", line)[1]) for line in lines) == 100
     assert not any("100%" in line and "left" in line for line in lines)

@@ -112,8 +112,8 @@ def test_a_real_process_with_workers_killed_at_a_random_moment_ends_with_the_sam
     while process.poll() is None and len(list(out.glob(".unfinished/*.arrow"))) < wanted:
         time.sleep(0.002)
     process.send_signal(how)
-    told = process.communicate()[1]
-    assert process.returncode in (-how, 130) and "Traceback" not in told, told
+    output = process.communicate()[1]
+    assert process.returncode in (-how, 130) and "Traceback" not in output, output
     assert not (out / "prepared.json").exists()
     prepare_folder(request(paths, **RULES), out)
     assert contents(out) == contents(tmp_path / "whole")

@@ -54,14 +54,14 @@ def test_training_says_in_one_line_what_it_read_and_what_it_left_out(run, corpus
     for name in ("table.csv", "x.png", "y.png"):
         (corpus / name).write_bytes(b"x")
     (corpus / "more").symlink_to(tmp_path, target_is_directory=True)
-    told = run("train", "--data", corpus, "--out", tmp_path / "run", *SMALL)
-    (line,) = [line for line in told.err.splitlines() if line.startswith("training text: ")]
+    output = run("train", "--data", corpus, "--out", tmp_path / "run", *SMALL)
+    (line,) = [line for line in output.err.splitlines() if line.startswith("training text: ")]
     read = "3 text files of corpus (a.txt, b.txt, c.txt), without 1 .csv, 2 .png, linked folder more"
     facts = json.loads((tmp_path / "run" / "data.json").read_text())
     counts = "{bytes} bytes, {documents} documents, {rows} rows".format(**facts["train"])
     assert line == f"training text: {read}: {counts}; held out: {facts['held_out']}"
-    told = run("train", "--data", corpus, "--out", tmp_path / "run", *SMALL, "--resume", "--json")
-    assert told.err == "" and json.loads(told.out)["text"] == line
+    output = run("train", "--data", corpus, "--out", tmp_path / "run", *SMALL, "--resume", "--json")
+    assert output.err == "" and json.loads(output.out)["text"] == line
 
 
 def test_every_kind_of_text_has_words(corpus, tmp_path):
@@ -73,7 +73,7 @@ def test_every_kind_of_text_has_words(corpus, tmp_path):
     pq.write_table(pa.table({"text": [row["text"] for row in table]}), tmp_path / "p.parquet")
     (corpus / "bad\nname \udce9.txt").write_text(SENTENCE)
     (tmp_path / "m.py").write_text("x = 1\n" * 20)
-    for spec, told in (
+    for spec, text in (
         (tmp_path / "t", "4 JSON Lines files of t (0.jsonl, 1.jsonl, 2.jsonl and 1 more), without 1 .md"),
         (tmp_path / "p.parquet", "1 Parquet file (p.parquet)"),
         (f"{tmp_path}/*.p*", "1 Python file of *.p* (m.py) and 1 Parquet file of *.p* (p.parquet)"),
@@ -83,16 +83,16 @@ def test_every_kind_of_text_has_words(corpus, tmp_path):
         ("sample", "sample"),
     ):
         config = CONFIG if spec != "sample" else DataConfig(sequence_length=512, cut="windows")
-        assert load_corpus(spec, config).summary.startswith(f"training text: {told}: ")
+        assert load_corpus(spec, config).summary.startswith(f"training text: {text}: ")
 
 
 def test_preparing_and_scoring_say_it_too(run, corpus, tmp_path):
     (corpus / "table.csv").write_bytes(b"x")
-    told = run("prepare", corpus, "--validation", corpus / "a.txt", "--out", tmp_path / "out", *PREPARE).err
-    assert "source: 3 text files of corpus (a.txt, b.txt, c.txt), without 1 .csv" in told.splitlines()
-    assert "validation: 1 text file (a.txt)" in told.splitlines()
-    told = run("train", "--data", tmp_path / "out", "--out", tmp_path / "run", *SMALL).err
-    assert "training text: the folder out of rltok prepare: " in told
+    output = run("prepare", corpus, "--validation", corpus / "a.txt", "--out", tmp_path / "out", *PREPARE).err
+    assert "source: 3 text files of corpus (a.txt, b.txt, c.txt), without 1 .csv" in output.splitlines()
+    assert "validation: 1 text file (a.txt)" in output.splitlines()
+    output = run("train", "--data", tmp_path / "out", "--out", tmp_path / "run", *SMALL).err
+    assert "training text: the folder out of rltok prepare: " in output
     assert (
         "text: 3 text files of corpus (a.txt, b.txt, c.txt), without 1 .csv"
         in run("evaluate", tmp_path / "run", "--data", corpus).err
@@ -194,7 +194,7 @@ def test_a_readme_and_a_licence_beside_tables_are_about_them_and_left_out_in_wor
     write_jsonl(tmp_path / "a.jsonl", [{"text": f"{SENTENCE} {i}"} for i in range(9)])
     for name in ("README.md", "readme_fr.md", "LICENSE.txt"):
         (tmp_path / name).write_text("about the table")
-    assert "1 JSON Lines file of " in (told := load_corpus(tmp_path, CONFIG).summary) and ", without 2 .md, 1 .txt: " in told
+    assert "1 JSON Lines file of " in (output := load_corpus(tmp_path, CONFIG).summary) and ", without 2 .md, 1 .txt: " in output
     (tmp_path / "notices of births.txt").write_text(SENTENCE)
     assert "1 text file (notices of births.txt)" in error_of(tmp_path)
 
@@ -303,8 +303,8 @@ def test_addresses_with_a_number_at_the_end_are_documents_of_their_own(run, tmp_
     rows = [{"text": f"{SENTENCE} {i}", "id": name} for i, name in enumerate(ids)]
     path = write_jsonl(tmp_path / "a.jsonl", rows)
     assert cut_documents(documents(path), 16, "full_windows", name="t").num_documents == 13
-    told = run("prepare", path, "--out", tmp_path / "out", *PREPARE).out
-    assert "2 documents are parts of 1 longer ones" in told and len(documents_of(tmp_path / "out")["train"]) == 14
+    output = run("prepare", path, "--out", tmp_path / "out", *PREPARE).out
+    assert "2 documents are parts of 1 longer ones" in output and len(documents_of(tmp_path / "out")["train"]) == 14
 
 
 def array_of(kind, values):
@@ -327,9 +327,9 @@ def test_strings_of_every_writer_are_strings(tmp_path, kind):
         "source": array_of(kind, ["s"] * 5),
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    found = list(documents(tmp_path / "a.parquet"))
-    assert [document.text for document in found] == [(value or "").encode() for value in values]
-    assert [document[1:] for document in found[:3]] == [("s", "é#1", "é"), ("s", "é#2", "é"), ("s", "a.parquet#2", "")]
+    docs = list(documents(tmp_path / "a.parquet"))
+    assert [document.text for document in docs] == [(value or "").encode() for value in values]
+    assert [document[1:] for document in docs[:3]] == [("s", "é#1", "é"), ("s", "é#2", "é"), ("s", "a.parquet#2", "")]
 
 
 def test_columns_of_other_things_are_still_refused(tmp_path):
@@ -346,11 +346,11 @@ def test_text_in_latin_1_is_named_with_advice_that_helps(run, tmp_path, cut):
     (tmp_path / "old.txt").write_bytes("Un été à Besançon, où l'on mange des crêpes.".encode("latin-1"))
     (tmp_path / "short.txt").write_bytes(b"short")
     options = [*PREPARE[2:], "--cut", cut]
-    for sources, told in ((["old.txt"], "1 invalid utf8"), (["old.txt", "old.txt", "short.txt"], "1 too short, 2 invalid utf8")):
+    for sources, text in ((["old.txt"], "1 invalid utf8"), (["old.txt", "old.txt", "short.txt"], "1 too short, 2 invalid utf8")):
         paths = [tmp_path / name for name in sources]
         message = run("prepare", *paths, "--out", tmp_path / f"out{len(sources)}", *options, code=2).err
         assert (
-            f"{told} (first: old.txt: old.txt). Convert the text to UTF-8, or let any bytes through with --any-bytes" in message
+            f"{text} (first: old.txt: old.txt). Convert the text to UTF-8, or let any bytes through with --any-bytes" in message
         )
         assert "--cut" not in message
     run("prepare", tmp_path / "old.txt", "--any-bytes", "--out", tmp_path / "any", *options)

@@ -107,8 +107,8 @@ def test_claims_judged_by_the_very_same_runs_carry_one_number_and_others_another
 
     def mark(claim):
         (row,) = (row for row in rows if f"| {BY_ID[claim].text} (" in row)
-        found = re.search(r"\*\*( \(runs \d+\))?", row.split(" | ")[2].partition("**")[2])
-        return found[1]
+        match = re.search(r"\*\*( \(runs \d+\))?", row.split(" | ")[2].partition("**")[2])
+        return match[1]
 
     assert mark("test_even") == mark("arc_even") is not None
     assert mark("bpe_test") == mark("bpe_piqa") not in (None, mark("test_even"))
@@ -139,9 +139,9 @@ def test_a_benchmark_that_nobody_answers_better_than_by_guessing_is_marked_and_s
     assert at_chance(sweep) == ["arc_easy"]
     rows = {claim.id: first for claim, (first, _) in judged_claims(sweep)}
     assert rows["arc_even"].at_chance and not (rows["best_piqa"].at_chance or rows["test_even"].at_chance)
-    told = claims_table(sweep)
-    assert told.count("[not interpretable at this size]") == 1  # claims about ARC-Easy without a run have nothing to mark
-    assert "ARC-Easy" in next(row for row in told.splitlines() if "not interpretable" in row)
+    text = claims_table(sweep)
+    assert text.count("[not interpretable at this size]") == 1  # claims about ARC-Easy without a run have nothing to mark
+    assert "ARC-Easy" in next(row for row in text.splitlines() if "not interpretable" in row)
     assert accuracy_table(sweep).splitlines()[-1] == "| better than guessing? | yes | yes | no: not interpretable at this size |"
 
 
@@ -153,11 +153,11 @@ def verdicts_on(sweep):
 def test_a_record_replaced_by_another_changes_row_and_verdict(tmp_path):
     write(tmp_path, *seeds_of("ours", 2.0), *seeds_of("even", 2.1))
     before = verdicts_on(read_sweeps(tmp_path)["32m"])
-    told = table_1(read_sweeps(tmp_path)["32m"])
+    text = table_1(read_sweeps(tmp_path)["32m"])
     write(tmp_path, *seeds_of("even", 1.9))
     after = verdicts_on(read_sweeps(tmp_path)["32m"])
     assert (before["test_even"][0], after["test_even"][0]) == ("supported", "contradicted")
-    assert table_1(read_sweeps(tmp_path)["32m"]) != told
+    assert table_1(read_sweeps(tmp_path)["32m"]) != text
 
 
 def test_smoke_runs_say_so_in_verdict_and_heading():

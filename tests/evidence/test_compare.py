@@ -55,8 +55,8 @@ def records_in(out: Path) -> dict[str, dict]:
 
 def standings_in(out: Path) -> list[dict]:
     """The lines of the table, without times; no number in them is not finite."""
-    found = json.loads((out / "compare.json").read_text(), parse_constant=pytest.fail)["standings"]
-    return [line | {"seconds": 0} for line in found]
+    content = json.loads((out / "compare.json").read_text(), parse_constant=pytest.fail)["standings"]
+    return [line | {"seconds": 0} for line in content]
 
 
 def refused(words, capsys) -> str:
@@ -97,8 +97,8 @@ def test_a_runs_folder_is_an_ordinary_one(compared, capsys):
 def test_scores_are_those_of_the_stored_models_on_the_validation_rows_with_the_draws_of_the_runs_seed(compared):
     config, score = load_config(compared / "learned-seed1"), records_in(compared)["learned-seed1"]["scores"]["validation"]
     corpus = load_corpus(compared.parent / "text.txt", config.data)
-    found = evaluate(load(compared / "learned-seed1"), corpus.validation, seed=1, batch=4)
-    assert {key: score[key] for key in found.to_dict()} == json.loads(json.dumps(found.to_dict()))
+    result = evaluate(load(compared / "learned-seed1"), corpus.validation, seed=1, batch=4)
+    assert {key: score[key] for key in result.to_dict()} == json.loads(json.dumps(result.to_dict()))
     (line,) = (line for line in standings_in(compared) if line["name"] == "whitespace")
     runs = [records_in(compared)[f"whitespace-seed{seed}"] for seed in (0, 1)]
     tokens = [run["tokens"] / run["bytes"] for run in runs]
@@ -171,13 +171,13 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistaken_resume_is_refused_with_what_differs_and_changes_no_file(mistake, compared, tmp_path, capsys, monkeypatch):
-    more, told = MISTAKES[mistake]
+    more, text = MISTAKES[mistake]
     out, settings = shutil.copytree(compared, tmp_path / "out"), SMALL
     if mistake == "budget":  # which the settings would decide
         settings = {key: value for key, value in SMALL.items() if key != "train.evaluate_rows"}
     monkeypatch.setattr(compare, "run_plan", pytest.fail)
     before = digests(out)
-    assert told in refused([*command(compared.parent, out, "--resume", settings=settings), *more], capsys)
+    assert text in refused([*command(compared.parent, out, "--resume", settings=settings), *more], capsys)
     assert digests(out) == before
 
 
@@ -191,14 +191,14 @@ def test_a_comparison_begun_with_resume_and_stopped_at_once_can_be_gone_on_with(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [('{"what": "my own notes"}', "is no summary of rltok compare, so it stays"), ("[1]", "is no summary of rltok compare")],
 )
-def test_a_foreign_file_of_that_name_stays_as_it_is(content, told, tmp_path, capsys):
+def test_a_foreign_file_of_that_name_stays_as_it_is(content, message, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "compare.json").write_text(content)
     line = refused(command(tmp_path, tmp_path / "out", "--resume"), capsys)
-    assert told in line and "another --out" in line
+    assert message in line and "another --out" in line
     assert (tmp_path / "out" / "compare.json").read_text() == content
 
 
@@ -242,7 +242,7 @@ def test_there_are_no_more_processes_than_runs(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (["--rules", "spaces"], "there is no rule 'spaces'"),
         (["--rules", "hnett"], "Did you mean 'hnet'? Known: all, learned, even, random_k, whitespace, entropy, bpe"),
@@ -257,10 +257,10 @@ def test_there_are_no_more_processes_than_runs(tmp_path, monkeypatch, capsys):
         (["--set", "train.sequences_per_update=4096", "train.training_bytes=300000"], "less than one batch of 4096"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_before_anything_is_trained_or_written(more, told, tmp_path, capsys, monkeypatch):
+def test_a_mistake_is_named_before_anything_is_trained_or_written(more, message, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(compare, "run_plan", pytest.fail)
     assert main([*command(tmp_path, tmp_path / "new" / "out"), *more]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
@@ -273,7 +273,7 @@ def test_a_folder_that_is_taken_needs_resume_and_a_foreign_one_is_no_place(compa
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [
         ("", "--out is empty. Name a folder"),
         (" ", "--out is empty. Name a folder"),
@@ -283,10 +283,10 @@ def test_a_folder_that_is_taken_needs_resume_and_a_foreign_one_is_no_place(compa
         ("a" * 300, "(File name too long). Name another folder"),
     ],
 )
-def test_a_place_where_nothing_can_be_written_is_named_before_anything_is_trained(place, told, tmp_path, capsys, monkeypatch):
+def test_a_place_where_nothing_can_be_written_is_named_before_anything_is_trained(place, message, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(compare, "run_plan", pytest.fail)
     out = tmp_path / place if place.strip() else place
-    assert told in refused(command(tmp_path, out), capsys)
+    assert message in refused(command(tmp_path, out), capsys)
     assert [entry.name for entry in tmp_path.iterdir()] == ["text.txt"]
 
 

@@ -59,9 +59,9 @@ def test_a_record_and_that_of_a_failure_say_on_which_day_they_were_made(record):
 
 def test_its_score_is_that_of_evaluate(run, record):
     folder, corpus, _ = run
-    found = evaluate(load(folder), corpus.validation, seed=0, batch=2)
+    result = evaluate(load(folder), corpus.validation, seed=0, batch=2)
     score = record["scores"]["validation"]
-    assert score["bits_per_byte"] == pytest.approx(found.bits_per_byte, rel=1e-6)
+    assert score["bits_per_byte"] == pytest.approx(result.bits_per_byte, rel=1e-6)
     assert score["hash"] == corpus.validation.hash
     assert record["scores"]["piqa"]["items"] == len(record["scores"]["piqa"]["item_bits_per_byte"]) == 3
 
@@ -93,11 +93,11 @@ def test_units_are_documents_where_there_are_enough_and_else_rows(run):
     many = cut_documents([Document(TEXT[i : i + 100], "", "") for i in range(25)], 64, "windows", name="many")
     few = cut_documents([Document(TEXT[:700], "", "")], 64, "windows", name="few")
     for rows, unit, count in ((many, "documents", 25), (few, "rows", 11)):
-        found = evaluate(model, rows, seed=0, batch=4)
-        score = split_score(found, rows)
+        result = evaluate(model, rows, seed=0, batch=4)
+        score = split_score(result, rows)
         assert (score["unit"], len(score["unit_bits"]), len(score["unit_bytes"])) == (unit, count, count)
-        assert sum(score["unit_bits"]) / sum(score["unit_bytes"]) == pytest.approx(found.bits_per_byte, rel=1e-5)
-        assert sum(score["unit_bytes"]) == found.scored_bytes  # end marks are predicted, too
+        assert sum(score["unit_bits"]) / sum(score["unit_bytes"]) == pytest.approx(result.bits_per_byte, rel=1e-5)
+        assert sum(score["unit_bytes"]) == result.scored_bytes  # end marks are predicted, too
 
 
 def test_a_run_is_scored_on_test_once_and_by_its_own_folder(run, record, tmp_path):
@@ -105,8 +105,8 @@ def test_a_run_is_scored_on_test_once_and_by_its_own_folder(run, record, tmp_pat
     scored = add_test(record, folder, test, device="cpu")
     check(scored, "here")
     assert record["scores"]["test"] is None  # the record given is left alone
-    found = evaluate(load(folder), test, seed=0, batch=2)
-    assert scored["scores"]["test"]["bits_per_byte"] == pytest.approx(found.bits_per_byte, rel=1e-6)
+    score = evaluate(load(folder), test, seed=0, batch=2)
+    assert scored["scores"]["test"]["bits_per_byte"] == pytest.approx(score.bits_per_byte, rel=1e-6)
     with pytest.raises(RltokError, match="ours, seed 0, was scored on the test split before"):
         add_test(scored, folder, test, device="cpu")
     other = small_config(objective__gamma=0.5)

@@ -9,10 +9,10 @@ from rltok.evidence.differences import deviation, gap
 from rltok.statistics import SURE, t_limit
 
 
-def spoken(told):
+def spoken(message):
     """The lines under each of the three heads."""
     heads = "Speaks against|Speaks for|Leaves open"
-    _, against, for_it, left_open = re.split(rf"\*\*(?:{heads})(?:, of the main claims that were run)?:\*\*", told)
+    _, against, for_it, left_open = re.split(rf"\*\*(?:{heads})(?:, of the main claims that were run)?:\*\*", message)
     return against.strip().split("\n"), for_it.strip().split("\n"), left_open.strip().split("\n")
 
 
@@ -26,10 +26,10 @@ FEWER = "held-out text: fewer bits per byte than evenly spaced boundaries"
 
 
 def test_claims_stand_on_their_side_with_their_numbers():
-    told = aside(sweep_of(record("ours", bits=1.9), record("even", bits=2.0, white=0.2)))
-    assert told.startswith("**At `32m`** (2 runs, at most 1 seed each, so leaning at most): bits per byte on test text")
-    assert "borrowed" not in told and "Not run: `dynamic_pooling_port`, `hnet_port`, `bpe`; a claim" in told
-    against, for_it, _ = spoken(told)
+    text = aside(sweep_of(record("ours", bits=1.9), record("even", bits=2.0, white=0.2)))
+    assert text.startswith("**At `32m`** (2 runs, at most 1 seed each, so leaning at most): bits per byte on test text")
+    assert "borrowed" not in text and "Not run: `dynamic_pooling_port`, `hnet_port`, `bpe`; a claim" in text
+    against, for_it, _ = spoken(text)
     minus_even = gap(sweep_of(record("ours", bits=1.9), record("even", bits=2.0)), "ours", "even", "test")
     assert of(for_it, FEWER) == f"γ = 0.99: {minus_even}, 1 seed" and of(against, "ARC-Easy: no difference").startswith(
         "γ = 0.99: -"
@@ -40,8 +40,8 @@ def test_claims_stand_on_their_side_with_their_numbers():
 
 
 def test_seeds_that_only_the_reference_has_are_nobodys_and_contenders_of_fewer_are_told_too():
-    told = aside(sweep_of(*seeds_of("even", 2.0), record("ours", bits=1.9)))
-    assert "(4 runs, at most 1 seed each beside `even`, so leaning at most)" in told
+    text = aside(sweep_of(*seeds_of("even", 2.0), record("ours", bits=1.9)))
+    assert "(4 runs, at most 1 seed each beside `even`, so leaning at most)" in text
     mixed = aside(sweep_of(*seeds_of("even", 2.0), *seeds_of("bpe", 2.1, rule="bpe", wiggle=0.05), record("ours", bits=1.9)))
     order = mixed.partition("lowest first:")[2].partition(". ")[0]
     assert all(f"`{name}`" in order for name in ("ours", "even", "bpe"))
@@ -72,9 +72,9 @@ def test_of_a_claim_about_several_rivals_the_parts_that_were_run_are_told():
 def test_a_paragraph_has_whole_sentences_whatever_is_missing():
     three = [*seeds_of("ours", 1.9), *seeds_of("even", 2.0)]
     for sweep in (sweep_of(record("ours")), sweep_of(*three, record("naive", rule="even")), sweep_of(*three)):
-        told = aside(sweep)
-        assert not any(odd in told for odd in ("..", "What one seed says", "compare Without"))
-        assert all(spoken(told))
+        text = aside(sweep)
+        assert not any(odd in text for odd in ("..", "What one seed says", "compare Without"))
+        assert all(spoken(text))
 
 
 def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
@@ -82,10 +82,10 @@ def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
     spread = deviation(full, "test")
     single = sweep_of(record("ours", bits=1.9), record("even", bits=2.0))
     minus_even = gap(single, "ours", "even", "test").bits
-    told, limit = aside(single, full), t_limit(SURE, 4)  # three methods, three seeds
-    assert f"`ours` {minus_even:+.4f} ± " in told and f" / ({spread:.4f}) (95%: ± {limit * spread:.4f})" in told
-    assert f"are borrowed: from seed to seed at `32m` a difference on test text deviates by {spread:.3f}, on benchmarks" in told
-    assert "minus `bpe`" not in told and "borrowed" not in aside(single)
+    text, limit = aside(single, full), t_limit(SURE, 4)  # three methods, three seeds
+    assert f"`ours` {minus_even:+.4f} ± " in text and f" / ({spread:.4f}) (95%: ± {limit * spread:.4f})" in text
+    assert f"are borrowed: from seed to seed at `32m` a difference on test text deviates by {spread:.3f}, on benchmarks" in text
+    assert "minus `bpe`" not in text and "borrowed" not in aside(single)
     guided = sweep_of(record("ours", bits=1.9), record("even", bits=2.0), record("bpe", bits=1.8, rule="bpe"))
     more = gap(guided, "ours", "bpe", "test").bits
     assert f"`ours` minus `bpe` is {more:+.4f} ± " in aside(guided, full) and more > 0
@@ -96,8 +96,8 @@ def test_a_size_of_single_seeds_borrows_the_deviation_of_another():
     unscored = sweep_of(record("ours"), record("even"))
     for run in unscored.records:
         run["scores"]["test"] = None
-    told = aside(unscored, full)
-    assert of(spoken(told)[2], FEWER) == "γ = 0.99: no score in common" and "borrowed" in told  # benchmarks borrow
+    text = aside(unscored, full)
+    assert of(spoken(text)[2], FEWER) == "γ = 0.99: no score in common" and "borrowed" in text  # benchmarks borrow
     alone = aside(sweep_of(record("bpe", rule="bpe")), full)
     assert "borrowed" not in alone and all(lines == ["* nothing"] for lines in spoken(alone))
     rivals = {"dynamic_pooling_port": "dynamic_pooling", "hnet_port": "hnet", "bpe": "bpe"}

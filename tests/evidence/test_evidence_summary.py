@@ -31,20 +31,20 @@ PLANS = ROOT / "scripts" / "measure" / "sweeps"
 TEXTS = {claim.id: claim.text for claim in claims()}
 
 
-def of_device(found, device):
-    return [run | {"device": device} for run in found]
+def of_device(actual, device):
+    return [run | {"device": device} for run in actual]
 
 
-def names_in(told):
-    return re.findall("`(.*?)`", told.partition(":** ")[2])
+def names_in(message):
+    return re.findall("`(.*?)`", message.partition(":** ")[2])
 
 
 def test_the_order_is_by_distance_from_even_spacing_and_counts_single_seeds_only():
     three = [*seeds_of("even", 2.1), *seeds_of("bpe", 2.3, rule="bpe"), *seeds_of("ours", 2.0)]
-    told = order(sweep_of(*three))
-    assert names_in(told) == ["ours", "even", "bpe"] and "more" not in told
-    assert "`ours` -0.09" in told and "`bpe` +0.20" in told and "`even`, " in told
-    assert order(sweep_of(*three, record("ours_lags1"), record("naive"))).startswith(f"{told} 2 more with fewer than 3 seeds")
+    text = order(sweep_of(*three))
+    assert names_in(text) == ["ours", "even", "bpe"] and "more" not in text
+    assert "`ours` -0.09" in text and "`bpe` +0.20" in text and "`even`, " in text
+    assert order(sweep_of(*three, record("ours_lags1"), record("naive"))).startswith(f"{text} 2 more with fewer than 3 seeds")
     assert names_in(order(sweep_of(record("even", bits=2.1), record("ours", bits=2.2)))) == [
         "even",
         "ours",
@@ -92,11 +92,11 @@ def test_runs_without_a_test_score_are_compared_with_those_that_have_one():
 
 def test_the_short_answer_begins_with_what_contradicts_the_paper():
     lower, higher = {"ours": 2.0, "even": 2.1}, {"ours": 2.0, "even": 1.9}
-    told = [in_short(sweep_of(*(run for name, bits in case.items() for run in seeds_of(name, bits)))) for case in (lower, higher)]
-    for one, part in zip(told, ("Supports the paper", "Contradicts the paper"), strict=True):
+    text = [in_short(sweep_of(*(run for name, bits in case.items() for run in seeds_of(name, bits)))) for case in (lower, higher)]
+    for one, part in zip(text, ("Supports the paper", "Contradicts the paper"), strict=True):
         blocks = dict(block.split(":**", 1) for block in one.removeprefix("**").split("\n\n**"))
         assert [name for name, lines in blocks.items() if TEXTS["test_even"] in lines] == [part]
-    assert told[0].index("Contradicts") < told[0].index("Leans against") < told[0].index("Supports") < told[0].index("Leans for")
+    assert text[0].index("Contradicts") < text[0].index("Leans against") < text[0].index("Supports") < text[0].index("Leans for")
     alone = sweep_of(*seeds_of("ours", 2.0))
     undecided = sum(first.verdict not in ("supported", "contradicted") for _, (first, _) in judged_claims(alone))
     assert f"Undecided, or not run: {undecided} of {len(TEXTS)} claims." in in_short(alone)
@@ -105,8 +105,8 @@ def test_the_short_answer_begins_with_what_contradicts_the_paper():
 
 def test_every_claim_against_the_paper_is_told_and_of_those_for_it_the_ones_that_matter_most():
     runs = [*seeds_of("ours", 2.0, white=0.99, rate=0.3), *seeds_of("even", 2.1), *seeds_of("hnet_port", 2.2, rule="hnet")]
-    told = in_short(sweep_of(*runs))
-    against, _, support = told.partition("**Supports the paper")
+    text = in_short(sweep_of(*runs))
+    against, _, support = text.partition("**Supports the paper")
     assert TEXTS["rate"] in against  # no headline
     assert TEXTS["returns"] not in support and TEXTS["white_space"] in support
     judged = judged_claims(sweep_of(*runs))
@@ -126,8 +126,8 @@ def test_of_a_claim_with_many_parts_those_that_decide_are_told():
     everywhere = {place: 2.1 for place in PLACES}
     rivals = {"even": everywhere, "dynamic_pooling_port": everywhere, "hnet_port": everywhere | {"piqa": 1.9}}
     runs = [record(name, seed, bits=bits, rule="even") for name, bits in rivals.items() for seed in range(3)]
-    told = in_short(sweep_of(*seeds_of("ours", 2.0), *runs))
-    (line,) = (line for line in told.splitlines() if "PIQA: fewer bits per byte than each of the three" in line)
+    text = in_short(sweep_of(*seeds_of("ours", 2.0), *runs))
+    (line,) = (line for line in text.splitlines() if "PIQA: fewer bits per byte than each of the three" in line)
     minus_hnet = gap(sweep_of(*seeds_of("ours", 2.0), *runs), "ours", "hnet_port", "piqa")
     assert line.endswith(f"γ = 0.99: hnet_port: {with_interval(minus_hnet)}, 3 seeds (2 other parts in the table)")
 
@@ -142,8 +142,8 @@ def test_the_interval_of_a_difference_needs_several_seeds():
 def test_two_names_of_one_run_have_no_difference_and_no_verdict():
     twice = [record(name, seed, bits=2.0 + 0.1 * seed, wiggle=0) for name in ("ours", "ours_lags1", "even") for seed in range(3)]
     sweep = sweep_of(*twice)
-    told = in_short(sweep)
-    assert "`ours` -0.0000 ± 0.0000 / 0.0000" in told or "`ours` +0.0000 ± 0.0000 / 0.0000" in told
+    text = in_short(sweep)
+    assert "`ours` -0.0000 ± 0.0000 / 0.0000" in text or "`ours` +0.0000 ± 0.0000 / 0.0000" in text
     rows = {claim.text: first.verdict for claim, (first, _) in judged_claims(sweep)}
     assert rows[TEXTS["test_even"]] == "undecided" and rows[TEXTS["lags1_test"]] == "supported"
     one_device(sweep, ["ours"], ["even"])
@@ -195,5 +195,5 @@ def test_a_page_that_needs_a_contender_says_which_one_is_missing():
 def test_every_contender_of_a_plan_is_told_in_words(plan):
     names = {run["name"] for run in tomllib.loads((PLANS / plan).read_text())["run"]}
     assert names <= WHO.keys()
-    told = who_is_who(sweep_of(*(record(name) for name in sorted(names)), record("somebody_elses")))
-    assert all(f"| `{name}` | {WHO[name]} |" in told for name in names) and "| `somebody_elses` | - |" in told
+    text = who_is_who(sweep_of(*(record(name) for name in sorted(names)), record("somebody_elses")))
+    assert all(f"| `{name}` | {WHO[name]} |" in text for name in names) and "| `somebody_elses` | - |" in text

@@ -21,17 +21,17 @@ from rltok.system.files import write_json
 
 def odd_record():
     """A record with what tables could lose: ints among floats, None among numbers, low bits, odd letters."""
-    found = record("ours", 1)
-    found["curve"] = [dict(reversed(point.items())) for point in found["curve"]]
-    found["held_out"][0] |= {"flops": 0, "whitespace_share": None}
-    found["curve"][3] |= {"policy_entropy": None, "nll": 0.1 + 0.2, "rate": -0.0}
-    found["positions"]["returns"][1] = None
-    found["samples"][0] = {"row": 3, "text": "\u0000\r\n\u00ffé", "boundaries": "01100", "percent": None}
-    for shot in found["snapshots"]:
+    stored = record("ours", 1)
+    stored["curve"] = [dict(reversed(point.items())) for point in stored["curve"]]
+    stored["held_out"][0] |= {"flops": 0, "whitespace_share": None}
+    stored["curve"][3] |= {"policy_entropy": None, "nll": 0.1 + 0.2, "rate": -0.0}
+    stored["positions"]["returns"][1] = None
+    stored["samples"][0] = {"row": 3, "text": "\u0000\r\n\u00ffé", "boundaries": "01100", "percent": None}
+    for shot in stored["snapshots"]:
         for name in ("prose", "code", "multilingual"):
             shot[name] = {"boundaries": shot[name]["boundaries"]}  # as records of later seeds have it
-    found["scores"]["lambada"] = None
-    return with_digest(found)
+    stored["scores"]["lambada"] = None
+    return with_digest(stored)
 
 
 @pytest.fixture
@@ -183,10 +183,10 @@ def test_a_damaged_list_of_digests_is_named(folder):
 @pytest.mark.parametrize(
     ("spoil", "what"),
     [
-        (lambda found: found["curve"][5].update(more=1.0), "even-seed1.json: tables cannot hold all that it says"),
-        (lambda found: found["curve"][5].pop("tokens"), "even-seed1.json: tables cannot hold all that it says"),
-        (lambda found: found["curve"][5].update(tokens="many"), "these records do not fit into tables"),
-        (lambda found: found["curve"][5].update(tokens=10**30), "these records do not fit into tables"),
+        (lambda actual: actual["curve"][5].update(more=1.0), "even-seed1.json: tables cannot hold all that it says"),
+        (lambda actual: actual["curve"][5].pop("tokens"), "even-seed1.json: tables cannot hold all that it says"),
+        (lambda actual: actual["curve"][5].update(tokens="many"), "these records do not fit into tables"),
+        (lambda actual: actual["curve"][5].update(tokens=10**30), "these records do not fit into tables"),
     ],
 )
 def test_a_record_that_no_table_holds_is_refused_and_stays(folder, spoil, what):

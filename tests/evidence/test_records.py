@@ -16,9 +16,9 @@ from rltok.presets import preset
 from rltok.system.digest import with_digest
 
 
-def changed(found, **entries):
+def changed(actual, **entries):
     """The record with entries changed and a digest to match."""
-    return with_digest({key: value for key, value in (found | entries).items() if value is not ...})
+    return with_digest({key: value for key, value in (actual | entries).items() if value is not ...})
 
 
 def test_a_whole_record_passes():
@@ -26,7 +26,7 @@ def test_a_whole_record_passes():
 
 
 @pytest.mark.parametrize(
-    ("entries", "told"),
+    ("entries", "message"),
     [
         ({"schema": 2}, "schema 2 is unknown; this version reads 1"),
         ({"schema": ...}, "schema None is unknown"),
@@ -38,24 +38,24 @@ def test_a_whole_record_passes():
         ({"curve": ..., "positions": ...}, "it must contain ['curve', 'positions'] properties"),
     ],
 )
-def test_a_record_that_is_not_whole_is_named_with_what_is_wrong(entries, told):
+def test_a_record_that_is_not_whole_is_named_with_what_is_wrong(entries, message):
     with pytest.raises(RltokError, match="file.json: .*") as error:
         check(changed(record(), **entries), "file.json")
-    assert told in str(error.value) and "Make the record again" in str(error.value)
+    assert message in str(error.value) and "Make the record again" in str(error.value)
 
 
 def scored(**entries):
-    found = record()
-    return found["scores"] | {"validation": found["scores"]["validation"] | entries}
+    stored = record()
+    return stored["scores"] | {"validation": stored["scores"]["validation"] | entries}
 
 
 def points(name, number, **entries):
-    found = record()[name]
-    return [point | entries if at == number % len(found) else point for at, point in enumerate(found)]
+    stored = record()[name]
+    return [point | entries if at == number % len(stored) else point for at, point in enumerate(stored)]
 
 
 @pytest.mark.parametrize(
-    ("entries", "told"),
+    ("entries", "message"),
     [
         ({"scores": scored(rate="0.2")}, "scores.validation.rate must be number, and is '0.2'"),
         ({"scores": scored(rate=None)}, "scores.validation.rate must be number, and is None"),
@@ -81,10 +81,10 @@ def points(name, number, **entries):
          "its last session was of commit 1111"),
     ],
 )  # fmt: skip
-def test_an_entry_that_no_run_can_have_is_named(entries, told):
+def test_an_entry_that_no_run_can_have_is_named(entries, message):
     with pytest.raises(RltokError, match="file.json: .*") as error:
         check(changed(record(), **entries), "file.json")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -129,17 +129,17 @@ def test_a_run_of_a_seed_that_was_run_before_has_a_number_from_2_on(tmp_path, nu
 
 
 def test_a_number_changed_by_hand_is_noticed():
-    found = record()
-    found["scores"]["test"]["bits_per_byte"] -= 0.01
+    stored = record()
+    stored["scores"]["test"]["bits_per_byte"] -= 0.01
     with pytest.raises(RltokError, match="changed after it was made"):
-        check(found, "file.json")
+        check(stored, "file.json")
 
 
 def test_every_entry_is_under_the_digest():
-    found = record()
-    for key in found.keys() - {"digest"}:
+    stored = record()
+    for key in stored.keys() - {"digest"}:
         with pytest.raises(RltokError):
-            check(found | {key: "other"}, "file.json")
+            check(stored | {key: "other"}, "file.json")
 
 
 def test_a_file_that_is_no_json_is_named(tmp_path):
@@ -181,13 +181,13 @@ def test_a_record_lies_where_its_name_says(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [({"train.training_bytes": 8192}, "training_bytes 2400000 -> 8192"), ({"model.mid_layers": 3}, "mid_layers 2 -> 3"),
      ({"objective.gamma": 0.5}, "gamma 0.9 -> 0.5")],
 )  # fmt: skip
-def test_runs_that_are_not_alike_are_not_compared(tmp_path, settings, told):
+def test_runs_that_are_not_alike_are_not_compared(tmp_path, settings, message):
     write(tmp_path, record("even", 0), record("ours", 0), record("ours", 1, **settings))
-    with pytest.raises(RltokError, match=f"sweep 32m: ours, seed 1, differs from its neighbours: .*{told}"):
+    with pytest.raises(RltokError, match=f"sweep 32m: ours, seed 1, differs from its neighbours: .*{message}"):
         read_sweeps(tmp_path)
 
 
@@ -252,8 +252,8 @@ def test_a_seed_that_was_run_again_counts_once_with_the_mean_of_its_runs(tmp_pat
     bits = [np.array(run["scores"]["test"]["unit_bits"]) for run in (*ours, again)]
     sizes = np.array(ours[0]["scores"]["test"]["unit_bytes"])
     seeds = [one.sum() / sizes.sum() for one in (bits[0], (bits[1] + bits[3]) / 2, bits[2])]
-    found = sweep.mean("ours", "test")
-    assert found.bits == pytest.approx(np.mean(seeds)) and found.error_seeds == pytest.approx(
+    sweeps = sweep.mean("ours", "test")
+    assert sweeps.bits == pytest.approx(np.mean(seeds)) and sweeps.error_seeds == pytest.approx(
         np.std(seeds, ddof=1) / math.sqrt(3)
     )
     assert sweep.values("ours", "rate") == pytest.approx([0.2, 0.3, 0.2])
@@ -299,21 +299,21 @@ def test_repeats_of_other_settings_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
-            lambda found: found["scores"]["validation"].update(bits_per_byte=1.0),
+            lambda actual: actual["scores"]["validation"].update(bits_per_byte=1.0),
             "validation is 1.0 bits per byte, its units",
         ),
-        (lambda found: found["scores"]["piqa"].update(bits_per_byte=1.0), "piqa is 1.0 bits per byte, its units have"),
-        (lambda found: found.update(bytes=7), "it read 7 bytes, its curve ends at"),
+        (lambda actual: actual["scores"]["piqa"].update(bits_per_byte=1.0), "piqa is 1.0 bits per byte, its units have"),
+        (lambda actual: actual.update(bytes=7), "it read 7 bytes, its curve ends at"),
     ],
 )
-def test_numbers_that_do_not_belong_together_are_noticed_under_a_new_digest(change, told):
-    found = record()
-    change(found)
-    with pytest.raises(RltokError, match=told):
-        check(with_digest(found), "file.json")
+def test_numbers_that_do_not_belong_together_are_noticed_under_a_new_digest(change, message):
+    actual = record()
+    change(actual)
+    with pytest.raises(RltokError, match=message):
+        check(with_digest(actual), "file.json")
 
 
 def by_hand(first, second, place):
@@ -338,20 +338,20 @@ def by_hand(first, second, place):
 @pytest.mark.parametrize("place", ["test", "hellaswag"])
 def test_a_difference_is_paired_by_document_and_seed(place):
     ours, even = seeds_of("ours", 2.0, wiggle=0.05), seeds_of("even", 2.1, wiggle=0.05)
-    found = gap(sweep_of(*ours, *even), "ours", "even", place)
+    difference = gap(sweep_of(*ours, *even), "ours", "even", place)
     delta, documents, spread = by_hand(ours, even, place)
-    assert found.seeds == 3
-    assert found.bits == pytest.approx(delta, rel=1e-9)
-    assert found.error_units == pytest.approx(documents, rel=0.02)  # jackknife and ratio estimator agree to first order
-    assert found.error_seeds == pytest.approx(spread, rel=1e-9)
+    assert difference.seeds == 3
+    assert difference.bits == pytest.approx(delta, rel=1e-9)
+    assert difference.error_units == pytest.approx(documents, rel=0.02)  # jackknife and ratio estimator agree to first order
+    assert difference.error_seeds == pytest.approx(spread, rel=1e-9)
     unpaired = sweep_of(*ours).mean("ours", place)
-    assert found.error_units < unpaired.error_units / 3  # what documents share has cancelled
+    assert difference.error_units < unpaired.error_units / 3  # what documents share has cancelled
 
 
 def test_only_seeds_that_both_have_are_compared():
     sweep = sweep_of(*seeds_of("ours", 2.0), record("even", 1, bits=2.1), record("even", 7, bits=5.0))
-    found = gap(sweep, "ours", "even", "test")
-    assert found.seeds == 1 and found.error_seeds is None and found.bits == pytest.approx(-0.1, abs=0.02)
+    difference = gap(sweep, "ours", "even", "test")
+    assert difference.seeds == 1 and difference.error_seeds is None and difference.bits == pytest.approx(-0.1, abs=0.02)
     assert gap(sweep, "ours", "nobody", "test") is None
 
 
@@ -363,9 +363,9 @@ def test_scores_on_other_text_are_not_compared():
 
 
 def test_a_run_without_a_test_score_has_none():
-    found = record()
-    found["scores"]["test"] = None
-    sweep = sweep_of(with_digest(found))
+    stored = record()
+    stored["scores"]["test"] = None
+    sweep = sweep_of(with_digest(stored))
     assert sweep.mean("ours", "test") is None
     assert sweep.mean("ours", "validation") is not None
     assert sweep.values("ours", "rate", "test") == []

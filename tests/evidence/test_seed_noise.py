@@ -51,10 +51,10 @@ PAIRS = {("even", "bpe"): [0.0, 0.06, 0.12]}  # which deviate by 0.06, of two de
 
 @pytest.mark.parametrize("seeds, own, expected", [(1, None, 0.06), (2, None, 0.06 / 2**0.5), (2, 0.05, 0.06 / 2**0.5)])
 def test_few_seeds_take_the_error_of_their_sweep(seeds, own, expected):
-    found = borrow(Difference(-0.05, 0.001, own, seeds), PAIRS)
-    assert found.error_seeds == pytest.approx(expected) and found.borrowed
-    assert found.reach() == pytest.approx(4.303 * expected, rel=1e-3)
-    assert f"/ ({expected:.4f}) (95%: ± {4.3027 * expected:.4f})" in with_interval(found)
+    actual = borrow(Difference(-0.05, 0.001, own, seeds), PAIRS)
+    assert actual.error_seeds == pytest.approx(expected) and actual.borrowed
+    assert actual.reach() == pytest.approx(4.303 * expected, rel=1e-3)
+    assert f"/ ({expected:.4f}) (95%: ± {4.3027 * expected:.4f})" in with_interval(actual)
 
 
 def test_three_seeds_borrow_nothing_and_nobody_borrows_from_nobody():
@@ -74,8 +74,8 @@ def test_borrowing_turns_leanings_into_undecided_and_nothing_else():
 
 def test_a_difference_of_one_seed_borrows_from_its_sweep():
     sweep = sweep_of(*of_bits(ours=(2.0, 2.0, 2.0), even=(2.1, 2.2, 2.6), naive=(2.5,)))
-    found = gap(sweep, "naive", "ours", "piqa")
-    assert (found.seeds, found.borrowed) == (1, True) and found.error_seeds == pytest.approx(0.07**0.5)
+    difference = gap(sweep, "naive", "ours", "piqa")
+    assert (difference.seeds, difference.borrowed) == (1, True) and difference.error_seeds == pytest.approx(0.07**0.5)
     assert gap(sweep, "even", "ours", "piqa") == difference_of_units(*sweep.paired("even", "ours", "piqa"))
     assert gap(sweep, "nobody", "ours", "piqa") is None
 
@@ -94,9 +94,9 @@ def test_a_sweep_in_which_nobody_has_two_seeds_borrows_from_the_one_beside_it():
     assert deviation(alone, "test") is None and deviation(with_donor, "test") == deviation(beside, "test") == pytest.approx(
         0.07**0.5
     )
-    own, found = (gap(sweep, "ours", "even", "test") for sweep in (alone, with_donor))
+    own, difference = (gap(sweep, "ours", "even", "test") for sweep in (alone, with_donor))
     assert (own.seeds, own.borrowed, own.error_seeds) == (1, False, None)
-    assert (found.seeds, found.borrowed, found.bits) == (1, True, own.bits)
+    assert (difference.seeds, difference.borrowed, difference.bits) == (1, True, own.bits)
     assert [at_equal_flops(sweep, "ours", "even").parts[0].measured.borrowed for sweep in (alone, with_donor)] == [False, True]
     assert source(borrowing(beside, alone), "test").runs == beside.runs  # it has its own
     unscored = sweep_of(*of_bits(ours=(1.5, 1.5, 1.5), even=(1.7, 1.7, 1.7)))  # of three seeds one was scored on test text
@@ -106,8 +106,8 @@ def test_a_sweep_in_which_nobody_has_two_seeds_borrows_from_the_one_beside_it():
         *of_bits(ours=(1.5,) * 3), *(record("even", seed, bits=1.7, wiggle=0) for seed in (0, 4, 5))
     )  # one in common
     for few in (unscored, apart):
-        found = gap(borrowing(few, beside), "ours", "even", "test")
-        assert (found.seeds, found.borrowed, found.error_seeds) == (1, True, pytest.approx(0.07**0.5))
+        difference = gap(borrowing(few, beside), "ours", "even", "test")
+        assert (difference.seeds, difference.borrowed, difference.error_seeds) == (1, True, pytest.approx(0.07**0.5))
     assert borrowing(alone, None) is alone and borrowing(alone, alone) is alone
 
 
@@ -115,8 +115,8 @@ def test_a_difference_in_deviations_of_all_pairs_and_of_its_own():
     beside = sweep_of(*of_bits(ours=(2.0, 2.0, 2.0), even=(2.1, 2.2, 2.6), bpe=(2.0, 2.5, 2.1)))
     alone = sweep_of(*of_bits(ours=(1.5,), even=(1.7,), naive=(1.9,)))
     own, spread = np.std([0.1, 0.2, 0.6], ddof=1), deviation(beside, "test")
-    told = in_deviations(alone, beside, "ours", "even", "test")
-    assert told == f"ours minus even: -0.2000, which is {0.2 / spread:.1f} deviations of all pairs, {0.2 / own:.1f} of this pair"
+    text = in_deviations(alone, beside, "ours", "even", "test")
+    assert text == f"ours minus even: -0.2000, which is {0.2 / spread:.1f} deviations of all pairs, {0.2 / own:.1f} of this pair"
     assert f", {0.2 / own:.1f} of this pair" in in_deviations(alone, beside, "even", "ours", "test")
     assert in_deviations(alone, beside, "naive", "even", "test").endswith("deviations of all pairs")
     for sweep, donor, name in ((alone, alone, "even"), (alone, beside, "bpe")):

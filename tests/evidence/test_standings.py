@@ -17,10 +17,10 @@ from rltok.evidence.ranking import figure, last_fifth, ranked, table
 
 def made(name, *bits, seed=0, sizes=(100, 100, 100)) -> dict:
     """A run that lost so many bits on each row of the test split."""
-    found = record(name, seed, rule="learned" if name == "learned" else "even")
+    stored = record(name, seed, rule="learned" if name == "learned" else "even")
     score = {"unit": "rows", "unit_bits": list(bits), "unit_bytes": list(sizes), "bits_per_byte": sum(bits) / sum(sizes)}
-    found["scores"]["test"] |= score
-    return found
+    stored["scores"]["test"] |= score
+    return stored
 
 
 def lines_of(*runs) -> dict[str, dict]:
@@ -75,10 +75,10 @@ def test_without_the_learned_rule_there_is_no_difference_and_a_single_row_has_no
 def test_the_measurement_of_rates_asks_every_rule_for_every_target():
     jobs = measure_rates.jobs_of(measure_rates.RULES, measure_rates.TARGETS, [1, 4], {"train.log_every": 1})
     assert len({run.stem for run, _ in jobs}) == len(jobs) == 60
-    asked = {
+    requests = {
         (run.name.split("-")[0], round(1 / config.model.rule.target_rate), config.train.seed) for run, config in jobs
     }  # fmt: skip
-    assert asked == set(itertools.product(measure_rates.RULES, measure_rates.TARGETS, [1, 4]))
+    assert requests == set(itertools.product(measure_rates.RULES, measure_rates.TARGETS, [1, 4]))
     assert all(config.train.log_every == 1 for _, config in jobs)
     run = made("hnet-1_4", 1, 2, 3) | {"updates": 10}
     run["config"]["model"]["rule"]["target_rate"] = 0.25
@@ -115,7 +115,7 @@ def test_the_record_of_rates_goes_on_where_it_stopped_and_leaves_other_files_alo
 )  # fmt: skip
 def test_wrong_arguments_of_the_measuring_scripts_are_told_in_one_line(module, words, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["script.py", *words.split(), "--out", str(tmp_path / "x.json"), "--training-bytes", "9999"])
-    with pytest.raises(SystemExit) as told:
+    with pytest.raises(SystemExit) as text:
         measuring.run(module.main)
-    assert told.value.code == 2 and len(capsys.readouterr().err.splitlines()) == 1
+    assert text.value.code == 2 and len(capsys.readouterr().err.splitlines()) == 1
     assert not list(tmp_path.iterdir())

@@ -155,8 +155,8 @@ def test_outside_16_bit_autocast_everything_is_plain():
     with backends.use("plain"):
         expected = model(ids, boundaries=boundaries)
     with backends.use("triton"), evaluation_mode(model), torch.autocast(DEVICE.type, NARROW, enabled=False):
-        found = model(ids, boundaries=boundaries)
-    assert torch.equal(found.nll, expected.nll)
+        actual = model(ids, boundaries=boundaries)
+    assert torch.equal(actual.nll, expected.nll)
 
 
 @pytest.mark.parametrize("place", [0, 9])
@@ -259,6 +259,6 @@ def test_models_to_train_and_loaded_ones_take_the_kernels_and_a_plain_network_ne
             with backends.use("triton"):
                 assert not torch.equal(model(ids, boundaries=boundaries).nll, expected)
     with backends.use("triton"), torch.autocast(DEVICE.type, NARROW), torch.no_grad():
-        found = plain(ids, boundaries=boundaries).nll
+        actual = plain(ids, boundaries=boundaries).nll
         with backends.use("plain"):
-            assert torch.equal(found, fresh(ids, boundaries=boundaries).nll)
+            assert torch.equal(actual, fresh(ids, boundaries=boundaries).nll)

@@ -310,10 +310,10 @@ def test_top_k_leaves_the_most_probable_ids_in_their_proportions(top_k):
 def test_top_p_leaves_the_fewest_ids_that_reach_it():
     logits = torch.tensor([0.1, 0.4, 0.2, 0.3]).log()
     for top_p, kept in [(0.01, [1]), (0.39, [1]), (0.41, [1, 3]), (0.69, [1, 3]), (0.71, [1, 2, 3]), (0.95, [0, 1, 2, 3])]:
-        found = shares(logits, top_p=top_p)
-        assert found.nonzero()[:, 0].tolist() == kept
+        actual = shares(logits, top_p=top_p)
+        assert actual.nonzero()[:, 0].tolist() == kept
         wanted = logits.exp() * torch.tensor([i in kept for i in range(4)])
-        torch.testing.assert_close(found, wanted / wanted.sum(), rtol=0, atol=1e-3)
+        torch.testing.assert_close(actual, wanted / wanted.sum(), rtol=0, atol=1e-3)
 
 
 def test_top_p_counts_what_top_k_left():
@@ -329,8 +329,8 @@ def test_temperature_0_takes_the_most_probable_id_and_the_lower_one_of_equals():
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e300])
 def test_extreme_temperatures_stay_finite(temperature):
-    found = shares(torch.tensor([1.0, 5.0, 2.0, float("-inf")]), temperature=temperature)
-    assert found.tolist() == ([0, 1, 0, 0] if temperature < 1 else pytest.approx([1 / 3, 1 / 3, 1 / 3, 0], abs=1e-3))
+    share = shares(torch.tensor([1.0, 5.0, 2.0, float("-inf")]), temperature=temperature)
+    assert share.tolist() == ([0, 1, 0, 0] if temperature < 1 else pytest.approx([1 / 3, 1 / 3, 1 / 3, 0], abs=1e-3))
 
 
 def test_the_largest_number_below_1_draws_an_id_that_can_come():

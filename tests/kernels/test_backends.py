@@ -126,9 +126,9 @@ PLAIN_ALWAYS = ("evaluate", "show", "variance of a run")
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "doctor"])
 def test_every_command_refuses_kernels_it_cannot_have_in_one_line(name, tmp_path, finished, capsys):
     assert main([*commands(tmp_path, finished)[name], "--device", "cpu", "--backend", "triton"]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
     if name in PLAIN_ALWAYS:
         assert line.endswith("computes with plain fp32 weights, for which there are no kernels. Leave --backend out.")
     else:
@@ -139,16 +139,16 @@ def test_every_command_refuses_kernels_it_cannot_have_in_one_line(name, tmp_path
 @pytest.mark.parametrize("name", ["evaluate", "show"])
 def test_a_variable_set_for_training_does_not_keep_from_looking_at_a_run(name, tmp_path, finished, capsys, monkeypatch):
     assert main(commands(tmp_path, finished)[name]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     monkeypatch.setenv("RLTOK_BACKEND", "triton")
-    assert main(commands(tmp_path, finished)[name]) == 0 and capsys.readouterr().out == told
+    assert main(commands(tmp_path, finished)[name]) == 0 and capsys.readouterr().out == output
 
 
 def test_doctor_reports_everything_where_the_kernels_that_are_asked_for_cannot_run(capsys, monkeypatch):
     monkeypatch.setenv("RLTOK_BACKEND", "triton")
     assert main(["doctor", "--device", "cpu"]) == 0
-    told = capsys.readouterr().out
-    assert "backend   none: backend 'triton' cannot run here: device cpu is no CUDA card" in told and "versions" in told
+    output = capsys.readouterr().out
+    assert "backend   none: backend 'triton' cannot run here: device cpu is no CUDA card" in output and "versions" in output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -173,8 +173,8 @@ def test_the_option_wins_over_the_environment_and_ends_with_the_command(tmp_path
 def test_training_says_once_which_backend_runs_and_why_and_records_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(backends, "_installed", lambda: False)
     record = rltok.train(small_config(), write_text(tmp_path), tmp_path / "run", device="cpu", progress=True)
-    told = [line for line in capsys.readouterr().err.splitlines() if "backend" in line]
-    assert told == ["backend plain: Triton is not installed"]
+    output = [line for line in capsys.readouterr().err.splitlines() if "backend" in line]
+    assert output == ["backend plain: Triton is not installed"]
     assert record.backend == "plain"
 
 
@@ -204,5 +204,5 @@ def test_worker_processes_inherit_the_choice(tmp_path):
 
 def test_doctor_reports_the_backend_that_is_asked_for(capsys):
     assert main(["doctor", "--device", "cpu", "--backend", "plain", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["backend"], found["why_backend"]) == ("plain", "asked for")
+    content = json.loads(capsys.readouterr().out)
+    assert (content["backend"], content["why_backend"]) == ("plain", "asked for")

@@ -76,8 +76,8 @@ def test_the_loss_of_a_head_is_cross_entropy_over_what_may_be_predicted(rows, id
         losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=ids, reduction="none")
         return (losses.view(rows),)
 
-    found = relative_errors(lambda s, w: (nll.head_nll(s, w, never, targets, ids),), reference, [states, weight])
-    assert found[0] < 1e-6 and max(found) < 2 * ROUNDING  # the gradient by the logits is kept in 16 bits
+    actual = relative_errors(lambda s, w: (nll.head_nll(s, w, never, targets, ids),), reference, [states, weight])
+    assert actual[0] < 1e-6 and max(actual) < 2 * ROUNDING  # the gradient by the logits is kept in 16 bits
     assert (nll.head_nll(states, weight, never, targets, ids)[targets == ids] == 0).all()
 
 
@@ -119,9 +119,9 @@ def test_head_and_policy_read_byte_states_while_their_last_sum_is_made(shape, te
         lambda x, h, post: norm.residual_readout(x, h, post, vectors, EPS, NARROW)[:2], reference, [x, h, post]
     )
     assert errors[0] < 1e-6 and max(errors) < ROUNDING
-    found, expected = norm.residual_readout(x, h, post, vectors, EPS, NARROW)[2], reference(x, h.float(), post)[1] @ vectors.t()
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    assert found.dtype == torch.float32 and found.shape == (*shape[:-1], terms)
+    actual, expected = norm.residual_readout(x, h, post, vectors, EPS, NARROW)[2], reference(x, h.float(), post)[1] @ vectors.t()
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    assert actual.dtype == torch.float32 and actual.shape == (*shape[:-1], terms)
 
 
 @pytest.mark.parametrize("terms", [1, 9, 17])
@@ -221,8 +221,8 @@ def test_row_causal_attention_mixes_inside_rows_only(rows, softcap):
 def test_large_scores_do_not_overflow_under_the_largest_cap_that_needs_no_maximum():
     for softcap in (window.FIXED_CAP[NARROW], None):
         qkv = randn(1, 70, 3, 1, 16, seed=3, dtype=NARROW, scale=12.0)
-        found = window.window_attention(qkv, window=64, softcap=softcap, theta=10000.0)
-        assert found.isfinite().all()
+        actual = window.window_attention(qkv, window=64, softcap=softcap, theta=10000.0)
+        assert actual.isfinite().all()
 
 
 def test_no_kernel_gives_a_gradient_of_its_gradient():

@@ -52,9 +52,9 @@ def test_a_soft_gate_is_the_relaxed_bernoulli_of_its_uniform_and_crosses_one_hal
     logits, uniforms = 2 * random(3, 50), random_uniforms(3, 50).double()
     x, u = logits.numpy(), uniforms.numpy()
     for temperature in (0.5, 1.0):
-        hard, found = relaxed_bernoulli(logits, uniforms, temperature)
-        np.testing.assert_allclose(found, sigmoid((x + np.log((1 - u) / u)) / temperature), rtol=0, atol=1e-13)
-        assert ((found.numpy() > 0.5) == (u < sigmoid(x))).all() and torch.equal(hard, found > 0.5)
+        hard, actual = relaxed_bernoulli(logits, uniforms, temperature)
+        np.testing.assert_allclose(actual, sigmoid((x + np.log((1 - u) / u)) / temperature), rtol=0, atol=1e-13)
+        assert ((actual.numpy() > 0.5) == (u < sigmoid(x))).all() and torch.equal(hard, actual > 0.5)
 
 
 def test_gates_of_the_extreme_uniforms_are_sure_and_their_gradients_finite():
@@ -107,15 +107,15 @@ def test_group_means_and_their_gradients_equal_those_of_a_dense_matrix_in_ragged
         tokens = make(x, s)
         return tokens, *torch.autograd.grad((tokens * target).sum(), (x, s))
 
-    found = gradients(lambda x, s: pooled(x, boundaries, s))
+    estimates = gradients(lambda x, s: pooled(x, boundaries, s))
     expected = gradients(
         lambda x, s: torch.cat(
             [dense_means(x[b], straight_through(boundaries[b : b + 1], s[b : b + 1])[0]) for b in range(len(lengths))]
         )
     )
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(estimates, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-    assert found[2].abs().max() > 1e-3
+    assert estimates[2].abs().max() > 1e-3
 
 
 def test_the_gradient_of_a_gate_is_what_the_rest_of_its_group_adds_to_the_token():
@@ -293,9 +293,9 @@ def test_a_network_of_the_authors_variant_equals_numpy_position_by_position():
     mixed = stack(w, "mid_blocks", config.mid_layers, tokens, centres, len(tokens), config)
     y = np.stack([x[j] + mixed[marks[: j + 1].sum() - 1] for j in places])
     decoded = stack(w, "up_blocks", config.up_layers, y, places, config.window, config)
-    found = model.log_probs(ids, uniforms=uniforms)[0].detach().numpy()
+    actual = model.log_probs(ids, uniforms=uniforms)[0].detach().numpy()
     expected = head_log_probs(w, "output_norm", "output_head", decoded, config)
-    np.testing.assert_allclose(found[:, [*range(256), 257]], expected, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(actual[:, [*range(256), 257]], expected, rtol=0, atol=1e-11)
 
 
 def test_the_earlier_port_is_refused_by_name_while_its_settings_can_still_be_read(tmp_path):

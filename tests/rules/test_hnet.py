@@ -42,8 +42,8 @@ def cosine_gates(x, query, key):
 def test_gates_are_half_of_one_minus_the_cosine_of_neighbours_and_1_on_bos():
     states, query, key = random(2, 20, DIM), random(DIM, DIM, seed=1), random(DIM, DIM, seed=2)
     expected = [cosine_gates(row.numpy(), query.numpy(), key.numpy()) for row in states]
-    found = dissimilarity(states, query, key)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    actual = dissimilarity(states, query, key)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
     assert dissimilarity(states[:, :1], query, key).tolist() == [[1.0], [1.0]]
 
 
@@ -60,9 +60,9 @@ def test_a_boundary_needs_a_gate_above_one_half_and_uniforms_do_not_matter():
     states = torch.zeros(1, 4, DIM, dtype=torch.float64)
     states[0, 0, 0] = states[0, 1, 1] = states[0, 2, 1] = 1.0  # orthogonal (a tie), equal, opposite
     states[0, 3, 1] = -1.0
-    found = [rule.decide(states, ragged_ids((4,))[:, :-1], random_uniforms(1, 4, seed=seed)) for seed in (0, 1)]
-    assert found[0].boundaries.int().tolist() == [[1, 0, 0, 1]] and found[0].logits is None
-    assert torch.equal(found[0].soft, found[1].soft)
+    boundaries = [rule.decide(states, ragged_ids((4,))[:, :-1], random_uniforms(1, 4, seed=seed)) for seed in (0, 1)]
+    assert boundaries[0].boundaries.int().tolist() == [[1, 0, 0, 1]] and boundaries[0].logits is None
+    assert torch.equal(boundaries[0].soft, boundaries[1].soft)
 
 
 def test_equal_states_give_one_token_a_row_and_alternating_ones_a_token_a_byte():
@@ -149,9 +149,9 @@ def test_smoothing_and_its_gradients_equal_a_sequential_loop_in_float64(lengths,
         z = make(x, gates)
         return z, *torch.autograd.grad((z * push).sum(), (x, gates), allow_unused=True)
 
-    found = gradients(lambda x, gates: smooth_tokens(x, gates, offsets_of(lengths), max(lengths)))
+    estimates = gradients(lambda x, gates: smooth_tokens(x, gates, offsets_of(lengths), max(lengths)))
     expected = gradients(lambda x, gates: sequential(x, gates, lengths))
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(estimates, expected, strict=True):
         other = torch.zeros_like(one) if other is None else other
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 

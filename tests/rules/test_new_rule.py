@@ -67,8 +67,8 @@ def test_it_is_causal_and_trains():
         check_every_place(model, batch, seed=batch)
     model, config = model_with_the_rule(), config_for("even")
     before = model.embedding.weight.detach().clone()
-    found = train_step(model, make_optimizer(model, config.train), batches_of(), config, 1).to_dict()
-    assert found["policy_entropy"] is None and not torch.equal(model.embedding.weight, before)
+    metrics = train_step(model, make_optimizer(model, config.train), batches_of(), config, 1).to_dict()
+    assert metrics["policy_entropy"] is None and not torch.equal(model.embedding.weight, before)
 
 
 def test_it_takes_prescribed_boundaries_and_ragged_rows():

@@ -80,9 +80,9 @@ def test_a_wrong_answer_of_a_rule_is_named_with_what_it_should_be(case):
     answer = Boundaries(*answer) if isinstance(answer, list) else answer
     model = rltok.AutoregressiveUNet(tiny_config(), rule=Says(answer))
     for method, given in (("decide", {}), ("prescribed", {"boundaries": marks()})):
-        with pytest.raises(RltokError, match=re.escape(words)) as found:
+        with pytest.raises(RltokError, match=re.escape(words)) as error:
             model(IDS, **given)
-        assert f"Says.{method} " in str(found.value) and "\n" not in str(found.value)
+        assert f"Says.{method} " in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_right_answer_passes_with_all_it_may_hold():

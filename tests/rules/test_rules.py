@@ -53,15 +53,15 @@ def test_a_row_of_4096_bytes_gets_819_boundaries():
 def test_even_ignores_the_uniforms_and_random_k_takes_the_smallest():
     assert torch.equal(decide(EvenRule(0.3), [20, 7], seed=0).boundaries, decide(EvenRule(0.3), [20, 7], seed=1).boundaries)
     uniforms = torch.tensor([[0.9, 0.5, 0.1, 0.4, 0.2, 0.3]])
-    found = RandomKRule(0.5).decide(torch.zeros(1, 6, 2), inputs_of([6]), uniforms).boundaries
-    assert found.int().tolist() == [[1, 0, 1, 0, 1, 0]]  # three: BOS, then 0.1 and 0.2
+    boundaries = RandomKRule(0.5).decide(torch.zeros(1, 6, 2), inputs_of([6]), uniforms).boundaries
+    assert boundaries.int().tolist() == [[1, 0, 1, 0, 1, 0]]  # three: BOS, then 0.1 and 0.2
 
 
 def test_random_k_chooses_every_position_after_bos_equally_often():
     ids = inputs_of([9] * 4000)
-    found = RandomKRule(4 / 9).decide(torch.zeros(4000, 9, 2), ids, random_uniforms(4000, 9)).boundaries
+    boundaries = RandomKRule(4 / 9).decide(torch.zeros(4000, 9, 2), ids, random_uniforms(4000, 9)).boundaries
     # three of the eight positions after BOS: 1500 expected at each, standard deviation 31
-    assert (found[:, 1:].sum(0) - 1500).abs().max() < 4 * 31
+    assert (boundaries[:, 1:].sum(0) - 1500).abs().max() < 4 * 31
 
 
 def test_the_learned_rule_starts_near_its_target_rate_and_takes_the_cap_in_training_only():

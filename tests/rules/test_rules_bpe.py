@@ -95,12 +95,12 @@ def hugging_face():
 
 def package_letters():
     """The package's letter for each byte, found by asking what it writes for characters; any for bytes that text never has."""
-    asked = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    requests = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     letters = {}
     for character in map(
         chr, [*range(0x800), *range(0x800, 0xD800, 64), *range(0xE000, 0x10000, 64), *range(0x10000, 0x110000, 4096)]
     ):
-        letters |= dict(zip(character.encode(), asked.pre_tokenize_str(character)[0][0], strict=True))
+        letters |= dict(zip(character.encode(), requests.pre_tokenize_str(character)[0][0], strict=True))
     return [letters.get(byte, f"never {byte}") for byte in range(256)]
 
 
@@ -239,8 +239,8 @@ def test_the_example_of_appendix_d1_gets_its_boundaries():
 @pytest.mark.parametrize("boundary", ["shifted", "causal"])
 def test_a_row_is_segmented_alone_with_bos_forced_and_padding_left_out(boundary):
     texts = [TEXT.encode()[:40], b"", b"w", "café 🎈".encode(), b"\xff\xfe walking"]
-    found = decide(RULE[boundary], rows_of(texts, 45))
-    for row, data in zip(found, texts, strict=True):
+    boundaries = decide(RULE[boundary], rows_of(texts, 45))
+    for row, data in zip(boundaries, texts, strict=True):
         expected = list(RULE[boundary].pairs.pattern(data, boundary == "causal"))
         if data and boundary == "shifted":
             expected[0] = 0  # it follows no token
@@ -261,14 +261,14 @@ def test_texts_on_both_sides_of_an_end_mark_are_segmented_apart():
 def look_aheads(rule, texts):
     """How many decisions change when a later byte does: (first byte changed, position of the decision)."""
     ids = rows_of(texts, max(map(len, texts)) + 1)
-    before, found = decide(rule, ids), []
+    before, boundaries = decide(rule, ids), []
     for j in range(1, ids.shape[1]):
         for byte in (ord(" "), ord("s"), ord("'"), 0xA9):
             other = ids.clone()
             other[:, j] = torch.where(ids[:, j] < 256, byte, ids[:, j])
             changed = (decide(rule, other)[:, :j] != before[:, :j]).nonzero()[:, 1]
-            found += [(j, int(i)) for i in changed]
-    return found
+            boundaries += [(j, int(i)) for i in changed]
+    return boundaries
 
 
 ENGLISH = [b"She walked and talked, walking the dog's walk.", b"We'll talk;  they're walking", "naïve café 🎈 walk".encode()]

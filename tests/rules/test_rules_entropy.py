@@ -59,8 +59,8 @@ def test_entropy_of_certainty_is_zero_and_of_ignorance_the_logarithm_of_the_choi
 
 def test_the_mean_nll_takes_the_end_mark_and_leaves_padding_out():
     log_probs = torch.randn(1, 4, 257, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
-    found = mean_nll(log_probs, torch.tensor([[7, EOS, PAD, PAD]]))
-    assert found.item() == pytest.approx(-(log_probs[0, 0, 7] + log_probs[0, 1, 256]).item() / 2)
+    actual = mean_nll(log_probs, torch.tensor([[7, EOS, PAD, PAD]]))
+    assert actual.item() == pytest.approx(-(log_probs[0, 0, 7] + log_probs[0, 1, 256]).item() / 2)
 
 
 def test_fitting_teaches_the_byte_model_the_text(corpus, fitted):

@@ -170,8 +170,8 @@ def test_the_record_names_what_was_fitted(whole):
 def test_training_says_which_vocabulary_was_reached(text, tmp_path, capsys):
     config = small_config(model__rule__name="bpe", train__training_bytes=2 * 256)
     rltok.train(config, text, tmp_path / "run", progress=True)
-    told = capsys.readouterr().err
-    assert "the rule bpe was fitted: reached_vocabulary 2" in told or "the rule bpe was fitted: reached_vocabulary 3" in told
+    output = capsys.readouterr().err
+    assert "the rule bpe was fitted: reached_vocabulary 2" in output or "the rule bpe was fitted: reached_vocabulary 3" in output
 
 
 def test_a_checkpoint_of_another_vocabulary_does_not_fit_and_says_so(whole):

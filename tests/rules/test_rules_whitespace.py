@@ -17,9 +17,9 @@ WORDS = st.lists(st.sampled_from(["a", "Z9", " ", "  ", "\n", ", ", "é", "欢",
 def marks(data):
     """Boundaries after each byte, as 0 and 1."""
     ids = torch.tensor([[BOS, *data]])
-    found = WhitespaceRule().decide(torch.zeros(*ids.shape, 2), ids, random_uniforms(*ids.shape))
-    assert found.boundaries[0, 0] and found.logits is None and found.aux_loss is None
-    return "".join(str(int(bit)) for bit in found.boundaries[0, 1:])
+    boundaries = WhitespaceRule().decide(torch.zeros(*ids.shape, 2), ids, random_uniforms(*ids.shape))
+    assert boundaries.boundaries[0, 0] and boundaries.logits is None and boundaries.aux_loss is None
+    return "".join(str(int(bit)) for bit in boundaries.boundaries[0, 1:])
 
 
 def marks_by_hand(data):

@@ -156,8 +156,8 @@ def test_finite_weights_that_overflow_are_an_error_and_no_nan(newest, command, c
     edit_tensors(newest, "model", overflow)
     more = ["--max-bytes", "500"] if command[0] == "evaluate" else []
     assert main([command[0], str(newest), *command[1:], *more]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and "come out as" in told.err and "Take an earlier checkpoint, or train again" in told.err
+    output = capsys.readouterr()
+    assert output.out == "" and "come out as" in output.err and "Take an earlier checkpoint, or train again" in output.err
 
 
 def test_benchmark_sets_are_not_scored_as_nan_either(newest, capsys, monkeypatch):
@@ -165,8 +165,8 @@ def test_benchmark_sets_are_not_scored_as_nan_either(newest, capsys, monkeypatch
     monkeypatch.setitem(TASKS, "piqa", replace(TASKS["piqa"], count=20))
     data = str(BUNDLED)
     assert main(["evaluate", str(newest), "--tasks", data, "--task", "piqa", "--max-items", "2"]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and "bits per byte come out as nan: the weights have grown too large" in told.err
+    output = capsys.readouterr()
+    assert output.out == "" and "bits per byte come out as nan: the weights have grown too large" in output.err
 
 
 def halve(tensors):

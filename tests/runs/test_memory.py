@@ -134,5 +134,5 @@ def test_the_command_says_it_in_one_line_with_exit_code_2(monkeypatch, tmp_path,
     monkeypatch.setattr(AutoregressiveUNet, "forward", limited)
     command = ["train", "--preset", "tiny", *as_options(settings), "--data", text, "--out", str(tmp_path / "run"), "--json"]
     assert main(command) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1 and told[0].startswith("rltok: out of memory at train.micro_batch=4; 2 rows fit, as tried.")
+    output = capsys.readouterr().err.splitlines()
+    assert len(output) == 1 and output[0].startswith("rltok: out of memory at train.micro_batch=4; 2 rows fit, as tried.")

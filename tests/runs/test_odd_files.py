@@ -21,9 +21,9 @@ def refused(ended):
     """What a command that must be refused says; in a process of its own, which a pipe might stop for good."""
 
     def run(*command):
-        code, told = ended(command)
-        assert code == 2 and told.count("\n") == 1, told
-        return told
+        code, output = ended(command)
+        assert code == 2 and output.count("\n") == 1, output
+        return output
 
     return run
 
@@ -36,8 +36,8 @@ def pipe(tmp_path):
 
 def test_a_pipe_as_config_or_as_text_to_show_is_not_waited_for(pipe, finished, tmp_path, refused):
     text = write_text(tmp_path)
-    told = refused("train", "--data", text, "--out", tmp_path / "run", "--config", pipe)
-    assert "pipe is no ordinary file. Write the settings to one" in told and not (tmp_path / "run").exists()
+    output = refused("train", "--data", text, "--out", tmp_path / "run", "--config", pipe)
+    assert "pipe is no ordinary file. Write the settings to one" in output and not (tmp_path / "run").exists()
     assert "pipe is no ordinary file. Pipe its text in: --file -" in refused("show", finished, "--file", pipe)
 
 
@@ -48,8 +48,10 @@ def test_a_pipe_in_a_prepared_folder_is_not_waited_for(name, tmp_path, refused):
     assert main(command) == 0
     (corpus / name).unlink(missing_ok=True)
     os.mkfifo(corpus / name)
-    told = refused(*(command if name != "train.arrow" else ["prepare", "--check", "--out", corpus]))
-    assert f"{name} of {corpus} is no ordinary file" in told if name == "train.arrow" else f"{name} is no ordinary file" in told
+    output = refused(*(command if name != "train.arrow" else ["prepare", "--check", "--out", corpus]))
+    assert (
+        f"{name} of {corpus} is no ordinary file" in output if name == "train.arrow" else f"{name} is no ordinary file" in output
+    )
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
@@ -66,8 +68,10 @@ def test_a_run_is_refused_where_a_file_of_its_own_is_something_else(name, kind, 
         (run / name).symlink_to(mine if kind == "link" else tmp_path / "nowhere")
     before = digests(run)
     assert main(["train", *SMALL, "--data", write_text(tmp_path), "--out", str(run), "--resume"]) == 2
-    told = capsys.readouterr().err
-    assert f"{name} is {'a link, through' if 'link' in kind else 'a folder' if kind == 'folder' else 'no ordinary file'}" in told
+    output = capsys.readouterr().err
+    assert (
+        f"{name} is {'a link, through' if 'link' in kind else 'a folder' if kind == 'folder' else 'no ordinary file'}" in output
+    )
     assert digests(run) == before and mine.read_text() == "years of work" and not (tmp_path / "nowhere").exists()
 
 
@@ -118,6 +122,6 @@ def test_devices_are_no_place_for_a_run_and_no_text(place, finished, tmp_path, c
     assert main(["train", *SMALL, "--data", str(place), "--out", str(tmp_path / "run")]) == 2
     assert main(["train", "--config", str(place), "--data", text, "--out", str(tmp_path / "run")]) == 2
     assert main(["show", str(finished), "--file", str(place)]) == 2
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("rltok: ")]
-    assert len(told) == 4 and "is a file; --out needs a folder" in told[0]
-    assert all("ordinary file" in line for line in told[1:]) and not (tmp_path / "run").exists()
+    output = [line for line in capsys.readouterr().err.splitlines() if line.startswith("rltok: ")]
+    assert len(output) == 4 and "is a file; --out needs a folder" in output[0]
+    assert all("ordinary file" in line for line in output[1:]) and not (tmp_path / "run").exists()

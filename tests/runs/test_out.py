@@ -27,19 +27,19 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
-    ("out", "told"),
+    ("out", "message"),
     [
         ("r\udce9sultat", r"rltok: --out 'r\udce9sultat' is no UTF-8 text, so later commands could not open it. Name another f"),
         ("n" * 300, "cannot be a f"),
         (" ", "rltok: --out is empty. Name a f"),
     ],
 )
-def test_a_name_that_later_commands_cannot_open_is_refused_before_any_work(command, out, told, tmp_path, capsys, monkeypatch):
+def test_a_name_that_later_commands_cannot_open_is_refused_before_any_work(command, out, message, tmp_path, capsys, monkeypatch):
     for module in ("cli.commands", "cli.compare", "cli.demo", "cli.bench", "cli.variance"):
         monkeypatch.setattr(f"rltok.{module}.load_corpus", pytest.fail)
     assert main([*command.split(), "--out", out]) == 2
     error = capsys.readouterr().err
-    assert told in error and error.count("\n") == 1
+    assert message in error and error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
@@ -74,8 +74,8 @@ def test_two_comparisons_at_once_get_a_folder_each(here, tmp_path, monkeypatch):
 
     monkeypatch.setattr(compare, "begun_elsewhere", second)  # when the first has found all in order
     assert main([*words, "--rules", "even"]) == 0
-    found = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("runs/*/compare.json")}
-    assert {name: [line["name"] for line in each["standings"]] for name, each in found.items()} == {
+    content = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("runs/*/compare.json")}
+    assert {name: [line["name"] for line in each["standings"]] for name, each in content.items()} == {
         "compare-1": ["even"], "compare-2": ["random_k"],
     }  # fmt: skip
 
@@ -109,8 +109,8 @@ def test_a_comparison_that_goes_on_with_other_threads_says_so(here, tmp_path, mo
     (tmp_path / "out/records/even-seed0.json").unlink()
     monkeypatch.setattr("rltok.evidence.runner.device_name", lambda *_: "another card")
     assert main(words) == 0
-    told = "even-seed0: digits may differ from where they go on: begun on another device or with another number of threads"
-    assert told in capsys.readouterr().err.splitlines()
+    text = "even-seed0: digits may differ from where they go on: begun on another device or with another number of threads"
+    assert text in capsys.readouterr().err.splitlines()
 
 
 def test_folders_are_numbered_on_and_one_left_empty_goes_again(tmp_path):

@@ -68,10 +68,10 @@ def test_a_resume_with_another_number_of_threads_says_that_digits_may_differ_fro
         for count, update in ((1, 5), (2, 5), (1, 5), (2, None)):
             torch.set_num_threads(count)
             train_until(monkeypatch, update, small_config(), text, out, progress=True)
-            told = [line for line in capsys.readouterr().err.splitlines() if "differ" in line]
+            output = [line for line in capsys.readouterr().err.splitlines() if "differ" in line]
             device = training.device_name(torch.device("cpu"))
             here = f"digits may differ from update 4 on: computed on {device}, until now on {device.replace('2 th', '1 th')}"
-            assert told == ([here] if count == 2 else [])
+            assert output == ([here] if count == 2 else [])
         rltok.train(small_config(), text, out, resume=True, progress=True)
         assert "differ" not in capsys.readouterr().err  # nothing is computed
     finally:
@@ -162,8 +162,8 @@ def test_a_kill_while_the_log_is_wound_back_loses_no_interruption_and_tells_it_o
             patch.setenv("RLTOK_COMMIT", commit * 40)
             rltok.train(config, text, out, resume=True)
     record = train_until(monkeypatch, None, config, text, out)
-    told = [(each["after"], each["redone"], each["commit"][0]) for each in record.sessions]
-    assert told == [(0, 0, "1"), (3, 2, "1")]
+    words = [(each["after"], each["redone"], each["commit"][0]) for each in record.sessions]
+    assert words == [(0, 0, "1"), (3, 2, "1")]
     assert record.sessions[1]["lost_seconds"] == pytest.approx(lost, abs=2e-3) and lost > 0
     assert record.sessions == sessions_of(out) and not (out / ANNOUNCED).exists()
 
@@ -246,9 +246,9 @@ def test_a_record_made_later_names_those_who_trained(text, tmp_path, monkeypatch
     """A process that was killed after its last update left no record; another one writes it, and claims no memory."""
     out = tmp_path / "run"
     before = rltok.train(small_config(), text, out)
-    told = json.loads((out / "record.json").read_text())
-    told |= {"of other settings": {"config_hash": "0"}, "of a part of the run": {"updates": 3}}.get(lost, {})
-    (out / "record.json").write_text("{" if lost == "damaged" else json.dumps(told))
+    output = json.loads((out / "record.json").read_text())
+    output |= {"of other settings": {"config_hash": "0"}, "of a part of the run": {"updates": 3}}.get(lost, {})
+    (out / "record.json").write_text("{" if lost == "damaged" else json.dumps(output))
     if lost == "missing":
         (out / "record.json").unlink()
     same = rltok.train(small_config(), text, tmp_path / "run", resume=True)

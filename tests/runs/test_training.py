@@ -67,9 +67,9 @@ def test_a_line_of_training_holds_every_metric_as_a_finite_number(finished):
 
 def test_the_last_evaluation_is_that_of_the_saved_model_on_held_out_rows(finished, text):
     corpus = load_corpus(text, small_config().data)
-    found = evaluate(load(finished), corpus.validation, seed=0, batch=2, max_rows=4).to_dict()
+    score = evaluate(load(finished), corpus.validation, seed=0, batch=2, max_rows=4).to_dict()
     line = json_lines(finished / "metrics.jsonl")[-1]
-    assert {key: line[key] for key in found} == json.loads(json.dumps(found))
+    assert {key: line[key] for key in score} == json.loads(json.dumps(score))
 
 
 def test_the_same_seed_gives_the_same_digits_from_python_and_another_seed_others(finished, text, tmp_path):

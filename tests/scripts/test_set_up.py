@@ -68,8 +68,8 @@ def test_a_wheel_that_lies_where_pip_looks_will_do_when_the_index_does_not_answe
 def test_when_there_is_no_such_build_the_large_download_and_the_remedy_are_said(bare, tmp_path, index, capsys, version):
     set_up.install_torch(index if version else "http://127.0.0.1:9/nothing", version)
     assert bare() == []  # pip takes it from its own index together with rltok
-    told = capsys.readouterr().out
-    assert CUDA_SIZE in told and "TORCH_INDEX=ADDRESS" in told
+    output = capsys.readouterr().out
+    assert CUDA_SIZE in output and "TORCH_INDEX=ADDRESS" in output
 
 
 def test_an_index_that_hangs_is_given_up(bare, monkeypatch):

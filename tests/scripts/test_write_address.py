@@ -54,8 +54,8 @@ def test_what_is_no_address_of_a_repository_is_refused(address):
 
 def test_a_refused_address_is_written_nowhere(project):
     before = contents(project)
-    found = python(project, "write_address.py", "a/b")
-    assert found.returncode != 0 and "'a/b'" in found.stderr and contents(project) == before
+    result = python(project, "write_address.py", "a/b")
+    assert result.returncode != 0 and "'a/b'" in result.stderr and contents(project) == before
 
 
 def test_an_edited_chapter_that_has_not_run_is_named_and_nothing_is_written(project):
@@ -63,8 +63,8 @@ def test_an_edited_chapter_that_has_not_run_is_named_and_nothing_is_written(proj
     text = py.read_text(encoding="utf-8")
     py.write_text(text + "\n# %%\nprint(1)\n", encoding="utf-8")
     before = contents(project)
-    found = python(project, "write_address.py", ADDRESS)
-    assert found.returncode != 0 and "run `make notebooks NB=00`" in found.stderr and contents(project) == before
+    result = python(project, "write_address.py", ADDRESS)
+    assert result.returncode != 0 and "run `make notebooks NB=00`" in result.stderr and contents(project) == before
     py.write_text(text, encoding="utf-8")
 
 
@@ -72,8 +72,8 @@ def test_an_address_arrives_everywhere_another_replaces_it_and_none_leaves_no_tr
     assert python(project, "write_address.py", "").returncode == 0
     before = contents(project)
     for address in (ADDRESS, "https://example.org/someone/rltok"):
-        found = python(project, "write_address.py", address)
-        assert found.returncode == 0, found.stderr
+        result = python(project, "write_address.py", address)
+        assert result.returncode == 0, result.stderr
         check_address(project, address, before)
     assert python(project, "write_address.py", "").returncode == 0
     after = contents(project)

@@ -228,9 +228,11 @@ def test_compilations_count_the_variants_of_every_kernel_once_through_its_wrappe
 def test_the_command_prints_lines_or_json_and_writes_the_record(tmp_path, capsys):
     out = tmp_path / "bench.json"
     assert main(command(tmp_path, "--updates", "2", "--policy-cost", "--repeats", "5", "--out", str(out))) == 0
-    told = capsys.readouterr()
-    assert "; a full record has 50 updates or more" in told.out and "cost of the policy" in told.out and str(out) in told.out
-    assert "backend plain: device cpu is no CUDA card" in told.err
+    output = capsys.readouterr()
+    assert (
+        "; a full record has 50 updates or more" in output.out and "cost of the policy" in output.out and str(out) in output.out
+    )
+    assert "backend plain: device cpu is no CUDA card" in output.err
     stored = json.loads(out.read_text())
     assert stored["plain"] is None and stored["ratio"] is None  # the arm is plain itself
     assert main(command(tmp_path, "--updates", "1", "--plain-updates", "1", "--json", "--out", str(out))) == 0  # takes its place
@@ -287,9 +289,9 @@ def test_lines_of_a_card_tell_how_long_no_kernel_ran_and_leave_out_what_took_no_
         "other": 0.25}, "other": {"large": 0.09, "small": 0.001},
     }  # fmt: skip
     arm = {"time_split": split, "seconds": [0.5, 0.4, 0.9], "peak_memory_bytes": 1e9}
-    told = _split_lines(arm)
-    assert [line.split()[0] for line in told] == ["attention", "other", "other:", "no"] and "large, 0.0900 s" in told[2]
-    assert told[-1] == "  no kernel runs in 20.0% of a median update"
+    text = _split_lines(arm)
+    assert [line.split()[0] for line in text] == ["attention", "other", "other:", "no"] and "large, 0.0900 s" in text[2]
+    assert text[-1] == "  no kernel runs in 20.0% of a median update"
     assert len(_split_lines(arm | {"peak_memory_bytes": None})) == 3  # the CPU's operators are not its kernels
 
 

@@ -94,6 +94,6 @@ def test_where_control_c_was_ignored_at_the_start_a_worker_ignores_it_too(before
 
 def test_a_worker_that_ends_by_itself_is_one_line_with_the_remedy(started):
     process, _ = started(broken=5)
-    told = process.communicate(timeout=60)[1]
+    output = process.communicate(timeout=60)[1]
     assert process.returncode == 1
-    assert told.strip() == "one of 2 worker processes ended, perhaps for want of memory. Try again."
+    assert output.strip() == "one of 2 worker processes ended, perhaps for want of memory. Try again."

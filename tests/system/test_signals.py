@@ -34,8 +34,10 @@ def test_training_saves_after_the_update_says_so_and_goes_on_to_the_same_numbers
 
 
 def test_further_signals_to_end_wait_for_the_same_checkpoint(ended, tmp_path):
-    code, told = ended(train(tmp_path), ("SIGHUP", "train_step", 4), ("SIGTERM", "train_step", 4))
-    assert code in (129, 143) and "the checkpoint of update 4 is saved" in told  # the system hands on the one or the other first
+    code, output = ended(train(tmp_path), ("SIGHUP", "train_step", 4), ("SIGTERM", "train_step", 4))
+    assert (
+        code in (129, 143) and "the checkpoint of update 4 is saved" in output
+    )  # the system hands on the one or the other first
 
 
 def test_a_signal_before_the_first_update_ends_with_one_line_too(ended, tmp_path):
@@ -50,9 +52,9 @@ def test_under_nohup_a_lost_connection_ends_nothing(ended, tmp_path):
 
 def test_training_from_python_saves_and_then_ends_as_the_system_has_it(ended, tmp_path):
     words = {"config": small_config().to_dict(), "data": write_text(tmp_path), "out": str(tmp_path / "run"), "device": "cpu"}
-    code, told = ended(words | {"progress": True}, ("SIGTERM", "train_step", 4))
+    code, output = ended(words | {"progress": True}, ("SIGTERM", "train_step", 4))
     assert (code, newest(tmp_path)) == (-signal.SIGTERM, [4])
-    assert told.splitlines()[-1] == "SIGTERM: the checkpoint of update 4 is saved"
+    assert output.splitlines()[-1] == "SIGTERM: the checkpoint of update 4 is saved"
 
 
 def test_one_control_c_says_how_to_go_on(ended, tmp_path):
@@ -68,9 +70,9 @@ def test_a_control_c_before_the_first_checkpoint_says_that_there_is_none(ended, 
 
 @pytest.mark.parametrize("point", ["close", "exit"])
 def test_a_second_control_c_ends_at_once_while_the_first_is_seen_to_and_later(point, ended, tmp_path):
-    code, told = ended(train(tmp_path), ("SIGINT", "train_step", 5), ("SIGINT", point, 1))
+    code, output = ended(train(tmp_path), ("SIGINT", "train_step", 5), ("SIGINT", point, 1))
     assert code == -signal.SIGINT
-    assert told == ("" if point == "close" else f"\nrltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}\n")
+    assert output == ("" if point == "close" else f"\nrltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}\n")
 
 
 @pytest.mark.parametrize(
@@ -83,9 +85,9 @@ def test_other_commands_end_with_one_line(name, code, line, finished, ended):
 def test_a_comparison_ends_with_its_workers(ended, tmp_path):
     words = ["compare", "--rules", "even", "random_k", "whitespace", "--preset", "tiny", *as_options(SETTINGS), "--jobs", 2]
     words += ["--data", write_text(tmp_path), "--out", tmp_path / "out", "--device", "cpu"]
-    code, told = ended(words, ("SIGTERM", "result", 1))
+    code, output = ended(words, ("SIGTERM", "result", 1))
     assert code == 143
-    assert told.splitlines()[-1] == ("rltok: ended by SIGTERM. Go on with the same command, its folder as --out, and --resume.")
+    assert output.splitlines()[-1] == ("rltok: ended by SIGTERM. Go on with the same command, its folder as --out, and --resume.")
 
 
 def test_a_handler_of_others_is_left_alone():

@@ -112,8 +112,8 @@ def test_a_reader_that_has_had_enough_is_no_error(finished, monkeypatch, capsys)
 def test_a_result_for_which_there_is_no_room_is_told_and_not_called_a_success(words, finished, monkeypatch, capsys):
     with broken("full") as stream:
         assert run(monkeypatch, [finished if word == "RUN" else word for word in words], stdout=stream) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("rltok: standard output could not be written (No space left on device)") and told.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("rltok: standard output could not be written (No space left on device)") and output.count("\n") == 1
 
 
 def test_a_broken_pipe_within_the_work_is_an_error(finished, monkeypatch, capsys):

@@ -47,7 +47,7 @@ def test_a_row_without_positions_is_refused(n):
 
 
 @pytest.mark.parametrize(
-    ("call", "lengths", "told"),
+    ("call", "lengths", "message"),
     [
         (enumerate_row, (14,), "the row has 13 free"),
         (expected_loss, (2, 14), "the row has 13 free"),
@@ -56,10 +56,10 @@ def test_a_row_without_positions_is_refused(n):
         (lambda model, ids: joint_moments(model, ids, ["naive"]), (8, 8), "the batch of 2 rows has 14 free.* 16384 strings"),
     ],
 )
-def test_whatever_enumerates_refuses_too_many_strings_before_it_scores_one(call, lengths, told, monkeypatch):
+def test_whatever_enumerates_refuses_too_many_strings_before_it_scores_one(call, lengths, message, monkeypatch):
     model = tiny_model(**SMALL)
     monkeypatch.setattr(model, "encode", None)
-    with pytest.raises(RltokError, match=f"{told}.*the limit is 12"):
+    with pytest.raises(RltokError, match=f"{message}.*the limit is 12"):
         call(model, ragged_ids(lengths))
 
 

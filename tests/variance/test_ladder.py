@@ -84,8 +84,8 @@ UNKNOWN = {
 def test_a_name_that_means_nothing_is_told_all_that_do(name):
     with pytest.raises(RltokError, match=UNKNOWN[name]) as refused:
         estimator(name)
-    told = str(refused.value)
-    assert all(known in told for known in (*ladder(), "causal, early, batch, loo, gamma0.9 (any discount)"))
+    text = str(refused.value)
+    assert all(known in text for known in (*ladder(), "causal, early, batch, loo, gamma0.9 (any discount)"))
 
 
 CONTRADICTIONS = {

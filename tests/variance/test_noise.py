@@ -131,24 +131,24 @@ def test_a_bias_that_keeps_the_cosine_at_or_below_one_half_means_never(limit):
 
 @pytest.mark.parametrize(("group", "scale"), [("encoder", 1.0), ("policy", 2.0)])
 def test_every_measure_of_each_group_is_found(group, scale):
-    found = measure(products_of(made_up(batches=1500), NAME, group), np.ones(1500))
-    assert list(found) == MEASURES
+    measured = measure(products_of(made_up(batches=1500), NAME, group), np.ones(1500))
+    assert list(measured) == MEASURES
     for key, value in truth(scale=scale).items():
-        assert found[key] == pytest.approx(value, rel=0.06 * scale), key
+        assert measured[key] == pytest.approx(value, rel=0.06 * scale), key
 
 
 def test_an_unbiased_estimator_has_limit_1_and_no_bias():
-    found = measure(products_of(made_up(batches=1500), REFERENCE, "encoder"), np.ones(1500))
-    assert (found["limit"], found["bias"]) == (1.0, 0.0)
-    assert found["scale"] == pytest.approx(1, abs=0.03)
+    measured = measure(products_of(made_up(batches=1500), REFERENCE, "encoder"), np.ones(1500))
+    assert (measured["limit"], measured["bias"]) == (1.0, 0.0)
+    assert measured["scale"] == pytest.approx(1, abs=0.03)
 
 
 def test_an_estimator_that_halves_the_true_gradient_and_has_no_noise_is_measured_exactly():
     ones = np.ones((4, 4))
-    found = measure(Products(ones, ones, ones, ones / 4, ones / 2, np.full(4, 0.25), 0.5, 2, 3), np.ones(4))
+    measured = measure(Products(ones, ones, ones, ones / 4, ones / 2, np.full(4, 0.25), 0.5, 2, 3), np.ones(4))
     for key, value in {"signal": 0.5, "variance": 0, "limit": 1, "bias": 0.5, "scale": 0.5, "rows_needed": 0}.items():
-        assert found[key] == pytest.approx(value, abs=1e-12), key
-    assert math.isnan(found["draw_share"]) and math.isnan(found["snr"])  # no scatter to share, none to divide by
+        assert measured[key] == pytest.approx(value, abs=1e-12), key
+    assert math.isnan(measured["draw_share"]) and math.isnan(measured["snr"])  # no scatter to share, none to divide by
 
 
 @pytest.mark.parametrize("cosine", [1.0, 0.7])
@@ -200,9 +200,9 @@ def test_a_biased_direction_never_reaches_the_cosine_and_says_so():
     assert result["limit"][2] < 0.5
 
 
-def unresolved(found):
+def unresolved(actual):
     """Whether the squared length of an expectation comes out at or below nothing."""
-    return math.isnan(measure(products_of(found, NAME, "encoder"), np.ones(20))["limit"])
+    return math.isnan(measure(products_of(actual, NAME, "encoder"), np.ones(20))["limit"])
 
 
 def test_no_signal_is_not_resolved_and_fits_into_json():

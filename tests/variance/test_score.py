@@ -30,14 +30,14 @@ def setting(lengths=LENGTHS, *, training=True, **variant):
 def test_every_draws_gradient_is_that_of_trainings_policy_loss(variant, training):
     model, ids, shared, uniforms = setting(training=training, **variant)
     draws = gradients.draw(model, shared, uniforms)
-    found = gradients.policy_gradients(model, shared, draws, list(NAMES))
+    estimates = gradients.policy_gradients(model, shared, draws, list(NAMES))
     strings = torch.stack([model(ids, uniforms=u).boundaries for u in uniforms])
     strings[:, :, 0] = True
     wanted = training_gradients(model, ids, strings, NAMES)
-    assert list(found) == list(NAMES)
+    assert list(estimates) == list(NAMES)
     for name in NAMES:
-        close(found[name], wanted[name], atol=1e-11, what=name)
-        assert found[name].abs().amax(dim=1).min() > 1e-4  # of every draw
+        close(estimates[name], wanted[name], atol=1e-11, what=name)
+        assert estimates[name].abs().amax(dim=1).min() > 1e-4  # of every draw
 
 
 def test_the_objective_of_training_itself_gives_the_same_advantages():
@@ -117,11 +117,11 @@ def test_the_gradient_of_a_mean_of_draws_is_the_mean_of_their_gradients():
 def test_the_first_terms_gradient_is_that_of_trainings_loss():
     model, ids, _, _ = setting()
     strings = torch.stack([random_boundaries(3, 7, seed=seed) for seed in range(2)])
-    found = gradients.loss_gradients(model, ids, strings)
+    estimates = gradients.loss_gradients(model, ids, strings)
     for k, string in enumerate(strings):
         out = model(ids, boundaries=string)
-        close(found[k], flat_gradient(losses_of(out, torch.zeros_like(out.nll), 0.3).auto, reached(model)), atol=1e-12)
-    assert found.abs().amax(dim=1).min() > 1e-3
+        close(estimates[k], flat_gradient(losses_of(out, torch.zeros_like(out.nll), 0.3).auto, reached(model)), atol=1e-12)
+    assert estimates.abs().amax(dim=1).min() > 1e-3
 
 
 def test_nothing_is_left_on_the_model():
@@ -143,16 +143,16 @@ def test_one_row_with_centring_is_refused_because_no_signal_is_left(name):
     draws = gradients.draw(model, shared, uniforms)
     with pytest.raises(RltokError) as refused:
         gradients.policy_gradients(model, shared, draws, ["naive", name])
-    told = str(refused.value)
-    assert f"estimator '{name}'" in told and "B = 1" in told and "every advantage is 0, and no signal is left" in told
-    assert told.endswith("Take at least 2 rows.")
+    text = str(refused.value)
+    assert f"estimator '{name}'" in text and "B = 1" in text and "every advantage is 0, and no signal is left" in text
+    assert text.endswith("Take at least 2 rows.")
 
 
 def test_one_row_without_centring_has_a_signal():
     model, ids, shared, uniforms = setting((5,))
     draws = gradients.draw(model, shared, uniforms)
-    found = gradients.policy_gradients(model, shared, draws, ["naive", "causal+early+gamma0.9"])
-    wanted = training_gradients(model, ids, draws.boundaries, list(found))
-    for name, grads in found.items():
+    estimates = gradients.policy_gradients(model, shared, draws, ["naive", "causal+early+gamma0.9"])
+    wanted = training_gradients(model, ids, draws.boundaries, list(estimates))
+    for name, grads in estimates.items():
         close(grads, wanted[name], atol=1e-12)
         assert np.abs(grads.numpy()).max() > 1e-3

@@ -85,13 +85,13 @@ def estimator_gradients(model, ids, lengths, *objectives, auto=1.0):
     return [gradients(loss, model) for loss in expected]
 
 
-def assert_same(found, expected, *, factor=1.0, what=""):
+def assert_same(actual, expected, *, factor=1.0, what=""):
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], factor * value, rtol=0, atol=EXACT, msg=lambda m, at=name: f"{what} {at}: {m}")
+        torch.testing.assert_close(actual[name], factor * value, rtol=0, atol=EXACT, msg=lambda m, at=name: f"{what} {at}: {m}")
 
 
-def largest_difference(found, expected):
-    return max((found[name] - expected[name]).abs().max().item() for name in expected)
+def largest_difference(actual, expected):
+    return max((actual[name] - expected[name]).abs().max().item() for name in expected)
 
 
 @pytest.mark.parametrize("lags", [0, 1, 3])

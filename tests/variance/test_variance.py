@@ -58,28 +58,28 @@ def test_sampled_draws_agree_with_enumeration_and_a_bias_of_5_percent_is_noticed
     exact = joint_moments(model, ids, list(NAMES))
     shared = gradients.share(model, ids)
     draws = gradients.draw(model, shared, random_uniforms(2 * 10_000, 4, seed=7).view(-1, 2, 4))
-    found = {name: grads.numpy() for name, grads in gradients.policy_gradients(model, shared, draws, list(NAMES)).items()}
-    compared = np.concatenate([z_of_draws(found[name], exact[name]) for name in NAMES])
+    estimates = {name: grads.numpy() for name, grads in gradients.policy_gradients(model, shared, draws, list(NAMES)).items()}
+    compared = np.concatenate([z_of_draws(estimates[name], exact[name]) for name in NAMES])
     assert len(compared) == 168
     assert np.abs(compared).max() < LARGEST
     assert np.abs(compared).max() > 1.5  # and they scatter as they should
-    planted = z_of_draws(1.05 * found["causal+early"], exact["causal+early"])
+    planted = z_of_draws(1.05 * estimates["causal+early"], exact["causal+early"])
     assert abs(planted[0]) > LARGEST and abs(planted[-1]) > LARGEST  # seen in the mean, and in the variance
 
 
 def test_the_laboratorys_means_and_squares_agree_with_enumeration_for_both_groups_of_parameters():
     names, sizes = ["naive", "causal+early", "batch", FULL, REFERENCE], Sizes(2, 40, 4, 8)
     model, ids = two_rows()
-    exact, found = joint_moments(model, ids, names), measure_gradients(model, [ids] * sizes.batches, names, sizes, seed=3)
+    exact, estimates = joint_moments(model, ids, names), measure_gradients(model, [ids] * sizes.batches, names, sizes, seed=3)
     compared = []
-    for number, part in enumerate(found.slices.values()):
+    for number, part in enumerate(estimates.slices.values()):
         for name in names:
             mean, scatter = exact[name].mean[part].numpy(), exact[name].variance[part].sum().item()
             along = directions(mean)
-            compared += [*z_of_mean(found.mean[name][:, part].numpy() @ along.T, along @ mean)]
-            compared += [z_of_mean(found.square[name][:, number].numpy(), scatter + mean @ mean)]
-            if name in found.long:
-                compared += [*z_of_mean(found.long[name][:, part].numpy() @ along.T, along @ mean)]
+            compared += [*z_of_mean(estimates.mean[name][:, part].numpy() @ along.T, along @ mean)]
+            compared += [z_of_mean(estimates.square[name][:, number].numpy(), scatter + mean @ mean)]
+            if name in estimates.long:
+                compared += [*z_of_mean(estimates.long[name][:, part].numpy() @ along.T, along @ mean)]
     assert len(compared) == 2 * (len(names) * 5 + 4)  # the reference alone is its own counterpart
     assert 1 < np.abs(compared).max() < LARGEST
 
@@ -179,7 +179,7 @@ def test_the_size_of_the_advantages_is_that_of_decisions_that_were_drawn(lab):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "told"),
+    ("sizes", "message"),
     [
         ((1, 4, 2, 2), "rows must be at least 2, because.*every advantage is 0; got 1"),
         ((-3, 4, 2, 2), "rows must be at least 2.*got -3"),
@@ -189,8 +189,8 @@ def test_the_size_of_the_advantages_is_that_of_decisions_that_were_drawn(lab):
         ((2, 4, 5, 4), "reference_draws must be at least 5, because.*got 4"),
     ],
 )
-def test_too_little_to_measure_says_what_and_why(sizes, told):
-    with pytest.raises(RltokError, match=told):
+def test_too_little_to_measure_says_what_and_why(sizes, message):
+    with pytest.raises(RltokError, match=message):
         Sizes(*sizes)
 
 

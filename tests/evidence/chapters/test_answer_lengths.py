@@ -66,11 +66,11 @@ def test_quarters_and_differences_are_those_of_plain_loops(number, most, seed, r
     lengths = [maker.randint(1, most) for _ in range(number)]
     gaps = [[maker.gauss(1, 3) for _ in lengths] for _ in range(runs)]
     assert quarter_of(np.array(lengths)).tolist() == quartile_loop(lengths)
-    found, expected = gaps_by_length(np.array(gaps), np.array(lengths)), gap_loops(gaps, lengths)
-    assert found["seeds"] == runs and len(quarters(np.array(lengths))) == len(expected)
-    assert found["bits"] == pytest.approx([one[0] for one in expected])
-    assert found["over_items"] == [one if one is None else pytest.approx(one) for one in (each[1] for each in expected)]
-    assert found["over_seeds"] == (None if runs < 3 else pytest.approx([one[2] for one in expected]))
+    differences, expected = gaps_by_length(np.array(gaps), np.array(lengths)), gap_loops(gaps, lengths)
+    assert differences["seeds"] == runs and len(quarters(np.array(lengths))) == len(expected)
+    assert differences["bits"] == pytest.approx([one[0] for one in expected])
+    assert differences["over_items"] == [one if one is None else pytest.approx(one) for one in (each[1] for each in expected)]
+    assert differences["over_seeds"] == (None if runs < 3 else pytest.approx([one[2] for one in expected]))
 
 
 def test_items_of_one_length_stay_together_and_ranges_do_not_overlap():
@@ -104,10 +104,10 @@ def test_bits_of_an_item_are_paired_by_seed_and_item_and_repeats_are_averaged():
     even0, even2, bpe0, _, bpe2, other = (one["scores"][TASK]["item_bits_per_byte"] for one in (*runs, again))
     first = [(a - b) * n for a, b, n in zip(bpe0, even0, lengths, strict=True)]
     second = [((a + b) / 2 - c) * n for a, b, c, n in zip(bpe2, other, even2, lengths, strict=True)]
-    found = against_even(sweep, TASK, lengths)
-    assert list(found) == ["bpe"]  # naive has no seed in common with even
-    assert found["bpe"]["seeds"] == 2 and found["bpe"]["over_seeds"] is None
-    assert found["bpe"]["bits"] == pytest.approx([one[0] for one in gap_loops([first, second], lengths.tolist())])
+    gaps = against_even(sweep, TASK, lengths)
+    assert list(gaps) == ["bpe"]  # naive has no seed in common with even
+    assert gaps["bpe"]["seeds"] == 2 and gaps["bpe"]["over_seeds"] is None
+    assert gaps["bpe"]["bits"] == pytest.approx([one[0] for one in gap_loops([first, second], lengths.tolist())])
 
 
 def test_a_difference_at_the_start_is_equal_in_all_quarters_and_one_along_the_answer_grows():
@@ -117,9 +117,9 @@ def test_a_difference_at_the_start_is_equal_in_all_quarters_and_one_along_the_an
     lengths = lengths_of(items, [sweep])
     for run, gap in ((start, 3 / lengths), (along, np.full(UNITS, 0.5))):  # bits per byte
         run["scores"][TASK]["item_bits_per_byte"] = (np.array(even["scores"][TASK]["item_bits_per_byte"]) + gap).tolist()
-    found = against_even(sweep, TASK, lengths)
-    assert found["start"]["bits"] == pytest.approx([3] * 4)
-    assert found["along"]["bits"] == sorted(found["along"]["bits"]) and found["along"]["bits"][0] < 2 < found["along"]["bits"][3]
+    gaps = against_even(sweep, TASK, lengths)
+    assert gaps["start"]["bits"] == pytest.approx([3] * 4)
+    assert gaps["along"]["bits"] == sorted(gaps["along"]["bits"]) and gaps["along"]["bits"][0] < 2 < gaps["along"]["bits"][3]
 
 
 @pytest.mark.parametrize("key, other", [("fingerprint", "0" * 16), ("items", UNITS - 1), ("scored_bytes", 7)])
@@ -150,7 +150,7 @@ def test_the_table_tells_ranges_errors_over_seeds_where_known_and_leaves_out_who
 
 
 def test_ends_are_those_of_the_largest_size_that_has_one_of_the_contenders():
-    sweeps = {size: {"gaps": {TASK: {name: {"bits": bits} for name, bits in found.items()}}} for size, found in (
+    sweeps = {size: {"gaps": {TASK: {name: {"bits": bits} for name, bits in gaps.items()}}} for size, gaps in (
         ("small", {"ours": [1.0, 2.0, 3.0], "bpe": [7.0]}), ("large", {"bpe": [4.0, 5.0]}), ("huge", {}))}  # fmt: skip
     assert ends({"sweeps": sweeps}, TASK, ["nobody", "bpe", "ours"]) == ("large", "bpe", 4.0, 5.0)
     assert ends({"sweeps": sweeps}, TASK, ["ours"]) == ("small", "ours", 1.0, 3.0)
@@ -160,14 +160,14 @@ def test_ends_are_those_of_the_largest_size_that_has_one_of_the_contenders():
 def test_sizes_of_other_records_are_left_out_and_named():
     first, second = record("ours"), record("even")
     own, other = {"records": sorted([first["digest"], second["digest"]])}, {"records": ["f" * 64]}
-    kept, told = fitting({"what": "x", "sweeps": {"32m": own, "147m": other}}, [sweep_of(first, second)])
-    assert kept == {"what": "x", "sweeps": {"32m": own}} and told.startswith("without 147m, made of other records")
+    kept, text = fitting({"what": "x", "sweeps": {"32m": own, "147m": other}}, [sweep_of(first, second)])
+    assert kept == {"what": "x", "sweeps": {"32m": own}} and text.startswith("without 147m, made of other records")
     assert fitting({"sweeps": {"32m": own}}, [sweep_of(first, second)])[1] == "made of the records on this page"
     assert fitting({"sweeps": {"32m": own}}, [sweep_of(first)])[0] == {"sweeps": {}}
     newer = sweep_of(record("ours", sweep="147m"))
-    kept, told = fitting({"sweeps": {"32m": own, "90m": other}}, [sweep_of(first, second), newer])
+    kept, text = fitting({"sweeps": {"32m": own, "90m": other}}, [sweep_of(first, second), newer])
     assert list(kept["sweeps"]) == ["32m"]
-    assert told == (
+    assert text == (
         "without 90m, made of other records than those on this page and without 147m, made before there were such records;"
         " run scripts/measure/measure_answers.py"
     )

@@ -140,8 +140,8 @@ def test_without_memory_a_stride_of_constant_text_comes_as_often_as_computed_and
     chance = math.exp(log_chance)
     assert (p, chance) == (1 / 3, pytest.approx((1 / 3) ** 2 * (2 / 3) ** 4))
     terms = torch.full((rows, decisions + 1, 1), math.log(p / (1 - p)), dtype=torch.float64)
-    found = sample_boundaries(terms, random_uniforms(rows, decisions + 1), bias=0.0, scale=1.0, softcap=None)
-    share = (found == (torch.arange(decisions + 1) % k == 0)).all(dim=1).double().mean().item()
+    boundaries = sample_boundaries(terms, random_uniforms(rows, decisions + 1), bias=0.0, scale=1.0, softcap=None)
+    share = (boundaries == (torch.arange(decisions + 1) % k == 0)).all(dim=1).double().mean().item()
     assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / rows)
     assert best_stride_log_prob(k, decisions, k - 1) == (1.0, 0.0) == best_stride_log_prob(k, 1000, 20)
     # a row of the paper: 819 boundaries among 4095 decisions, -0.2 log 0.2 - 0.8 log 0.8 nats each
@@ -216,8 +216,8 @@ def test_after_context_is_mixed_in_a_read_out_of_fresh_byte_states_errs_on_few_b
 
     with torch.no_grad():
         read_out(model.rule, model.encode(fitted).flatten(0, 1), wanted(fitted).flatten(), reach=CERTAIN)
-        found = model.rule.logits(model.rule.terms(model.encode(held_out)), wanted(held_out)) > 0
-    wrong, spaces = ((found != wanted(held_out)).float().mean(), wanted(held_out).float().mean())
+        actual = model.rule.logits(model.rule.terms(model.encode(held_out)), wanted(held_out)) > 0
+    wrong, spaces = ((actual != wanted(held_out)).float().mean(), wanted(held_out).float().mean())
     assert 0 < wrong < spaces / 4
 
 

@@ -158,7 +158,7 @@ def test_the_position_figure_shows_the_first_seed(stored):
 def test_moving_the_slider_draws_again_and_says_the_numbers(stored):
     pytest.importorskip("ipywidgets")
     box = ch03_ladder.slider(stored)
-    choice, picture, told = box.children
+    choice, picture, text = box.children
     assert choice.value == 0.9
     alt, data = re.fullmatch(r'<img alt="([^"]+)" style="[^"]+" src="data:image/png;base64,([^"]+)">', picture.value).groups()
     assert base64.b64decode(data).startswith(b"\x89PNG") and "over the discount" in alt
@@ -166,5 +166,5 @@ def test_moving_the_slider_draws_again_and_says_the_numbers(stored):
     assert alt in picture.value and data not in picture.value
     rows = [stage["policy"]["estimators"]["causal+early+loo"]["rows_needed"][0] for stage in stored["stages"]]
     fewest, most = min(rows[1::3]), max(rows[1::3])  # of the early stage
-    found = re.search(r"early: ([\d,]+) to ([\d,]+) rows", told.value)
-    assert [float(number.replace(",", "")) for number in found.groups()] == pytest.approx([fewest, most], rel=0.05)
+    match = re.search(r"early: ([\d,]+) to ([\d,]+) rows", text.value)
+    assert [float(number.replace(",", "")) for number in match.groups()] == pytest.approx([fewest, most], rel=0.05)

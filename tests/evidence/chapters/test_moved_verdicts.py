@@ -24,8 +24,8 @@ def now(rule=RULE, **verdicts):
 
 def test_verdicts_that_became_others_are_listed_and_new_words_for_the_same_are_not(tmp_path):
     path = kept(tmp_path / "kept.json", OLD, test_even=["supported", "indicative: for"], arc_even=["undecided", None], gone=["x"])
-    told = moved(path, now(test_even=["leans for", "leans for"], arc_even=["undecided", None], bpe_test=["supported", None]))
-    head, rows = told.split("\n\n")
+    text = moved(path, now(test_even=["leans for", "leans for"], arc_even=["undecided", None], bpe_test=["supported", None]))
+    head, rows = text.split("\n\n")
     assert head.startswith(f"By {OLD}, then by {RULE}: 2 verdicts are the same (") and head.endswith(", 1 are not:")
     assert "'indicative: for' is now 'leans for'" in head
     (row,) = rows.splitlines()[2:]
@@ -38,16 +38,16 @@ def test_verdicts_that_became_others_are_listed_and_new_words_for_the_same_are_n
      ((), "mixes verdicts by 0 rules of judging: none")],
 )  # fmt: skip
 def test_a_record_judged_by_two_rules_or_by_that_of_today_is_refused_in_one_line(tmp_path, rules, words):
-    with pytest.raises(RltokError, match=words) as found:
+    with pytest.raises(RltokError, match=words) as error:
         read(kept(tmp_path / "kept.json", *rules, test_even=["supported", None]))
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_table_of_verdicts_by_two_rules_is_refused_in_one_line(tmp_path):
     path = kept(tmp_path / "kept.json", OLD, test_even=["supported", None])
-    with pytest.raises(RltokError, match=f"cannot hold some by '{OLD}'. Judge all") as found:
+    with pytest.raises(RltokError, match=f"cannot hold some by '{OLD}'. Judge all") as error:
         moved(path, now() | {"size1": {"rule": OLD, "verdicts": {}}})
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"sweeps": {"a": 3}}', '{"sweeps": {"a": {"rule": "x", "verdicts": 3}}}'])

@@ -46,11 +46,11 @@ def test_rows_of_the_figure_and_of_the_slider_are_the_draws():
     assert image.images[0].get_array().tolist() == [[False, True], [True, True]]
     assert [label.get_text() for label in image.get_yticklabels()] == ["0.1", "0.5"]
     pytest.importorskip("ipywidgets")
-    choice, picture, told = ch04_policy.rate_slider(b"ab", drawn, (0.1, 0.5)).children
-    assert "ab|<br>1 boundaries in 2 bytes" in told.value
+    choice, picture, text = ch04_policy.rate_slider(b"ab", drawn, (0.1, 0.5)).children
+    assert "ab|<br>1 boundaries in 2 bytes" in text.value
     before = picture.value
     choice.value = 0.5
-    assert "a|b|<br>2 boundaries in 2 bytes" in told.value and picture.value != before
+    assert "a|b|<br>2 boundaries in 2 bytes" in text.value and picture.value != before
 
 
 def test_without_ipywidgets_the_slider_says_what_to_install(monkeypatch):
@@ -76,13 +76,13 @@ def test_every_run_is_a_line_in_the_panel_of_its_start():
 
 
 @pytest.mark.parametrize(
-    ("rates", "scale", "softcap", "told"),
+    ("rates", "scale", "softcap", "message"),
     [
         ((), 1.0, None, "rates must hold at least one"), ((0.0,), 1.0, None, "strictly between 0 and 1; got 0.0"),
         ((math.nan,), 1.0, None, "strictly between 0 and 1"), ((0.2,), 0.0, None, "scale be greater than 0"),
         ((1e-9,), 1.0, 6.0, "under softcap=6 no probability is 1e-09"), ((0.2,), 1.0, 0.0, "softcap must be greater than 0"),
     ],
 )  # fmt: skip
-def test_rates_that_no_policy_can_have_are_named(rates, scale, softcap, told):
-    with pytest.raises(RltokError, match=told):
+def test_rates_that_no_policy_can_have_are_named(rates, scale, softcap, message):
+    with pytest.raises(RltokError, match=message):
         ch04_policy.draws_at_rates(torch.zeros(5, 2), torch.rand(5), scale=scale, softcap=softcap, rates=rates)

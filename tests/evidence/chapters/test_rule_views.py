@@ -112,8 +112,8 @@ def test_the_table_has_a_line_for_every_contender_and_its_verdict():
 
 
 def test_findings_sort_the_contenders_by_verdict_and_name_those_of_about_the_same_tokens():
-    told = ch05_rules.findings(comparison(), near=0.05)
-    assert told == [
+    text = ch05_rules.findings(comparison(), near=0.05)
+    assert text == [
         "lower loss than learned: none", "higher loss than learned: hnet", "undecided: bpe, random_k_as_bpe",
         "tokens per byte within 0.05 of learned's 0.200: bpe, random_k_as_bpe",
     ]  # fmt: skip

@@ -221,9 +221,9 @@ def test_a_difference_says_when_it_is_of_validation_or_why_there_is_none():
     without = [with_digest(one | {"scores": one["scores"] | {"test": None}, "sweep": "147m"}) for one in (ours, even)]
     large = [with_digest(one | {"matrix_parameters": 146_875_392}) for one in without]
     rows = rows_of(side_by_side([sweep_of(ours, even), sweep_of(*large)]))
-    told = {(row[0], row[1]): row[rows[0].index("minus even")] for row in rows[1:]}
-    assert told["ours", "147m"].endswith(" (validation)") and "(" not in told["ours", "32m"]
-    assert told["even", "32m"] == told["even", "147m"] == "-"
+    text = {(row[0], row[1]): row[rows[0].index("minus even")] for row in rows[1:]}
+    assert text["ours", "147m"].endswith(" (validation)") and "(" not in text["ours", "32m"]
+    assert text["even", "32m"] == text["even", "147m"] == "-"
     (_, alone) = rows_of(side_by_side([sweep_of(ours)]))
     assert alone[rows[0].index("minus even")] == "no run of even"
     rows = rows_of(side_by_side([sweep_of(record("ours", 1), even)]))

@@ -50,10 +50,10 @@ def stream(seed, number=60):
     return found
 
 
-def documents_loop(found, sizes_of):
+def documents_loop(actual, sizes_of):
     """(source, bytes) of every document with a row, in the order of first mention, parts of one together."""
     totals = {}
-    for number, one in enumerate(found):
+    for number, one in enumerate(actual):
         key = (one.source, one.whole) if one.whole else number
         source, size, rows = totals.get(key, (one.source, 0, 0))
         each = sizes_of(len(one.text))
@@ -127,8 +127,8 @@ def kinds_by_chance(seed):
     return np.array(kind)
 
 
-def same(found, expected):
-    assert found == [one if one is None else pytest.approx(one, rel=1e-6) for one in expected]
+def same(actual, expected):
+    assert actual == [one if one is None else pytest.approx(one, rel=1e-6) for one in expected]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -140,18 +140,18 @@ def test_differences_by_kind_are_those_of_plain_loops(seed, runs):
     pairs = [(averaged([a]), averaged([b])) for a, b in zip(ours, even, strict=False)]
     there = [list(range(UNITS)), *([u for u in range(UNITS) if kind[u] == one] for one in ORDER)]
     expected = [gap_loops(pairs, sizes, chosen) for chosen in there if chosen]
-    found = by_kind(sweep_of(*ours, *even), "ours", "even", "test", kind)
-    assert found["seeds"] == runs and len(expected) == 5 - seed % 2
-    same(found["bits"], [one[0] for one in expected])
-    same(found["over_documents"], [one[1] for one in expected])
-    assert found["over_documents"][-2] is None  # speech is one document
-    assert len(found["by_seed"]) == runs
-    for row, pair in zip(found["by_seed"], pairs, strict=True):
+    actual = by_kind(sweep_of(*ours, *even), "ours", "even", "test", kind)
+    assert actual["seeds"] == runs and len(expected) == 5 - seed % 2
+    same(actual["bits"], [one[0] for one in expected])
+    same(actual["over_documents"], [one[1] for one in expected])
+    assert actual["over_documents"][-2] is None  # speech is one document
+    assert len(actual["by_seed"]) == runs
+    for row, pair in zip(actual["by_seed"], pairs, strict=True):
         same(row, [gap_loops([pair], sizes, chosen)[0] for chosen in there if chosen])
     if runs < 3:
-        assert found["over_seeds"] is None
+        assert actual["over_seeds"] is None
     else:
-        same(found["over_seeds"], [one[2] for one in expected])
+        same(actual["over_seeds"], [one[2] for one in expected])
 
 
 def test_seeds_are_paired_repeats_averaged_and_who_has_no_seed_in_common_is_left_out():
@@ -162,12 +162,12 @@ def test_seeds_are_paired_repeats_averaged_and_who_has_no_seed_in_common_is_left
     kind = kinds_by_chance(0)
     pairs = [(averaged([bpe[0]]), averaged([even[0]])), (averaged([bpe[2], again]), averaged([even[1]]))]
     sizes = even[0]["scores"]["test"]["unit_bytes"]
-    found = against(sweep, "even", "test", kind)
-    assert list(found) == ["bpe"] and found["bpe"]["seeds"] == 2
-    same(found["bpe"]["bits"][2:3], [gap_loops(pairs, sizes, [u for u in range(UNITS) if kind[u] == "books"])[0]])
+    gaps = against(sweep, "even", "test", kind)
+    assert list(gaps) == ["bpe"] and gaps["bpe"]["seeds"] == 2
+    same(gaps["bpe"]["bits"][2:3], [gap_loops(pairs, sizes, [u for u in range(UNITS) if kind[u] == "books"])[0]])
     other_way = against(sweep, "bpe", "test", kind)
     assert sorted(other_way) == ["even", "naive"] and other_way["naive"]["seeds"] == 1
-    same(other_way["even"]["bits"], [-bits for bits in found["bpe"]["bits"]])
+    same(other_way["even"]["bits"], [-bits for bits in gaps["bpe"]["bits"]])
     assert against(sweep, "nobody", "test", kind) == {}
 
 
@@ -176,9 +176,9 @@ def test_a_difference_on_books_alone_is_told_of_books_alone():
     even, ours = record("even"), record("ours")
     score, sizes = ours["scores"]["test"], np.array(even["scores"]["test"]["unit_bytes"])
     score["unit_bits"] = (np.array(even["scores"]["test"]["unit_bits"]) + 0.5 * sizes * (kind == "books")).tolist()
-    found = against(sweep_of(even, ours), "even", "test", kind)["ours"]
+    gaps = against(sweep_of(even, ours), "even", "test", kind)["ours"]
     share = sizes[kind == "books"].sum() / sizes.sum()
-    assert found["bits"] == pytest.approx([0.5 * share, 0, 0.5]) and found["over_documents"][1:] == pytest.approx([0, 0])
+    assert gaps["bits"] == pytest.approx([0.5 * share, 0, 0.5]) and gaps["over_documents"][1:] == pytest.approx([0, 0])
 
 
 def text_like(run, split="test", sources=None):
@@ -199,12 +199,12 @@ CHANGES = {
 
 @pytest.mark.parametrize("case", CHANGES)
 def test_text_that_was_not_that_scored_is_refused(case):
-    change, told = CHANGES[case]
+    change, words = CHANGES[case]
     good, again = record("even"), record("even")
     text = text_like(good)
     again["scores"]["test"] |= change
     for sweep in (sweep_of(again), with_repeats(sweep_of(good), again)):
-        with pytest.raises(RltokError, match=f"test text: sweep 32m, even, seed 0 was scored (on|in) {told}"):
+        with pytest.raises(RltokError, match=f"test text: sweep 32m, even, seed 0 was scored (on|in) {words}"):
             check_scored("test", text, [sweep])
     again["scores"]["test"] = None  # not scored at all
     check_scored("test", text, [sweep_of(good), with_repeats(sweep_of(good), again)])
@@ -282,9 +282,9 @@ def test_a_contrast_of_two_kinds_is_told_seed_by_seed():
 def test_sizes_of_other_records_are_left_out_and_named():
     first, second = record("ours"), record("even")
     own, other = {"records": sorted([first["digest"], second["digest"]])}, {"records": ["f" * 64]}
-    kept, told = fitting({"sweeps": {"32m": own, "147m": other}}, [sweep_of(first, second)])
+    kept, text = fitting({"sweeps": {"32m": own, "147m": other}}, [sweep_of(first, second)])
     assert kept == {"sweeps": {"32m": own}}
-    assert told.startswith("without 147m, made of other records") and told.endswith("run scripts/measure/measure_kinds.py")
+    assert text.startswith("without 147m, made of other records") and text.endswith("run scripts/measure/measure_kinds.py")
     assert fitting({"sweeps": {"32m": own}}, [with_repeats(sweep_of(first, second), record("even", bits=3.0))])[0] == {
         "sweeps": {}
     }

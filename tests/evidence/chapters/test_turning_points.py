@@ -49,14 +49,14 @@ def going(shares, seed=0, lead=0.0):
     return record("ours", seed) | {"curve": curve}
 
 
-@pytest.mark.parametrize("shares, told", [
+@pytest.mark.parametrize("shares, message", [
     ([0.2, 0.3, 0.49, 0.5, 0.9], ["passes 0.5", "4", "4"]),
     ([0.2, 0.3, 0.4, 0.1, 0.0], ["at most 0.40", "3", "3"]),
     ([0.6], ["passes 0.5", "1", "1"]),
 ])  # fmt: skip
-def test_a_policy_passes_half_of_white_space_or_turns_away_where_it_has_most(shares, told):
+def test_a_policy_passes_half_of_white_space_or_turns_away_where_it_has_most(shares, message):
     head, row = rows_of(turns_table([sweep_of(going(shares))], ["ours", "nobody"]))
-    assert row[3:6] == told and head[3:6] == ["white space", "MB read", "update"]
+    assert row[3:6] == message and head[3:6] == ["white space", "MB read", "update"]
 
 
 def test_the_lead_at_the_turn_is_a_mean_of_seven_lines_and_fixed_rules_have_no_turn():

@@ -83,7 +83,7 @@ def test_after_bytes_of_no_word_nothing_ends_and_an_unfinished_word_is_no_word()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "it is empty"),
         ([b"a"], "it has one word, b'a'"),
@@ -95,10 +95,10 @@ def test_after_bytes_of_no_word_nothing_ends_and_an_unfinished_word_is_no_word()
         ([b"a", 7], "got 7"),
     ],
 )
-def test_a_lexicon_that_cannot_be_read_is_refused_in_one_line(words, told):
+def test_a_lexicon_that_cannot_be_read_is_refused_in_one_line(words, message):
     with pytest.raises(RltokError) as error:
         Lexicon(words)
-    assert told in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("wrong", ["shape", "sum", "negative"])
@@ -165,8 +165,8 @@ def test_triples_occur_as_often_as_the_table_says():
     for a, b, c in itertools.product(range(3), repeat=3):
         at = (drawn[:, :-2] == a) & (drawn[:, 1:-1] == b)
         expected, n = language.table[a, b, c], at.sum()
-        found = (at & (drawn[:, 2:] == c)).sum() / n
-        assert abs(found - expected) <= 4 * math.sqrt(expected * (1 - expected) / n)
+        actual = (at & (drawn[:, 2:] == c)).sum() / n
+        assert abs(actual - expected) <= 4 * math.sqrt(expected * (1 - expected) / n)
 
 
 def test_no_single_word_foretells_the_next_and_two_do():

@@ -47,8 +47,8 @@ def test_a_row_tells_the_share_of_the_gain_its_range_and_from_when_it_held():
 
 
 def test_sizes_of_advantages_are_medians_of_the_first_and_the_last_look():
-    (told,) = views.advantage_sizes(RECORD, "early", ["naive"])
-    assert told.startswith("naive ") and told.endswith("advantages of 11 nats at first, 22 at the end")
+    (text,) = views.advantage_sizes(RECORD, "early", ["naive"])
+    assert text.startswith("naive ") and text.endswith("advantages of 11 nats at first, 22 at the end")
 
 
 def test_curves_show_mean_and_range_over_seeds_and_both_bounds():

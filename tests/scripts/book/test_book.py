@@ -265,8 +265,8 @@ def test_the_log_says_what_the_first_and_the_last_rung_of_a_ladder_need():
             "policy": {"estimators": {"naive": {"rows_needed": [naive]}, "causal+early+gamma0.9+batch": {"rows_needed": [full]}}}
         }
 
-    told = make_log.verdict({"stages": [stage(2e6, 7.4), stage(3e6, None)]})
-    assert "naive 2,000,000 to 3,000,000; causal+early+gamma0.9+batch 7 to 7, never in 1 of 2" in told
+    words = make_log.verdict({"stages": [stage(2e6, 7.4), stage(3e6, None)]})
+    assert "naive 2,000,000 to 3,000,000; causal+early+gamma0.9+batch 7 to 7, never in 1 of 2" in words
 
 
 def test_the_log_counts_clear_differences_of_rules_by_the_larger_error():
@@ -281,8 +281,8 @@ def test_the_log_counts_clear_differences_of_rules_by_the_larger_error():
         line("b", 0.1, 0.06, 0.01),
         line("c", 0.1, 0.01, None),
     ]
-    told = make_log.verdict({"standings": lines, "runs": [{}]})
-    assert told == "fewer bits per byte than learned: a; more: c; no clear difference: d, b"
+    words = make_log.verdict({"standings": lines, "runs": [{}]})
+    assert words == "fewer bits per byte than learned: a; more: c; no clear difference: d, b"
 
 
 def test_the_logs_limits_of_students_t_are_those_of_the_rule_by_which_differences_count():

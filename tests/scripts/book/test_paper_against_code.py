@@ -181,9 +181,9 @@ def tokens() -> str:
     ids = torch.zeros(1, 4096, dtype=torch.long)
     uniforms = torch.rand(1, 4096, generator=torch.Generator().manual_seed(0))
     states = torch.zeros(1, 4096, 1)
-    found = {int(rule(0.2).decide(states, ids, uniforms).boundaries.sum()) for rule in (EvenRule, RandomKRule)}
-    assert len(found) == 1
-    return str(found.pop())
+    boundaries = {int(rule(0.2).decide(states, ids, uniforms).boundaries.sum()) for rule in (EvenRule, RandomKRule)}
+    assert len(boundaries) == 1
+    return str(boundaries.pop())
 
 
 def linear_std(width: int) -> str:

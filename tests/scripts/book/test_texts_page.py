@@ -71,14 +71,14 @@ def test_every_source_has_its_repository_and_licence_on_the_page():
 def test_shares_of_the_largest_documents_and_what_is_in_training_only():
     for split in SPLITS[1:]:
         found, whole = RECORD["held_out"][split], RECORD["splits"][split]["windows"]
-        told = next(line for line in PAGE.splitlines() if line.startswith(f"* {split}: "))
-        first, all_of_them = (float(share) for share in re.findall(r"([\d.]+)%", told))
+        text = next(line for line in PAGE.splitlines() if line.startswith(f"* {split}: "))
+        first, all_of_them = (float(share) for share in re.findall(r"([\d.]+)%", text))
         windows = [each["windows"] for each in found["largest"]]
         assert first == pytest.approx(100 * windows[0] / whole, abs=0.05)
         assert all_of_them == pytest.approx(100 * sum(windows) / whole, abs=0.05)
         share, effective = windows[0] / whole, found["effective_documents"]
         assert 1 / share <= effective <= 1 / share**2  # the largest document bounds the sum of squares from both sides
-        assert f"documents is {found['effective_documents']:.1f}; there are {RECORD['splits'][split]['documents']}." in told
+        assert f"documents is {found['effective_documents']:.1f}; there are {RECORD['splits'][split]['documents']}." in text
     (only,) = re.findall(r"^In training only: (.*)\.$", PAGE, re.M)
     absent = {name for name, found in RECORD["sources"].items() if found["validation"]["rows"] + found["test"]["rows"] == 0}
     assert set(re.findall(r"`([^`]+)`", only)) == absent
@@ -87,7 +87,7 @@ def test_shares_of_the_largest_documents_and_what_is_in_training_only():
 @pytest.mark.parametrize("key", ["sources", "tasks"])
 def test_what_one_file_lacks_is_named(key):
     name = next(iter(RECORD[key]))
-    fewer = {**WORDS, key: {other: told for other, told in WORDS[key].items() if other != name}}
+    fewer = {**WORDS, key: {other: text for other, text in WORDS[key].items() if other != name}}
     with pytest.raises(SystemExit, match=f"texts.yml says nothing of {name}.*under {key}"):
         make_texts.render(RECORD, fewer)
     more = {**WORDS, key: {**WORDS[key], "elsewhere": WORDS[key][name]}}

@@ -82,15 +82,15 @@ def test_the_stored_items_are_those_that_the_runs_were_scored_on(sweeps, stored)
 
 def test_the_stored_differences_are_whole_and_of_the_seeds_that_are_stored(sweeps, stored):
     for name, sweep in sweeps.items():
-        for task, found in stored["sweeps"][name]["gaps"].items():
+        for task, gaps in stored["sweeps"][name]["gaps"].items():
             sizes = [one["items"] for one in stored["tasks"][task]["quarters"]]
-            assert set(found) == {
+            assert set(gaps) == {
                 other for other, runs in sweep.runs.items() if other != "even" and set(runs) & set(sweep.runs["even"])
             }
-            for other, gap in found.items():
+            for other, gap in gaps.items():
                 assert gap["seeds"] == len(set(sweep.runs[other]) & set(sweep.runs["even"]))
                 mean = sum(n * bits for n, bits in zip(sizes, gap["bits"], strict=True)) / sum(sizes)
                 errors = [*gap["over_items"], *(gap["over_seeds"] or [])]
                 assert math.isfinite(mean) and len(errors) == len(sizes) * (1 + (gap["seeds"] >= 3))
                 assert all(math.isfinite(one) and one > 0 for one in errors)
-            assert table(stored, task, list(found)).count(f"| {name} |") == len(found)
+            assert table(stored, task, list(gaps)).count(f"| {name} |") == len(gaps)

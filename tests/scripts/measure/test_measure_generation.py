@@ -16,14 +16,14 @@ def record(monkeypatch, path, *words):
 
 def test_the_record_holds_every_batch_and_what_both_ways_wrote(tmp_path, monkeypatch):
     words = "--presets tiny --batches 1 3 --bytes 4 --full-bytes 2 --repeats 2".split()
-    found = record(monkeypatch, tmp_path / "generation.json", *words)
-    (tiny,) = found["presets"]
+    stored = record(monkeypatch, tmp_path / "generation.json", *words)
+    (tiny,) = stored["presets"]
     assert tiny["preset"] == "tiny" and tiny["device"].startswith("cpu") and tiny["versions"]["torch"]
     assert [(batch["rows"], len(batch["seconds"])) for batch in tiny["batches"]] == [(1, 2), (3, 2)]
     assert tiny["same_bytes"] is True
     one = tiny["batches"][0]["bytes_per_second"]
     assert tiny["times_as_fast"] == pytest.approx(one / tiny["full_pass_bytes_per_second"])
-    assert (found["bytes"], found["full_bytes"], found["repeats"], found["prompt_bytes"]) == (4, 2, 2, 40)
+    assert (stored["bytes"], stored["full_bytes"], stored["repeats"], stored["prompt_bytes"]) == (4, 2, 2, 40)
 
 
 def test_a_file_of_something_else_and_numbers_below_1_are_refused(tmp_path, monkeypatch):

@@ -154,17 +154,17 @@ def test_the_stored_record_is_of_all_stored_records(sweeps, stored):
 
 def test_the_stored_kinds_hold_what_was_counted_of_their_sources(sweeps, stored):
     counted = json.loads((RESULTS / "texts.json").read_text(encoding="utf-8"))
-    told = yaml.safe_load((ROOT / "book" / "texts.yml").read_text(encoding="utf-8"))
-    for split, found in stored["splits"].items():
+    text = yaml.safe_load((ROOT / "book" / "texts.yml").read_text(encoding="utf-8"))
+    for split, actual in stored["splits"].items():
         expected = {}
         for source, each in counted["sources"].items():
-            of, names = told["sources"][source]["kind"], ("encyclopaedia", "books", "speech")
+            of, names = text["sources"][source]["kind"], ("encyclopaedia", "books", "speech")
             for kind in ("all text", of if of in names else "other"):
                 documents, size = expected.get(kind, (0, 0))
                 expected[kind] = documents + each[split]["documents"], size + counted["window_bytes"] * each[split]["windows"]
-        assert {one["kind"]: (one["documents"], one["bytes"]) for one in found["parts"]} == expected
+        assert {one["kind"]: (one["documents"], one["bytes"]) for one in actual["parts"]} == expected
         for run in (run for sweep in sweeps.values() for run in sweep.everything if run["scores"][split]):
-            assert run["scores"][split]["hash"] == found["hash"]
+            assert run["scores"][split]["hash"] == actual["hash"]
 
 
 def test_the_stored_differences_are_whole_and_those_of_all_text_together(sweeps, stored):

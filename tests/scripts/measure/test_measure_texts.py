@@ -26,8 +26,8 @@ VALIDATION = [row("c.md#0", 8192), row("c.md#1", 8200), row("d.md", 4096, "laws"
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A corpus of a few rows, with small benchmark sets."""
-    for number, found in enumerate(TRAIN):
-        write_parquet(tmp_path / f"english-train-{number:03}.parquet", found)
+    for number, actual in enumerate(TRAIN):
+        write_parquet(tmp_path / f"english-train-{number:03}.parquet", actual)
     write_parquet(tmp_path / "english-validation.parquet", VALIDATION)
     write_parquet(tmp_path / "english-test.parquet", [row("e.md", 4096)])
     (tmp_path / "eval").mkdir()
@@ -38,27 +38,27 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_parts_are_one_document_and_rests_of_windows_do_not_count(folder):
-    found = measure_texts.measure(folder)
-    assert found["splits"]["train"] == {"documents": 3, "rows": 4, "bytes": 29576, "windows": 2 + 1 + 1 + 2}
-    assert found["sources"]["books"]["train"] == {"documents": 2, "rows": 3, "bytes": 24576, "windows": 5}
-    assert found["sources"]["laws"]["test"] == {"documents": 0, "rows": 0, "bytes": 0, "windows": 0}
-    assert found["splits"]["validation"]["documents"] == 3  # x.json#some-name is no part
+    measured = measure_texts.measure(folder)
+    assert measured["splits"]["train"] == {"documents": 3, "rows": 4, "bytes": 29576, "windows": 2 + 1 + 1 + 2}
+    assert measured["sources"]["books"]["train"] == {"documents": 2, "rows": 3, "bytes": 24576, "windows": 5}
+    assert measured["sources"]["laws"]["test"] == {"documents": 0, "rows": 0, "bytes": 0, "windows": 0}
+    assert measured["splits"]["validation"]["documents"] == 3  # x.json#some-name is no part
 
 
 def test_concentration_is_that_of_windows_in_documents(folder):
-    found = measure_texts.measure(folder)["held_out"]
-    assert sorted(found) == ["test", "validation"]
-    assert found["validation"]["effective_documents"] == pytest.approx((4 + 1 + 1) ** 2 / (16 + 1 + 1))
-    assert found["validation"]["largest"][0] == {"source": "books", "document": "c.md", "windows": 4}
-    assert found["test"]["effective_documents"] == 1
+    measured = measure_texts.measure(folder)["held_out"]
+    assert sorted(measured) == ["test", "validation"]
+    assert measured["validation"]["effective_documents"] == pytest.approx((4 + 1 + 1) ** 2 / (16 + 1 + 1))
+    assert measured["validation"]["largest"][0] == {"source": "books", "document": "c.md", "windows": 4}
+    assert measured["test"]["effective_documents"] == 1
 
 
 def test_files_are_named_without_a_folder_and_with_their_hash(folder):
-    found = measure_texts.measure(folder)
-    assert [file["name"] for file in found["files"]["train"]] == ["english-train-000.parquet", "english-train-001.parquet"]
+    measured = measure_texts.measure(folder)
+    assert [file["name"] for file in measured["files"]["train"]] == ["english-train-000.parquet", "english-train-001.parquet"]
     digest = hashlib.sha256((folder / "eval" / "piqa-validation.jsonl").read_bytes()).hexdigest()
-    assert found["tasks"]["piqa"]["file"]["sha256"] == digest
-    assert str(folder) not in json.dumps(found)
+    assert measured["tasks"]["piqa"]["file"]["sha256"] == digest
+    assert str(folder) not in json.dumps(measured)
 
 
 def test_a_missing_table_is_named(folder, monkeypatch, capsys):

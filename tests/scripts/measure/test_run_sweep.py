@@ -146,13 +146,13 @@ def test_records_of_other_settings_are_not_taken_for_these(plan, monkeypatch, cl
 
 
 def test_benchmarks_come_from_a_folder_or_from_the_hub(monkeypatch, tmp_path):
-    asked = []
-    monkeypatch.setattr(run_sweep, "hub_items", lambda task, force: asked.append((task, force)) or f"{task} of the hub")
+    requests = []
+    monkeypatch.setattr(run_sweep, "hub_items", lambda task, force: requests.append((task, force)) or f"{task} of the hub")
     monkeypatch.setattr(run_sweep, "read_items", lambda task, folder: f"{task} of {folder}")
-    assert run_sweep.items_of(None) == {} == dict(asked)
-    assert run_sweep.items_of("eval")["piqa"] == "piqa of eval" and not asked
+    assert run_sweep.items_of(None) == {} == dict(requests)
+    assert run_sweep.items_of("eval")["piqa"] == "piqa of eval" and not requests
     assert run_sweep.items_of("hub") == {task: f"{task} of the hub" for task in ("piqa", "hellaswag", "arc_easy", "lambada")}
-    assert asked == [(task, False) for task in run_sweep.TASKS]
+    assert requests == [(task, False) for task in run_sweep.TASKS]
 
 
 def test_a_prepared_folder_gives_training_validation_and_test_text(plan, monkeypatch, clean_tree):
@@ -189,7 +189,7 @@ def test_a_package_that_a_rule_lacks_is_missed_before_anything_is_trained(plan, 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("preset = 3 = 4", "is no plan"), ("colour = 1", "unknown keys: colour"),
      ('preset = "tiny"\nfull = true\nseeds = [0]', "needs preset"),
      ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\nsize=3', r"unknown keys: run\.size"),
@@ -201,9 +201,9 @@ def test_a_package_that_a_rule_lacks_is_missed_before_anything_is_trained(plan, 
      ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\n[[schedule]]\nname="b"\nsettings={}\nx=1', r"schedule\.x"),
      ('preset="tiny"\nfull=true\nseeds=[0,0]\n[[run]]\nname="a"', "names a run twice")],
 )  # fmt: skip
-def test_a_plan_that_is_none_is_refused(tmp_path, text, told):
+def test_a_plan_that_is_none_is_refused(tmp_path, text, message):
     (tmp_path / "plan.toml").write_text(text)
-    with pytest.raises(RltokError, match=told):
+    with pytest.raises(RltokError, match=message):
         read_plan(tmp_path / "plan.toml")
 
 
@@ -329,9 +329,9 @@ def test_settings_of_a_failed_run_can_be_read_back(plan, monkeypatch, clean_tree
     monkeypatch.setattr(runner, "train", lambda *_, **__: (_ for _ in ()).throw(TrainingFailed("too little memory")))
     with pytest.raises(KeyError):  # a sweep of failures alone is none
         call(run_sweep.main, plan, "--only", "even", monkeypatch=monkeypatch)
-    found = read_record(plan.parent / "records" / "small" / "even-seed0.json")
-    assert found["failed"] == "too little memory"
-    assert found["config_hash"] == with_settings(preset("tiny_even"), SETTINGS | {"name": "x"}).digest()
+    stored = read_record(plan.parent / "records" / "small" / "even-seed0.json")
+    assert stored["failed"] == "too little memory"
+    assert stored["config_hash"] == with_settings(preset("tiny_even"), SETTINGS | {"name": "x"}).digest()
 
 
 def test_trouble_that_is_not_the_runs_stops_the_sweep_and_leaves_no_record(plan, monkeypatch, clean_tree):
@@ -379,7 +379,7 @@ def test_scoring_says_when_it_cannot_score(plan, monkeypatch, clean_tree, troubl
     (plan.parent / "text2.txt").write_bytes(TEXT[100:1500])
     if trouble != "no run":
         call(run_sweep.main, plan, "--only", "even", *validation, monkeypatch=monkeypatch)
-    told = {
+    text = {
         "no run": "no run was scored",
         "other test text": "was scored on another test text",
         "training text": "is the training",
@@ -388,7 +388,7 @@ def test_scoring_says_when_it_cannot_score(plan, monkeypatch, clean_tree, troubl
         call(score_test.main, plan, "--data", str(given), monkeypatch=monkeypatch)
         given.write_bytes(TEXT[::-1] + b"more of it, for a while")
     data = plan.parent / "text.txt" if trouble == "training text" else given
-    with pytest.raises(RltokError, match=told[trouble]):
+    with pytest.raises(RltokError, match=text[trouble]):
         call(score_test.main, plan, "--data", str(data), monkeypatch=monkeypatch)
 
 

@@ -65,12 +65,12 @@ def test_a_bad_start_draws_at_its_rate_under_the_cap_and_the_targets_start_is_le
 
 def test_a_run_is_recorded_with_both_held_out_rates_and_a_thinned_curve(corpus, monkeypatch):
     monkeypatch.setattr(small_runs, "CURVE_POINTS", 4)
-    found = measure_rate_loss.one_run("logits", 0.8, small_config(), corpus)
-    assert (found["loss"], found["start"], found["seed"], found["updates"]) == ("logits", 0.8, 0, 8)
-    assert len(found["curve"]) == 4 and found["curve"][0]["step"] == 1 and found["curve"][-1]["step"] == 8
-    assert found["curve"][0]["rate"] == pytest.approx(found["start_rate"], abs=1e-4)
-    assert 0 < found["held_out_rate_capped"] < 1 and 0 < found["held_out_rate"] < 1
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    actual = measure_rate_loss.one_run("logits", 0.8, small_config(), corpus)
+    assert (actual["loss"], actual["start"], actual["seed"], actual["updates"]) == ("logits", 0.8, 0, 8)
+    assert len(actual["curve"]) == 4 and actual["curve"][0]["step"] == 1 and actual["curve"][-1]["step"] == 8
+    assert actual["curve"][0]["rate"] == pytest.approx(actual["start_rate"], abs=1e-4)
+    assert 0 < actual["held_out_rate_capped"] < 1 and 0 < actual["held_out_rate"] < 1
+    assert json.loads(json.dumps(actual, allow_nan=False)) == actual
 
 
 def test_the_two_held_out_rates_are_those_of_the_same_uniforms_with_and_without_the_cap(corpus):
@@ -111,8 +111,8 @@ def test_pairs_of_runs_differ_in_the_early_head_alone(corpus, monkeypatch):
 
 def test_the_verdict_tells_the_span_of_rates_by_loss_and_start():
     places = (("none", 0.2, 0.99), ("logits", 0.2, 0.19), ("logits", 0.01, 0.2), ("logits", 0.8, 0.3), ("logits", 0.8, 0.1))
-    told = measure_rate_loss.verdict([{"loss": loss, "start": start, "rate": rate} for loss, start, rate in places])
-    assert told.endswith(
+    text = measure_rate_loss.verdict([{"loss": loss, "start": start, "rate": rate} for loss, start, rate in places])
+    assert text.endswith(
         "none at the target 0.990 to 0.990, logits at the target 0.190 to 0.190, logits far from the target 0.100 to 0.300"
     )
 
@@ -146,23 +146,23 @@ def test_a_record_goes_on_where_it_stopped_and_other_files_stay(module, corpus, 
     refused = [({}, ["--updates", "9"]), ({"data": {}}, []), ({"what": "x"}, []), ({"schema": 2}, []), ({}, ["--updates", "0"])]
     for change, words in refused + [(damage, []) for damage in damages]:
         path.write_text(json.dumps(json.loads(stored) | change))
-        with pytest.raises(SystemExit) as told:
+        with pytest.raises(SystemExit) as text:
             call("--seeds", "0", *words)
-        assert told.value.code == 2 and capsys.readouterr().err.splitlines()[-1].startswith("script.py: --")
+        assert text.value.code == 2 and capsys.readouterr().err.splitlines()[-1].startswith("script.py: --")
     assert len(made) == 2 * count
 
 
 def test_runs_of_another_record_are_refused(tmp_path):
     with pytest.raises(RltokError, match="there is no folder"):
-        measuring.stored_runs(tmp_path / "none" / "x.json", "what", lambda found: 0, lambda found: small_config(), dict)
+        measuring.stored_runs(tmp_path / "none" / "x.json", "what", lambda actual: 0, lambda actual: small_config(), dict)
 
 
 def test_a_file_that_cannot_become_the_record_is_told_before_anything_is_measured(tmp_path):
     pipe, deep = tmp_path / "pipe", tmp_path / "deep.json"
     os.mkfifo(pipe)
     deep.write_text("[" * 100_000)
-    for path, told in ((pipe, "is no ordinary file"), (deep, "is no record of this command"), (tmp_path, "is a folder")):
-        with pytest.raises(RltokError, match=told):
+    for path, text in ((pipe, "is no ordinary file"), (deep, "is no record of this command"), (tmp_path, "is a folder")):
+        with pytest.raises(RltokError, match=text):
             measuring.stored_record(path, "anything")
 
 

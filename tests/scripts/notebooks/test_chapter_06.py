@@ -194,9 +194,9 @@ def test_no_command_writes_where_git_or_another_run_would_mind(tmp_path):
 
 @pytest.mark.parametrize("file", ["book/using_rltok.md", "rltok/cli/prepare_options.py"])
 def test_other_places_prepare_as_much_text_for_a_run_of_the_paper(file):
-    (told,) = re.findall(r"fineweb --out corpora/fineweb --max-bytes (\d+)", (ROOT / file).read_text())
+    (output,) = re.findall(r"fineweb --out corpora/fineweb --max-bytes (\d+)", (ROOT / file).read_text())
     (same,) = (words for words in typed() if words[:2] == ["rltok", "prepare"] and "documents" in words)
-    assert told == same[same.index("--max-bytes") + 1]
+    assert output == same[same.index("--max-bytes") + 1]
 
 
 # On Colab

@@ -61,10 +61,10 @@ def alone(tmp_path):
         cell = tmp_path / "cell.py"  # a file, because a traceback shows its lines, as a notebook's does
         cell.write_text(f"import sys; sys.path[0] = ''\n{generated.first_cell(address)}")
         command = [sys.executable, "-S", str(cell)]
-        found = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+        result = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
         lines = noted.read_text().splitlines() if noted.exists() else []
         noted_commands = [json.loads(line) for line in lines]
-        return SimpleNamespace(code=found.returncode, out=found.stdout, err=found.stderr, noted=noted_commands)
+        return SimpleNamespace(code=result.returncode, out=result.stdout, err=result.stderr, noted=noted_commands)
 
     return SimpleNamespace(run=run, site=site, content=content)
 
@@ -76,59 +76,59 @@ def test_it_is_short():
 @pytest.mark.parametrize("address", ["", ADDRESS])
 def test_where_rltok_is_installed_it_installs_nothing(alone, address):
     write_package(alone.site / "rltok")
-    found = alone.run(address)
-    assert (found.code, found.out, found.noted) == (0, "begins in work\n", [])
+    result = alone.run(address)
+    assert (result.code, result.out, result.noted) == (0, "begins in work\n", [])
 
 
 @pytest.mark.parametrize("place", ["notebooks", "."])
 def test_a_clone_that_was_not_installed_is_taken(alone, place):
     write_package(alone.content / "rltok")
     (alone.content / "notebooks").mkdir()
-    found = alone.run(place=alone.content / place)
-    assert (found.code, found.noted) == (0, []) and found.out.startswith("begins in")
+    result = alone.run(place=alone.content / place)
+    assert (result.code, result.noted) == (0, []) and result.out.startswith("begins in")
 
 
 def test_a_clone_without_its_dependencies_says_what_to_run(alone):
     write_package(alone.content / "rltok", "import jaxtyping")
-    found = alone.run()
-    assert found.code == 1 and found.noted == []
-    assert "In the clone, run: pip install -e '.[bpe]'" in found.err  # the line that is shown where it stopped
-    assert found.err.endswith("ModuleNotFoundError: No module named 'jaxtyping'\n")
+    result = alone.run()
+    assert result.code == 1 and result.noted == []
+    assert "In the clone, run: pip install -e '.[bpe]'" in result.err  # the line that is shown where it stopped
+    assert result.err.endswith("ModuleNotFoundError: No module named 'jaxtyping'\n")
 
 
 def test_alone_it_clones_once_and_installs_beside_the_torch_that_is_there(alone):
-    found = alone.run()
-    git, pip = found.noted
-    assert found.code == 0 and found.out == "begins in work\n", found.err
+    result = alone.run()
+    git, pip = result.noted
+    assert result.code == 0 and result.out == "begins in work\n", result.err
     assert git == ["git", f"clone -q --depth 1 {ADDRESS} rltok_clone"]
     assert pip == ["install", "-q", "./rltok_clone[bpe]", "torch==2.8.0"]  # the registry knows no 2.8.0+cu126
-    assert alone.run().noted == found.noted  # the cell once more
+    assert alone.run().noted == result.noted  # the cell once more
 
 
 def test_a_folder_of_that_name_is_no_package(alone):
     (alone.content / "rltok").mkdir()
-    found = alone.run()
-    assert found.code == 0 and len(found.noted) == 2, found.err
+    result = alone.run()
+    assert result.code == 0 and len(result.noted) == 2, result.err
 
 
 @pytest.mark.parametrize("fault", [{"pip": "fails"}, {"git": "fails"}])
 def test_when_git_or_pip_fails_it_stops_and_says_so(alone, fault):
-    found = alone.run(**fault)
+    result = alone.run(**fault)
     (broken,) = fault
-    assert found.code == 1 and found.out == "" and len(found.noted) == (2 if broken == "pip" else 1)
-    assert found.err == f"{broken} says why\n{NOT_INSTALLED}\n"
+    assert result.code == 1 and result.out == "" and len(result.noted) == (2 if broken == "pip" else 1)
+    assert result.err == f"{broken} says why\n{NOT_INSTALLED}\n"
 
 
 def test_after_a_failed_installation_it_does_not_clone_again(alone):
     alone.run(pip="fails")
-    found = alone.run()
-    assert found.code == 0 and [command[0] for command in found.noted] == ["git", "install", "install"], found.err
+    result = alone.run()
+    assert result.code == 0 and [command[0] for command in result.noted] == ["git", "install", "install"], result.err
 
 
 def test_without_an_address_it_says_what_to_run(alone):
-    found = alone.run("", git="fails")
-    assert found.code == 1 and [command[0] for command in found.noted] == ["git"]
-    assert found.err.endswith(f"{NOT_INSTALLED}\n")
+    result = alone.run("", git="fails")
+    assert result.code == 1 and [command[0] for command in result.noted] == ["git"]
+    assert result.err.endswith(f"{NOT_INSTALLED}\n")
 
 
 @pytest.mark.parametrize(
