@@ -78,9 +78,9 @@ def run(capsys):
     from rltok.cli.main import main
 
     def run(*arguments, code=0):
-        found = main([str(argument) for argument in arguments])
+        ended = main([str(argument) for argument in arguments])
         output = capsys.readouterr()
-        assert found == code, output.err
+        assert ended == code, output.err
         assert not code or output.err.splitlines()[-1].startswith("rltok: ")
         return output
 

@@ -66,7 +66,7 @@ def record(
         text: {"text": words.encode().decode("latin-1"), "boundaries": drawn[text][: len(words.encode())], "percent": None}
         for text, words in FIXED_TEXTS.items()
     }
-    found = {
+    entries = {
         "schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "seed": seed, "full": full, "config": config.to_dict(),
         "config_hash": config.digest(), "commit": "0" * 40, "device": "cpu", "versions": {},
         "data": {"name": "text", "train": {}}, "bytes": 20_000, "seconds": 5.0, "flops": 2e10,
@@ -75,7 +75,7 @@ def record(
         "positions": {"start": [0, 8, 16, 24], "rewards": [0.0, 0.1, 0.1, 0.1], "returns": [0.5, 1.0, 0.9, 0.2], "gamma": 0.99},
         "snapshots": [{"step": step, **view} for step in (0, 1, 5, 20)],
     }  # fmt: skip
-    return with_digest(json.loads(json.dumps(found)))
+    return with_digest(json.loads(json.dumps(entries)))
 
 
 def sweep_of(*records):
