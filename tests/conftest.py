@@ -99,6 +99,12 @@ def finished(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.fixture
+def short_snapshots(monkeypatch):
+    """Runs keep the boundaries of ten bytes of text instead of long ones."""
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+
+
 @contextmanager
 def helper(name, **streams):
     """The process of a file beside this one that takes orders, a line each, and runs them in its children."""

@@ -106,3 +106,9 @@ def write(folder, *records, repeat=1):
         place.mkdir(parents=True, exist_ok=True)
         number = f"-{repeat}" if repeat > 1 else ""
         (place / f"{one['name']}-seed{one['seed']}{number}.json").write_text(json.dumps(one))
+
+
+def rows_of(table):
+    """Cells of a Markdown table, head first."""
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    return [lines[0], *lines[2:]]

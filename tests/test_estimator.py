@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from helpers import random_boundaries, sigmoid
+from helpers import random, random_boundaries, sigmoid
 
 from rltok.errors import RltokError
 from rltok.estimator import (
@@ -19,10 +19,6 @@ from rltok.estimator import (
 
 GAMMAS = [0.0, 0.5, 0.9, 0.99, 0.9999, 1.0]
 LENGTHS = [1, 2, 255, 256, 257, 512, 1100]
-
-
-def random(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def ragged_mask(*lengths):

@@ -5,15 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from helpers import random
 from torch import nn
 
 from rltok.layers import Block, GeGLU, RMSNorm, apply_rotary, initialise, rotary_table
 
 LONG = torch.arange(4096)
-
-
-def random(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def distinct(table):

@@ -3,17 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from helpers import ragged_ids, random_uniforms, sigmoid, tiny_model
+from helpers import ragged_ids, random, random_uniforms, sigmoid, tiny_model
 
 from rltok.config import ObjectiveConfig
 from rltok.estimator import advantages
 from rltok.losses import Losses, mean_over, next_byte_nll, probability_rate_loss, target_rate_loss
 from rltok.step import losses_of
 from rltok.vocab import PAD
-
-
-def random(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def test_nll_is_minus_the_log_softmax_at_the_target_and_exactly_0_on_padding():

@@ -11,7 +11,7 @@ from rltok.evidence import words
 from rltok.evidence.claims import POLICIES, claims
 from rltok.evidence.criteria import agreement_at, at_equal_flops, curve_at
 from rltok.evidence.paper import ABLATION, PLACES, TABLE_1, TABLE_3
-from rltok.evidence.records import Sweep, read_sweeps
+from rltok.evidence.records import read_sweeps
 from rltok.evidence.small_claims import judged, small_claims
 from rltok.evidence.tables import (
     accuracy_table,
@@ -28,7 +28,6 @@ from rltok.evidence.tables import (
 from rltok.evidence.verdicts import NO_RUN
 from rltok.system.digest import with_digest
 
-EMPTY = Sweep("none", {}, [])
 BY_ID = {claim.id: claim for claim in claims()}
 SMALL = {claim.id: claim for claim in small_claims()}
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import ragged_ids, random_boundaries, random_uniforms, sigmoid, tiny_model
+from helpers import ragged_ids, random, random_boundaries, random_uniforms, sigmoid, tiny_model
 from numpy_unet import head_log_probs, rms_norm, stack, weights
 
 from rltok.config import with_settings
@@ -28,10 +28,6 @@ from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 
 DIM = 6
-
-
-def random(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def make_rule(variant="faithful", **settings):

@@ -5,17 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import ragged_ids, random_boundaries, random_uniforms, tiny_config, tiny_model
+from helpers import ragged_ids, random, random_boundaries, random_uniforms, tiny_config, tiny_model
 
 from rltok.rules.hnet import HNetRule, confidence, dissimilarity, ratio_loss, smooth_tokens
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PAD
 
 DIM = 6
-
-
-def random(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def offsets_of(lengths):

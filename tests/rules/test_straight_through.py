@@ -23,11 +23,6 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 each_rule = pytest.mark.parametrize(("rule", "variant"), STRAIGHT_THROUGH)
 
 
-@pytest.fixture
-def short_snapshots(monkeypatch):
-    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
-
-
 @each_rule
 def test_there_is_no_policy_loss_and_the_rules_own_loss_enters_the_total_once(rule, variant):
     out = tiny_model(rule, variant=variant)(ragged_ids((13, 7)), uniforms=random_uniforms(2, 13))

@@ -34,11 +34,6 @@ def text(tmp_path):
     return write_text(tmp_path)
 
 
-@pytest.fixture
-def short_snapshots(monkeypatch):
-    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
-
-
 def test_a_run_leaves_these_files_and_no_others(finished):
     files = {name.split("/")[0] for name in digests(finished)}
     logs = {"metrics.jsonl", "snapshots.jsonl", "sessions.jsonl"}

@@ -16,14 +16,9 @@ from rltok.cli.main import main
 from rltok.evidence import measuring
 from rltok.system.streams import Lasting, lasting
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+pytestmark = pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 BROKEN = ["closed", pytest.param("full", marks=needs_full)]
-
-
-@pytest.fixture(autouse=True)
-def short_snapshots(monkeypatch):
-    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
 
 
 @contextmanager

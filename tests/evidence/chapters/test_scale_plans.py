@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+from sweeps import rows_of
 
 from rltok.cli.commands import _settings
 from rltok.cli.options import parse
@@ -24,12 +25,6 @@ from rltok.speed.speeds import measured_speeds
 
 ONE_PASS = {"data.cut": "full_windows", "train.training_bytes": 151_854 * 4096, "train.evaluate_every": 50}
 SHARES = ["prepare", "x", "--out", "y"]  # the command line, for its own shares of validation and test
-
-
-def rows_of(table):
-    """Cells of a Markdown table, head first."""
-    lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
-    return [lines[0], *lines[2:]]
 
 
 @pytest.mark.parametrize("base", ["147m_gamma0.9", "147m", "tiny_bpe", "147m_even"])

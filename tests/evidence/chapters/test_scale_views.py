@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sweeps import PLACES, record, seeds_of, sweep_of, with_repeats, write
+from sweeps import PLACES, record, rows_of, seeds_of, sweep_of, with_repeats, write
 
 from rltok.config import from_dict
 from rltok.errors import RltokError
@@ -29,12 +29,6 @@ from rltok.show import plots
 from rltok.system.digest import with_digest
 
 HERE = {"device": "cpu", "commit": "0" * 40}
-
-
-def rows_of(table):
-    """Cells of a Markdown table, head first."""
-    lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
-    return [lines[0], *lines[2:]]
 
 
 def resumed(*cut, **more):

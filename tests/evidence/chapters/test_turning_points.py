@@ -1,15 +1,9 @@
 """ch07_whitespace_onset: the lead over the early exit, and the moment at which a policy goes to white space or away from it."""
 
 import pytest
-from sweeps import record, sweep_of, with_repeats
+from sweeps import record, rows_of, sweep_of, with_repeats
 
 from rltok.evidence.chapters.ch07_whitespace_onset import ahead_table, differences_table, lead_table, schedules_table, turns_table
-
-
-def rows_of(table):
-    """Cells of a Markdown table, head first."""
-    lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
-    return [lines[0], *lines[2:]]
 
 
 def leading(leads, budget, name="ours", seed=0, **more):
