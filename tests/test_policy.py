@@ -243,8 +243,8 @@ def test_the_kernel_follows_chains_across_chunks_and_skips_terms_of_decisions_th
     assert on_device(echo, half, "triton", **settings) == [[i % 3 == 0 for i in range(150)]]
     terms = random_terms(2, 70, 2, 3.0, dtype=torch.float32)
     terms[0, 5, 0] = terms[0, 0, 1] = terms[0, 1, 2] = terms[:, 20:60:2, 1] = float("nan")
-    found = [on_device(terms, random_uniforms(2, 70), name, **settings) for name in ("plain", "sweeps", "triton")]
-    assert found[0] == found[1] == found[2] and not found[2][0][5]
+    drawn = [on_device(terms, random_uniforms(2, 70), name, **settings) for name in ("plain", "sweeps", "triton")]
+    assert drawn[0] == drawn[1] == drawn[2] and not drawn[2][0][5]
 
 
 def test_a_uniform_equal_to_its_probability_draws_nothing():
@@ -258,9 +258,9 @@ def test_a_uniform_equal_to_its_probability_draws_nothing():
 def test_the_kernel_does_not_make_the_processor_wait_for_the_card():
     terms, uniforms = random_terms(3, 200, 8, dtype=torch.float32).to(DEVICE), random_uniforms(3, 200).to(DEVICE)
     sample_boundaries(terms, uniforms, **SETTINGS, backend="triton")  # compiles
-    with waits() as found:
+    with waits() as waiting:
         sample_boundaries(terms, uniforms, **SETTINGS)
-    assert not found
+    assert not waiting
 
 
 def test_the_kernel_says_what_it_cannot_draw(monkeypatch):

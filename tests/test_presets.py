@@ -135,8 +135,8 @@ def test_the_faithful_variants_carry_the_numbers_of_their_papers():
 
 
 def test_the_authors_preset_differs_from_ours_in_these_settings_only():
-    found = set(differences(preset("147m_authors").to_dict(), preset("147m").to_dict()))
-    assert found == {
+    changed = set(differences(preset("147m_authors").to_dict(), preset("147m").to_dict()))
+    assert changed == {
         "name", "objective.gamma", "objective.lambda_auto", "model.rule.lags", "model.head_norm", "train.micro_batch",
     }  # fmt: skip
     assert "147m_authors" in presets() and "147m_authors_lags0" not in presets()

@@ -37,8 +37,8 @@ def shared_folder() -> Path | None:
         main = (ROOT / git.stdout.strip()).resolve().parent
     except OSError:  # no git
         main = ROOT
-    found = [place / "data" / "eval" for place in (*named, main.parent / "shared", ROOT.parent / "shared")]
-    return next((place for place in found if place.is_dir()), None)
+    folders = [place / "data" / "eval" for place in (*named, main.parent / "shared", ROOT.parent / "shared")]
+    return next((place for place in folders if place.is_dir()), None)
 
 
 def write(folder: Path, task: str, lines: list, suffix=".jsonl") -> Path:

@@ -90,10 +90,10 @@ def test_the_first_20_items_of_each_set_score_as_a_plain_computation_of_each_alo
 
 def test_the_bits_of_each_byte_are_those_of_each_prefix_of_the_answer_alone():
     model, item = tiny_model(dtype=torch.float64), RAGGED.items[0]
-    (found,) = bits_of_bytes(model, [item], seed=3, batch=1)
+    (bits,) = bits_of_bytes(model, [item], seed=3, batch=1)
     text = item.choices[item.gold]
     whole = [0.0, *(bits_alone(model, 0, item.context, text[:size], 3) * size for size in range(1, len(text) + 1))]
-    assert found[item.gold] == pytest.approx(np.diff(whole), rel=1e-8) and list(found) == [item.gold]
+    assert bits[item.gold] == pytest.approx(np.diff(whole), rel=1e-8) and list(bits) == [item.gold]
 
 
 def recorded(model, monkeypatch, **settings) -> tuple[TaskScore, dict[bytes, list]]:
@@ -118,8 +118,8 @@ def test_batched_equals_one_at_a_time_and_alone_with_exactly_the_same_boundaries
     (one, marks), (some, same), (many, too) = (recorded(model, monkeypatch, batch=batch) for batch in (1, 3, 100))
     assert marks == same == too and len(marks) == sum(len(item.choices) for item in RAGGED.items)
     alone = [bits_alone(model, n, item.context, item.choices[item.gold], 3) for n, item in enumerate(RAGGED.items)]
-    for found in (one, some, many):
-        assert found.item_bits_per_byte == pytest.approx(alone, rel=1e-10, abs=1e-10)
+    for scores in (one, some, many):
+        assert scores.item_bits_per_byte == pytest.approx(alone, rel=1e-10, abs=1e-10)
     assert one.accuracy == some.accuracy == many.accuracy
 
 
@@ -201,9 +201,9 @@ def test_a_mean_is_over_draws_of_nats_the_first_of_which_is_the_sample(batch):
 
 def test_a_threshold_is_the_same_for_every_seed():
     model = tiny_model(dtype=torch.float64)
-    found = [score_items(model, RAGGED, seed=seed, batch=2, draws="threshold") for seed in (1, 2)]
-    assert found[0].item_bits_per_byte == found[1].item_bits_per_byte and found[0].draws == "threshold"
-    assert score_items(model, RAGGED, seed=1, batch=2).item_bits_per_byte != found[0].item_bits_per_byte
+    scores = [score_items(model, RAGGED, seed=seed, batch=2, draws="threshold") for seed in (1, 2)]
+    assert scores[0].item_bits_per_byte == scores[1].item_bits_per_byte and scores[0].draws == "threshold"
+    assert score_items(model, RAGGED, seed=1, batch=2).item_bits_per_byte != scores[0].item_bits_per_byte
     with pytest.raises(RltokError, match="RandomKRule draws without a probability of each. Take draws='sample' or 'mean'"):
         score_items(tiny_model("random_k"), RAGGED, seed=1, batch=2, draws="threshold")
 

@@ -81,10 +81,10 @@ def test_boundaries_are_shown_on_demand(run, finished, model):
 
 def test_a_prompt_may_come_from_a_file_or_from_standard_input_and_need_not_be_utf8(run, finished, tmp_path, monkeypatch):
     path = write_text(tmp_path, b"The \xff cat\n")
-    found = run("generate", finished, "--file", path, *SHORT, "--json").out
-    assert json.loads(found)["samples"][0]["prompt"] == list(b"The \xff cat\n")
+    printed = run("generate", finished, "--file", path, *SHORT, "--json").out
+    assert json.loads(printed)["samples"][0]["prompt"] == list(b"The \xff cat\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The \xff cat\n")))
-    assert run("generate", finished, "--file", "-", *SHORT, "--json").out == found
+    assert run("generate", finished, "--file", "-", *SHORT, "--json").out == printed
 
 
 def test_without_a_prompt_and_with_an_empty_one_the_model_starts_from_nothing(run, finished, model):

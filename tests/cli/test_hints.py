@@ -35,8 +35,8 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ODD)
 def test_a_path_of_any_name_is_one_word_and_no_option(name):
-    found = pasted(f"try rltok show {quoted(name)} 'any text'")
-    assert Path(found.run) == Path(name) and found.text == "any text"
+    words = pasted(f"try rltok show {quoted(name)} 'any text'")
+    assert Path(words.run) == Path(name) and words.text == "any text"
 
 
 @pytest.mark.parametrize("name", ["-my 'own' $run", "plain"])
@@ -45,9 +45,9 @@ def test_the_ends_of_train_prepare_and_show(name, capsys):
     assert Path(pasted(capsys.readouterr().err).out) == Path(name)
     small = ["--preset", "tiny", *as_options(SETTINGS), "--data", "text.txt", "--device", "cpu"]
     assert main(["train", *small, f"--out={name}"]) == 0
-    found = pasted(capsys.readouterr().out.splitlines()[-1])
-    assert (Path(found.run), found.text) == (Path(name), "some text")
-    assert main(["show", found.run, found.text]) == 0
+    words = pasted(capsys.readouterr().out.splitlines()[-1])
+    assert (Path(words.run), words.text) == (Path(name), "some text")
+    assert main(["show", words.run, words.text]) == 0
     capsys.readouterr()
     corpus = f"{name} corpus"
     shares = ["--validation-fraction", "0", "--test-fraction", "0"]
@@ -66,8 +66,8 @@ def test_the_end_of_a_comparison_and_how_it_goes_on(capsys):
     out, err = capsys.readouterr()
     assert Path(pasted(out.splitlines()[-1]).run).is_dir()
     again = re.search(r"the same with (--out .* --resume)", err)[1]
-    found = pasted(f"rltok compare {again}")
-    assert Path(found.out) == Path("-my runs") and found.resume
+    words = pasted(f"rltok compare {again}")
+    assert Path(words.out) == Path("-my runs") and words.resume
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -59,8 +59,8 @@ def spec_of(name, texts):
 
 @pytest.mark.parametrize("name", SPECS)
 def test_the_hash_of_a_text_is_what_it_was(name, texts):
-    found = [load_corpus(spec_of(name, texts), DataConfig(16, cut)).train.hash for cut in ("documents", "windows")]
-    assert found == HASHES[name]
+    hashes = [load_corpus(spec_of(name, texts), DataConfig(16, cut)).train.hash for cut in ("documents", "windows")]
+    assert hashes == HASHES[name]
 
 
 @pytest.mark.parametrize("name", ["folder", "jsonl", "parquet"])

@@ -63,8 +63,8 @@ def test_python_sources_are_read_by_their_own_spec(tmp_path):
 
 
 def test_the_standard_library_needs_no_network_and_has_no_installed_packages():
-    found = {document.id for document in documents("python:stdlib")}
-    assert "json/decoder.py" in found and not any("site-packages" in name or "dist-packages" in name for name in found)
+    names = {document.id for document in documents("python:stdlib")}
+    assert "json/decoder.py" in names and not any("site-packages" in name or "dist-packages" in name for name in names)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])

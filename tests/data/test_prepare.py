@@ -162,8 +162,8 @@ def test_mapped_rows_are_indexed_like_an_array_and_travel_to_other_processes_wit
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in texts(3000)])
     prepare_folder(request([path], cut="windows", sequence_length=32), tmp_path / "out")
     config = DataConfig(sequence_length=32, cut="windows", held_out_fraction=0.2)
-    found, plain = (load_corpus(spec, config).train for spec in (tmp_path / "out", path))
-    mapped, array = found.bytes_, plain.bytes_
+    from_disk, plain = (load_corpus(spec, config).train for spec in (tmp_path / "out", path))
+    mapped, array = from_disk.bytes_, plain.bytes_
     assert (mapped.shape, mapped.dtype, len(mapped)) == (array.shape, array.dtype, len(array))
     some = np.array([5, 0, -1, 5])
     numbers, slices = (3, -2, np.int64(4), (3, 7)), (slice(2, 9), slice(None, None, 700), (slice(None, 50), slice(None, -1)))
@@ -172,9 +172,9 @@ def test_mapped_rows_are_indexed_like_an_array_and_travel_to_other_processes_wit
     np.testing.assert_array_equal(mapped[array[:, 0] == 32], array[array[:, 0] == 32])
     with pytest.raises(IndexError):
         mapped[len(array)]
-    same_rows(found.subset(slice(3, 40)), plain.subset(slice(3, 40)))
-    same_rows(found.subset(some).subset(np.array([1, 2])), plain.subset(some).subset(np.array([1, 2])))
-    sent = ForkingPickler.dumps(found.subset(slice(0, 10)))
+    same_rows(from_disk.subset(slice(3, 40)), plain.subset(slice(3, 40)))
+    same_rows(from_disk.subset(some).subset(np.array([1, 2])), plain.subset(some).subset(np.array([1, 2])))
+    sent = ForkingPickler.dumps(from_disk.subset(slice(0, 10)))
     assert len(sent) < 20_000
 
 

@@ -56,12 +56,12 @@ def test_parts_are_counted_alike_however_many_rows_are_written_at_a_time(run, tm
     source = write_jsonl(
         tmp_path / "a.jsonl", [{"text": f"a small text {i:04d} of gulls", "id": id_} for i, id_ in enumerate(ids)]
     )
-    found = []
+    counts = []
     for most in (1, 3, 1 << 16):
         monkeypatch.setattr("rltok.data.units.BATCH_ROWS", most)
-        found.append(json.loads(run("prepare", source, "--out", tmp_path / f"{most}", *OPTIONS, "--json").out)["parts"])
+        counts.append(json.loads(run("prepare", source, "--out", tmp_path / f"{most}", *OPTIONS, "--json").out)["parts"])
     books = [i * i % 7 for i in range(60)]
-    assert found == [{"documents": 60, "wholes": len(set(books)), "most": max(map(books.count, books))}] * 3
+    assert counts == [{"documents": 60, "wholes": len(set(books)), "most": max(map(books.count, books))}] * 3
 
 
 @pytest.mark.parametrize("limit", ["0", "-5", "15"])
@@ -125,5 +125,5 @@ def test_a_log_has_ten_lines_however_the_bytes_come(capsys):
         for size in sizes:
             shown.update(size, "")
         shown.close()
-        found = [int(line.split("%")[0]) for line in capsys.readouterr().err.splitlines()]
-        assert found == list(percents)
+        percentages = [int(line.split("%")[0]) for line in capsys.readouterr().err.splitlines()]
+        assert percentages == list(percents)

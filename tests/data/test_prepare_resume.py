@@ -24,10 +24,10 @@ RULES = {"cut": "windows", "sequence_length": 16, "validation_fraction": 0.2, "t
 
 def contents(folder):
     """Bytes of every file but the lock; of the record all but how long it took."""
-    found = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
-    record = json.loads(found["prepared.json"])
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    record = json.loads(files["prepared.json"])
     del record["timing"]
-    return found | {"prepared.json": record}
+    return files | {"prepared.json": record}
 
 
 @pytest.fixture(scope="module")

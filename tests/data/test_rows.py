@@ -31,18 +31,18 @@ def contents(rows):
 
 def expected_rows(texts, n, cut):
     """(document, bytes, ends the document) of every row, byte by byte from the rule as it is stated."""
-    found = []
+    rows = []
     for number, text in enumerate(texts):
         if cut == "documents":
-            found += [(number, text[:n], len(text) == n)] if len(text) >= n else []
+            rows += [(number, text[:n], len(text) == n)] if len(text) >= n else []
             continue
         rest = text
         while len(rest) >= n:
-            found.append((number, rest[:n], len(rest) == n))
+            rows.append((number, rest[:n], len(rest) == n))
             rest = rest[n:]
         if cut == "windows" and len(rest) >= 16:
-            found.append((number, rest, True))
-    return found
+            rows.append((number, rest, True))
+    return rows
 
 
 def expected_ids(text, ends, n):

@@ -24,7 +24,7 @@ def rows():
 @pytest.mark.parametrize("bins", [5, 7, 40, 64])
 def test_means_are_those_of_loops(rows, bins):
     model = tiny_model(dtype=torch.float64)
-    found = by_position(model, rows, gamma=GAMMA, seed=3, batch=3, max_rows=99, bins=bins)
+    actual = by_position(model, rows, gamma=GAMMA, seed=3, batch=3, max_rows=99, bins=bins)
     bins = min(bins, 40)
     sums, returns, counts = np.zeros(bins), np.zeros(bins), np.zeros(bins)
     model.eval()
@@ -38,10 +38,10 @@ def test_means_are_those_of_loops(rows, bins):
                 counts[part] += 1
                 sums[part] += reward[i]
                 returns[part] += sum(GAMMA ** (j - i) * reward[j] for j in range(i, 40) if scored[j])
-    assert found["rewards"] == pytest.approx(sums / counts, rel=1e-5)
-    assert found["returns"] == pytest.approx(returns / counts, rel=1e-5)
-    assert found["start"][0] == 0 and all((start * bins) // 40 == part for part, start in enumerate(found["start"]))
-    assert all(part == 0 or ((start - 1) * bins) // 40 == part - 1 for part, start in enumerate(found["start"]))
+    assert actual["rewards"] == pytest.approx(sums / counts, rel=1e-5)
+    assert actual["returns"] == pytest.approx(returns / counts, rel=1e-5)
+    assert actual["start"][0] == 0 and all((start * bins) // 40 == part for part, start in enumerate(actual["start"]))
+    assert all(part == 0 or ((start - 1) * bins) // 40 == part - 1 for part, start in enumerate(actual["start"]))
 
 
 def test_the_batch_does_not_matter_and_fewer_rows_may_be_taken(rows):

@@ -175,8 +175,8 @@ def test_a_heading_counts_runs_and_those_of_a_seed_that_was_run_before():
 def test_white_space_rate_and_entropy_are_held_against_their_limits():
     good, bad = sweep_of(*seeds_of("ours", 2.0)), sweep_of(*seeds_of("ours", 2.0, white=0.4, rate=0.3, entropy=(0.5, 0.5)))
     for claim in ("white_space", "rate", "entropy"):
-        found = [BY_ID[claim].criterion(sweep, "ours").verdict for sweep in (good, bad)]
-        assert found[1] == "contradicted", claim
+        verdicts = [BY_ID[claim].criterion(sweep, "ours").verdict for sweep in (good, bad)]
+        assert verdicts[1] == "contradicted", claim
     assert BY_ID["white_space"].criterion(good, "ours").verdict == "supported"
     assert BY_ID["rate"].criterion(good, "ours").verdict == "supported"
     assert BY_ID["returns"].criterion(good, "ours").verdict == "supported"
@@ -214,10 +214,10 @@ def test_equal_flops_compares_where_both_have_been():
         for point in run["held_out"]:
             point["flops"] *= 2  # the same losses at twice the cost
     sweep = sweep_of(*ours, *[with_digest(run) for run in rival])
-    found = BY_ID["flops_random_k"].criterion(sweep, "ours")
-    assert found.verdict == "supported"
+    finding = BY_ID["flops_random_k"].criterion(sweep, "ours")
+    assert finding.verdict == "supported"
     at = ours[0]["held_out"][-1]["flops"]
-    assert found.parts[0].measured.bits == pytest.approx(2.0 - curve_at(rival[1]["held_out"], at), abs=0.003)
+    assert finding.parts[0].measured.bits == pytest.approx(2.0 - curve_at(rival[1]["held_out"], at), abs=0.003)
 
 
 def test_agreement_is_f1_of_all_fixed_texts():
@@ -233,9 +233,9 @@ def test_agreement_is_f1_of_all_fixed_texts():
 
 
 def test_a_claim_about_a_tenth_of_training_says_how_much_text_that_is():
-    found = BY_ID["stable"].criterion(sweep_of(*seeds_of("ours", 2.0)), "ours")
+    finding = BY_ID["stable"].criterion(sweep_of(*seeds_of("ours", 2.0)), "ours")
     assert (
-        words.lines(found)[0].endswith("3 seeds, after 0.002 MB") and "600 MB" in BY_ID["stable"].paper
+        words.lines(finding)[0].endswith("3 seeds, after 0.002 MB") and "600 MB" in BY_ID["stable"].paper
     )  # of 20,000 bytes, and of 6 GB
 
 
@@ -265,8 +265,8 @@ def test_small_claims_are_undecided_without_their_record(tmp_path):
 
 
 def test_eq_10_and_the_count_of_flops_are_computed(tmp_path):
-    found = judged(SMALL["equality"], tmp_path)
-    assert found.verdict == "contradicted" and "nats" in words.lines(found)[0]
+    finding = judged(SMALL["equality"], tmp_path)
+    assert finding.verdict == "contradicted" and "nats" in words.lines(finding)[0]
     assert judged(SMALL["efficiency_flops"], tmp_path).verdict == "contradicted"
     d = 768  # heads of 257 rows, a policy of 9; byte layers of 7 d^2, token layers of 16 d^2
     share = (257 + 9) * d / (8 * 7 * d * d + 12 * 16 * d * d / 5 + 257 * d)
@@ -319,8 +319,8 @@ def test_a_claim_with_one_seed_is_undecided_inside_the_deviation_of_seeds():
     runs = [record("ours", seed, bits=2.0, wiggle=0) for seed in range(3)]
     runs += [record("even", seed, bits=bits, wiggle=0) for seed, bits in enumerate((2.1, 2.2, 2.6))]
     near, far = (record("ours_lags1", bits=bits, wiggle=0.001) for bits in (2.1, 3.4))
-    found = [BY_ID["lags1_test"].criterion(sweep_of(*runs, one), "ours") for one in (near, far)]
-    assert [one.verdict for one in found] == ["undecided", "leans against"]
+    findings = [BY_ID["lags1_test"].criterion(sweep_of(*runs, one), "ours") for one in (near, far)]
+    assert [one.verdict for one in findings] == ["undecided", "leans against"]
     ablated = record("ours_no_early", bits=2.1, wiggle=0.001)
     assert BY_ID["ablation_no_early"].criterion(sweep_of(*runs, ablated), "ours").verdict == "undecided"
 

@@ -52,8 +52,8 @@ def test_a_multiplier_of_the_policys_learning_rate_reaches_the_policy_alone():
     base = base_config("tiny", own, budget="full", seed=0)
     trains = {name: method_config(base, "tiny", name, {}).train for name in RULES}
     trains["random_k_as_bpe"] = plan_of(base).base(plan_of(base).runs[-1]).train
-    found = {name: (train.policy_lr_multiplier, train.policy_start_fraction) for name, train in trains.items()}
-    assert found == {name: (5.0, 0.3) if name == "learned" else (1.0, 0.0) for name in trains}
+    settings_of = {name: (train.policy_lr_multiplier, train.policy_start_fraction) for name, train in trains.items()}
+    assert settings_of == {name: (5.0, 0.3) if name == "learned" else (1.0, 0.0) for name in trains}
     for name, value in own.items():
         with pytest.raises(RltokError, match=f"{name} is of the rule learned, which does not compete. Name it in --rules"):
             base_config("tiny", {name: value}, budget="full", seed=0, names=["even"])

@@ -125,8 +125,8 @@ def test_snapshots_of_seed_0_keep_texts_and_probabilities(run, record):
 
 def test_a_failed_run_leaves_a_record_with_its_settings():
     named = {"commit": "2" * 40, "device": "cpu", "versions": {}, "data": {}}
-    found = failure_of(small_config(), sweep="s", name="ours", why="loss nan", **named)
-    assert check(found, "here")["failed"] == "loss nan"
+    failed = failure_of(small_config(), sweep="s", name="ours", why="loss nan", **named)
+    assert check(failed, "here")["failed"] == "loss nan"
 
 
 @pytest.fixture
@@ -143,13 +143,13 @@ def cut(run, tmp_path):
 
 
 def test_a_start_holds_what_the_whole_run_says_of_its_first_updates(run, record, cut):
-    found = start_of(cut, sweep="s", name="ours", why="the lamp went out")
-    assert found["curve"] == [point for point in record["curve"] if point["step"] <= 4] and len(found["curve"]) == 2
-    assert found["held_out"] == [point for point in record["held_out"] if point["step"] <= 4]
+    start = start_of(cut, sweep="s", name="ours", why="the lamp went out")
+    assert start["curve"] == [point for point in record["curve"] if point["step"] <= 4] and len(start["curve"]) == 2
+    assert start["held_out"] == [point for point in record["held_out"] if point["step"] <= 4]
     same = ("config", "config_hash", "data", "commit", "device", "seed", "sessions")
-    assert {key: found[key] for key in same} == {key: record[key] for key in same}
-    assert (found["updates"], found["note"]) == (4, "the lamp went out") and found["bytes"] == record["curve"][1]["bytes"]
-    assert found["snapshots"] == [shot for shot in record["snapshots"] if shot["step"] <= 4][-1:] != []
+    assert {key: start[key] for key in same} == {key: record[key] for key in same}
+    assert (start["updates"], start["note"]) == (4, "the lamp went out") and start["bytes"] == record["curve"][1]["bytes"]
+    assert start["snapshots"] == [shot for shot in record["snapshots"] if shot["step"] <= 4][-1:] != []
 
 
 def test_a_half_written_line_is_left_out_as_resuming_does(cut):

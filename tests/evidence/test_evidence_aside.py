@@ -18,8 +18,8 @@ def spoken(message):
 
 def of(lines, start):
     """The one line about a claim, behind its words; None without one."""
-    found = [line for line in lines if line.startswith(f"* {start}")]
-    return found[0].partition("): ")[2] if found else None
+    chosen = [line for line in lines if line.startswith(f"* {start}")]
+    return chosen[0].partition("): ")[2] if chosen else None
 
 
 FEWER = "held-out text: fewer bits per byte than evenly spaced boundaries"

@@ -160,11 +160,11 @@ def test_pairs_of_one_seed_are_told_with_their_devices_in_one_order():
     first = sweep_of(*(record("ours", seed, bits=2.0 + seed / 10, wiggle=0) for seed in range(3)))
     (again,) = of_device([record("ours", 1, bits=2.05, wiggle=0)], "H100")
     (third,) = of_device([record("ours", 1, bits=2.06, wiggle=0)], "H100")
-    found = repeated_pairs(with_repeats(first, again, third))
-    assert [(name, seed, devices) for name, seed, _, devices in found] == [
+    pairs = repeated_pairs(with_repeats(first, again, third))
+    assert [(name, seed, devices) for name, seed, _, devices in pairs] == [
         ("ours", 1, ("cpu", "H100")), ("ours", 1, ("cpu", "H100")), ("ours", 1, ("H100", "H100"))
     ]  # fmt: skip
-    assert [bits for _, _, bits, _ in found] == pytest.approx([0.05, 0.04, -0.01])
+    assert [bits for _, _, bits, _ in pairs] == pytest.approx([0.05, 0.04, -0.01])
     assert spread_of_seeds(first, ["ours"]) == pytest.approx([-0.1, -0.2, -0.1])
 
 

@@ -37,12 +37,12 @@ def test_a_pair_weighs_as_much_in_the_deviation_as_it_has_degrees_of_freedom():
 
 
 def test_the_pooled_deviation_has_the_degrees_of_freedom_of_what_is_left_without_methods_and_seeds():
-    names, spread, found = "abcd", 0.01, []
+    names, spread, deviations = "abcd", 0.01, []
     for seed in range(1000):  # its relative variance, 2 / degrees of freedom, over many sweeps of four methods and three seeds
         scores = spread * np.random.default_rng(seed).normal(size=(4, 3))
         pairs = {(names[i], names[j]): list(scores[i] - scores[j]) for i in range(4) for j in range(i)}
-        found.append(pooled(pairs.values()) ** 2)
-    assert freedom(pairs) == 6 and np.var(found) / np.mean(found) ** 2 == pytest.approx(2 / 6, rel=0.2)
+        deviations.append(pooled(pairs.values()) ** 2)
+    assert freedom(pairs) == 6 and np.var(deviations) / np.mean(deviations) ** 2 == pytest.approx(2 / 6, rel=0.2)
     assert freedom({("a", "b"): [1.0, 2.0, 4.0], ("a", "c"): [1.0]}) == 2
 
 

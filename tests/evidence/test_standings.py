@@ -83,8 +83,10 @@ def test_the_measurement_of_rates_asks_every_rule_for_every_target():
     run = made("hnet-1_4", 1, 2, 3) | {"updates": 10}
     run["config"]["model"]["rule"]["target_rate"] = 0.25
     run["scores"]["validation"]["standard_error"] = 0.1
-    found = measure_rates.rate_of(run, [{"step": step, "rate": 0.5 if step < 5 else 0.26} for step in range(1, 11)])
-    assert (found["rule"], found["rate"], found["highest"]) == ("hnet", 0.26, 0.5) and found["off"] == pytest.approx(0.01)
+    measured = measure_rates.rate_of(run, [{"step": step, "rate": 0.5 if step < 5 else 0.26} for step in range(1, 11)])
+    assert (measured["rule"], measured["rate"], measured["highest"]) == ("hnet", 0.26, 0.5) and measured["off"] == pytest.approx(
+        0.01
+    )
 
 
 def test_the_record_of_rates_goes_on_where_it_stopped_and_leaves_other_files_alone(tmp_path):

@@ -82,7 +82,7 @@ def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
             assert len({run["scores"][place]["hash"] for run in sweep.records if run["scores"][place]}) <= 1
         for task in ("piqa", "hellaswag", "arc_easy", "lambada"):
             scored = [run["scores"][task] for run in sweep.records if run["scores"].get(task)]
-            assert len({(found["fingerprint"], found["items"]) for found in scored}) <= 1
+            assert len({(score["fingerprint"], score["items"]) for score in scored}) <= 1
         assert len({run["data"]["train"]["hash"] for run in sweep.records}) == 1
 
 

@@ -59,7 +59,8 @@ COUNTS = {
 }
 # These read numbers that are in a record already.
 READS_RECORDS = {
-    "get", "score", "scored", "mean", "gap", "values", "by_pair", "deviation", "in_deviations", "table", "_gap_of", "_gaps_of",
+    "get", "score", "scored", "mean", "gap", "values", "by_pair", "bits_by_seed", "deviation", "in_deviations", "table",
+    "_gap_of", "_gaps_of",
 }  # fmt: skip
 
 
@@ -77,7 +78,7 @@ def asks_for_test(source: str) -> list[str]:
     """Lines that may take a test split: `load_test`, an attribute `test`, "test" as an argument of a call, its name in a text."""
     if "test" not in source and "sample:" not in source:
         return []  # spares the walk
-    tree, found = ast.parse(source), []
+    tree, lines = ast.parse(source), []
     silent = docstrings(tree)
     for node in ast.walk(tree):
         name = getattr(node, "id", getattr(node, "name", None)) if isinstance(node, ast.Name | ast.alias) else None
@@ -91,8 +92,8 @@ def asks_for_test(source: str) -> list[str]:
             or (called not in READS_RECORDS and "test" in given)
             or any(part in text for part in ("english-test", "sample:test", "--split test", "sample:"))
         ):
-            found.append(f"line {getattr(node, 'lineno', '?')}: {ast.unparse(node)}")
-    return found
+            lines.append(f"line {getattr(node, 'lineno', '?')}: {ast.unparse(node)}")
+    return lines
 
 
 @functools.cache

@@ -57,7 +57,7 @@ def assert_as_good_as_plain(model, ids, boundaries):
     assert fast.keys() == plain.keys() == exact.keys()
     for name, value in exact.items():
         size = value.norm().clamp(min=1e-6)
-        errors = [float((found[name].double() - value).norm() / size) for found in (fast, plain)]
+        errors = [float((gradients[name].double() - value).norm() / size) for gradients in (fast, plain)]
         assert errors[0] < max(3 * errors[1], LEAST), (name, errors)
 
 
@@ -233,11 +233,11 @@ def test_weights_that_are_not_in_fp32_take_the_plain_path():
     ids, boundaries = batch((9, 4))
     model = scrambled(fast_model(embedding_dim=32)).double()
     with torch.autocast(DEVICE.type, NARROW), torch.no_grad():
-        found = []
+        outputs = []
         for backend in ("plain", "triton"):
             with backends.use(backend):
-                found.append(model(ids, boundaries=boundaries).nll)
-    assert torch.equal(*found)
+                outputs.append(model(ids, boundaries=boundaries).nll)
+    assert torch.equal(*outputs)
 
 
 @pytest.mark.usefixtures("shapes_unchecked")

@@ -57,9 +57,9 @@ def rows_of(results):
 @pytest.mark.parametrize("window", [1, 3, 5, 64])
 @pytest.mark.parametrize("lags", [0, 1, 8])
 def test_steps_equal_full_passes_for_the_learned_rule(lags, window, prompts):
-    found = both_ways(leaning(evaluated(lags=lags, window=window), EOS, -100.0), prompts)
-    assert {len(row.data) for row in found} == {15}
-    marks = [row.boundaries[len(row.prompt) :] for row in found]
+    rows = both_ways(leaning(evaluated(lags=lags, window=window), EOS, -100.0), prompts)
+    assert {len(row.data) for row in rows} == {15}
+    marks = [row.boundaries[len(row.prompt) :] for row in rows]
     assert len(set(marks)) == len(prompts) and 0 < sum(map(sum, marks)) < 15 * len(prompts)  # rows end tokens at other bytes
 
 
@@ -82,8 +82,8 @@ def test_steps_equal_full_passes_for_hnet(token_positions, variant, smooth):
 @pytest.mark.parametrize("variant", ["faithful", "authors"])
 @pytest.mark.parametrize("token_positions", ["byte", "index"])
 def test_steps_equal_full_passes_for_dynamic_pooling(token_positions, variant):
-    found = both_ways(evaluated("dynamic_pooling", variant=variant, token_positions=token_positions), RAGGED, max_bytes=30)
-    assert any(False in row.boundaries[len(row.prompt) :] for row in found)  # a group of several bytes
+    rows = both_ways(evaluated("dynamic_pooling", variant=variant, token_positions=token_positions), RAGGED, max_bytes=30)
+    assert any(False in row.boundaries[len(row.prompt) :] for row in rows)  # a group of several bytes
 
 
 @pytest.mark.parametrize("row_length", [None, 20, 64])
@@ -98,8 +98,8 @@ def test_steps_equal_full_passes_for_even_boundaries_as_in_a_row_of_the_trained_
 @pytest.mark.parametrize("rule", ["whitespace", "entropy", "bpe_causal"])
 def test_steps_equal_full_passes_for_rules_that_read_the_text(rule):
     model = fitted_model(rule, dtype=torch.float64).eval()
-    found = both_ways(model, ["The cat sat on the mat, and", "", "12 dogs"], max_bytes=20)
-    assert any(any(row.boundaries[len(row.prompt) :]) for row in found)
+    rows = both_ways(model, ["The cat sat on the mat, and", "", "12 dogs"], max_bytes=20)
+    assert any(any(row.boundaries[len(row.prompt) :]) for row in rows)
 
 
 class LongWordRule(DynamicPoolingRule):
@@ -120,8 +120,8 @@ def test_a_rule_of_the_users_own_generates_without_a_line_about_it(kind):
         torch.manual_seed(3)
         rule = KindRule() if kind == "one file" else LongWordRule(16, **pooling)
         model = AutoregressiveUNet(tiny_config(), rule=rule).double().eval()
-    found = both_ways(model, RAGGED)
-    assert 0 < sum(sum(row.boundaries) for row in found) < sum(len(row.boundaries) for row in found)
+    rows = both_ways(model, RAGGED)
+    assert 0 < sum(sum(row.boundaries) for row in rows) < sum(len(row.boundaries) for row in rows)
 
 
 @settings(max_examples=25)
@@ -194,26 +194,26 @@ def test_a_model_in_training_mode_draws_as_in_evaluation_and_stays_in_training()
 
 def test_the_models_own_end_ends_a_row_while_others_go_on():
     model = leaning(evaluated(), EOS, 4.5)
-    found = both_ways(model, RAGGED * 2, max_bytes=60)
-    lengths = [len(row.data) for row in found]
+    rows = both_ways(model, RAGGED * 2, max_bytes=60)
+    lengths = [len(row.data) for row in rows]
     assert len(set(lengths)) > 3 and max(lengths) < 60
-    assert {row.ended for row in found} == {"end"}
-    assert all(len(row.boundaries) == len(row.prompt) + len(row.data) for row in found)
+    assert {row.ended for row in rows} == {"end"}
+    assert all(len(row.boundaries) == len(row.prompt) + len(row.data) for row in rows)
 
 
 def test_a_stop_string_ends_a_row_before_it_and_only_there():
     model = evaluated()
     free = generate(model, RAGGED, max_bytes=30)
     cuts = [row.data[10:12] for row in free]
-    for row, found in zip(free, both_ways(model, RAGGED, max_bytes=30, seed=0, stop=tuple(cuts)), strict=True):
+    for row, stopped in zip(free, both_ways(model, RAGGED, max_bytes=30, seed=0, stop=tuple(cuts)), strict=True):
         place = min(row.data.find(cut) for cut in cuts if cut in row.data)
-        assert found.data == row.data[:place] and found.ended == "stop"
-        assert found.boundaries == row.boundaries[: len(found.prompt) + place]
+        assert stopped.data == row.data[:place] and stopped.ended == "stop"
+        assert stopped.boundaries == row.boundaries[: len(stopped.prompt) + place]
 
 
 def test_the_stop_string_in_a_prompt_stops_nothing():
-    (found,) = generate(evaluated(), ["a.b."], max_bytes=5, stop=(".b.",))
-    assert found.ended == "length" and len(found.data) == 5
+    (row,) = generate(evaluated(), ["a.b."], max_bytes=5, stop=(".b.",))
+    assert row.ended == "length" and len(row.data) == 5
 
 
 def test_a_stream_is_the_text_in_pieces_without_half_characters():

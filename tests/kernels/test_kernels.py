@@ -226,8 +226,8 @@ def test_large_scores_do_not_overflow_under_the_largest_cap_that_needs_no_maximu
 
 
 def test_no_kernel_gives_a_gradient_of_its_gradient():
-    modules = [importlib.import_module(f"rltok.kernels.{found.name}") for found in pkgutil.iter_modules(kernels.__path__)]
-    found = [v for m in modules for v in vars(m).values() if isinstance(v, type) and issubclass(v, torch.autograd.Function)]
-    assert len(found) >= 8
+    modules = [importlib.import_module(f"rltok.kernels.{functions.name}") for functions in pkgutil.iter_modules(kernels.__path__)]
+    functions = [v for m in modules for v in vars(m).values() if isinstance(v, type) and issubclass(v, torch.autograd.Function)]
+    assert len(functions) >= 8
     # read, not run: what a backward pass that is taken twice does depends on what stands beside it
-    assert [each for each in found if "@once_differentiable\n    def backward" not in inspect.getsource(each)] == []
+    assert [each for each in functions if "@once_differentiable\n    def backward" not in inspect.getsource(each)] == []

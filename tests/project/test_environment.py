@@ -32,13 +32,13 @@ def read_yaml(name: str) -> dict:
 
 def conda_requirements() -> dict[str, SpecifierSet]:
     """PyPI name -> versions, from the plain match specs of environment.yml."""
-    found = {}
+    requirements = {}
     for spec in read_yaml("environment.yml")["dependencies"]:
         if isinstance(spec, str):
             match = re.fullmatch(r"([a-z0-9][a-z0-9._-]*)((?:[<>=!]=?[0-9][0-9.*]*,?)*)", spec)
             assert match, f"not a plain conda match spec: {spec!r}"
-            found[CONDA_TO_PYPI.get(match[1], match[1])] = SpecifierSet(match[2])
-    return found | {requirement.name: requirement.specifier for requirement in of_pip()}
+            requirements[CONDA_TO_PYPI.get(match[1], match[1])] = SpecifierSet(match[2])
+    return requirements | {requirement.name: requirement.specifier for requirement in of_pip()}
 
 
 def of_pip() -> list[Requirement]:
@@ -49,14 +49,14 @@ def of_pip() -> list[Requirement]:
 
 def project_requirements(requirements: list[str]) -> dict[str, SpecifierSet]:
     """Name -> versions, with `rltok[extra]` replaced by what that extra names."""
-    found = {}
+    named = {}
     for requirement in map(Requirement, requirements):
         if requirement.name == PROJECT["name"]:
             for extra in requirement.extras:
-                found |= project_requirements(PROJECT["optional-dependencies"][extra])
+                named |= project_requirements(PROJECT["optional-dependencies"][extra])
         else:
-            found[requirement.name] = requirement.specifier
-    return found
+            named[requirement.name] = requirement.specifier
+    return named
 
 
 def test_environment_yml_names_conda_forge_and_installs_rltok_itself():

@@ -126,13 +126,13 @@ def test_each_folder_of_the_package_and_of_the_scripts_has_its_folder_of_tests()
 
 
 def test_no_file_names_a_path_of_one_machine():
-    found = {}
+    named = {}
     for path in project_files():
         content = path.read_bytes()
         if b"\0" not in content[:8192]:
-            found[str(path.relative_to(ROOT))] = machine_paths(content.decode("utf-8", errors="replace"))
-    assert "pyproject.toml" in found
-    assert {name: paths for name, paths in found.items() if paths} == {}
+            named[str(path.relative_to(ROOT))] = machine_paths(content.decode("utf-8", errors="replace"))
+    assert "pyproject.toml" in named
+    assert {name: paths for name, paths in named.items() if paths} == {}
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

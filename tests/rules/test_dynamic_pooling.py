@@ -68,10 +68,10 @@ def test_gates_are_boundaries_with_the_chance_of_their_logit():
 def test_straight_through_has_the_hard_values_to_the_bit_and_the_soft_gradient():
     soft = torch.rand(1, 1000, generator=torch.Generator().manual_seed(0)).requires_grad_()
     hard = soft.detach() > 0.5
-    found = straight_through(hard, soft)
-    assert torch.equal(found, hard.float())
+    actual = straight_through(hard, soft)
+    assert torch.equal(actual, hard.float())
     weight = torch.arange(1000.0)
-    (found * weight).sum().backward()
+    (actual * weight).sum().backward()
     assert torch.equal(soft.grad[0], weight)
 
 
@@ -145,8 +145,8 @@ def test_every_byte_a_boundary_gives_every_byte_its_own_token_and_none_gives_bos
 def test_groups_are_counted_exactly_in_rows_far_longer_than_bf16_can_count():
     boundaries = torch.ones(1, 4096, dtype=torch.bool)
     states = torch.arange(4096.0)[None, :, None].bfloat16()
-    found = pooled(states, boundaries, torch.zeros(1, 4096))
-    assert torch.equal(found, states[0].float())
+    means = pooled(states, boundaries, torch.zeros(1, 4096))
+    assert torch.equal(means, states[0].float())
 
 
 # Losses

@@ -45,10 +45,10 @@ def test_gates_are_half_of_one_minus_the_cosine_of_neighbours_and_1_on_bos():
 
 def test_gates_stay_between_0_and_1_and_finite_where_states_are_equal_opposite_or_0():
     states = torch.tensor([[[1.0, 2.0], [1.0, 2.0], [-1.0, -2.0], [0.0, 0.0], [3.0, 1.0]]]).requires_grad_()
-    found = dissimilarity(states, torch.eye(2), torch.eye(2))
-    torch.testing.assert_close(found, torch.tensor([[1.0, 0.0, 1.0, 0.5, 0.5]]), rtol=0, atol=1e-6)
-    found.sum().backward()
-    assert states.grad.isfinite().all() and 0 <= found.min() and found.max() <= 1
+    gates = dissimilarity(states, torch.eye(2), torch.eye(2))
+    torch.testing.assert_close(gates, torch.tensor([[1.0, 0.0, 1.0, 0.5, 0.5]]), rtol=0, atol=1e-6)
+    gates.sum().backward()
+    assert states.grad.isfinite().all() and 0 <= gates.min() and gates.max() <= 1
 
 
 def test_a_boundary_needs_a_gate_above_one_half_and_uniforms_do_not_matter():

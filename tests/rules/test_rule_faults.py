@@ -49,9 +49,9 @@ def marks(rows=3, length=9, dtype=torch.bool):
 
 
 def without_bos():
-    found = marks()
-    found[1, 0] = False
-    return found
+    marked = marks()
+    marked[1, 0] = False
+    return marked
 
 
 WRONG = {  # arguments of Boundaries (else the answer itself), and words of the error
@@ -115,10 +115,10 @@ def test_a_fit_that_fails_leaves_no_run_and_the_same_command_works_once_the_caus
 
 def _small():
     """The small run's settings, one update long."""
-    plain, found = small_config(train__training_bytes=256).to_dict(), {}
+    plain, settings = small_config(train__training_bytes=256).to_dict(), {}
     for section in ("model", "data", "train"):
-        found |= {f"{section}.{key}": value for key, value in plain[section].items() if not isinstance(value, dict | str)}
-    return {key: "null" if value is None else value for key, value in found.items()}
+        settings |= {f"{section}.{key}": value for key, value in plain[section].items() if not isinstance(value, dict | str)}
+    return {key: "null" if value is None else value for key, value in settings.items()}
 
 
 def test_a_text_without_pairs_leaves_an_empty_folder_empty_and_what_was_there_before(tmp_path):

@@ -88,9 +88,9 @@ def joined(strings):
 def hugging_face():
     """A tokenizer that takes text whole: split, letters and merges all in the package."""
     strings, pairs = joined(package_letters())
-    found = tokenizers.Tokenizer(tokenizers.models.BPE({s: i for i, s in enumerate(strings)}, pairs))
-    found.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return found
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({s: i for i, s in enumerate(strings)}, pairs))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return tokenizer
 
 
 def package_letters():
@@ -279,8 +279,8 @@ def test_causal_bpe_does_not_look_ahead():
 
 
 def test_shifted_bpe_looks_ahead_and_not_only_by_a_byte():
-    found = look_aheads(RULE["shifted"], ENGLISH)
-    assert len(found) > 10 and max(j - i for j, i in found) >= 3
+    distances = look_aheads(RULE["shifted"], ENGLISH)
+    assert len(distances) > 10 and max(j - i for j, i in distances) >= 3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -370,13 +370,13 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch):
 def test_random_boundaries_at_the_measured_rate_are_as_many():
     rows = cut_documents([Document(TEXT.encode(), "t", "t")], 64, "windows", name="t")
     for boundary in ("shifted", "causal"):
-        found = text_rates(RULE[boundary], rows, batch=3)
-        assert found == text_rates(RULE[boundary], rows, batch=100)
+        rates = text_rates(RULE[boundary], rows, batch=3)
+        assert rates == text_rates(RULE[boundary], rows, batch=100)
         by_hand = [decide(RULE[boundary], rows.ids([i])[:, :-1])[rows.ids([i])[:, 1:] != PAD] for i in range(len(rows))]
         tokens, scored = sum(int(row.sum()) for row in by_hand), sum(map(len, by_hand))
-        assert found.tokens_per_byte == pytest.approx(tokens / scored)
-        assert found.rate == pytest.approx((tokens - len(rows)) / (scored - len(rows)))
-        control = make_rule(tiny_config("random_k", target_rate=found.tokens_per_byte))
-        assert text_rates(control, rows, batch=7).tokens_per_byte == pytest.approx(found.tokens_per_byte, abs=0.5 / 64)
+        assert rates.tokens_per_byte == pytest.approx(tokens / scored)
+        assert rates.rate == pytest.approx((tokens - len(rows)) / (scored - len(rows)))
+        control = make_rule(tiny_config("random_k", target_rate=rates.tokens_per_byte))
+        assert text_rates(control, rows, batch=7).tokens_per_byte == pytest.approx(rates.tokens_per_byte, abs=0.5 / 64)
     with pytest.raises(RltokError, match="no rows to count"):
         text_rates(RULE["causal"], rows, batch=3, most_rows=0)

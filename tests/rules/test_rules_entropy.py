@@ -43,12 +43,12 @@ def test_entropies_are_those_of_a_softmax_written_out_in_numpy(fitted):
     ids = ragged_ids((20, 13))[:, :-1]
     logits = []
     handle = fitted.byte_model.head.register_forward_hook(lambda _, __, out: logits.append(out.double().numpy()))
-    found = fitted.entropies(ids)
+    actual = fitted.entropies(ids)
     handle.remove()
     shifted = np.exp(logits[0] - logits[0].max(-1, keepdims=True))
     p = shifted / shifted.sum(-1, keepdims=True)
     assert p.shape == (2, 20, 257)
-    np.testing.assert_allclose(found.numpy(), -(p * np.log(p)).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(actual.numpy(), -(p * np.log(p)).sum(-1), rtol=1e-5)
 
 
 def test_entropy_of_certainty_is_zero_and_of_ignorance_the_logarithm_of_the_choices():

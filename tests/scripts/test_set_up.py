@@ -113,10 +113,10 @@ def test_a_torch_that_is_too_old_is_replaced(monkeypatch, installed, enough):
 
 
 def test_lowest_versions_are_those_of_what_the_package_needs_and_tools_stay_pinned():
-    found = set_up.lowest("test")
-    assert found.keys() >= {"torch", "numpy", "datasets", "tokenizers", "triton"}  # of the extras of the extra, too
-    assert not found.keys() & {"pytest", "ruff", "jupytext", "nbval"}
-    assert all(re.fullmatch(r"[\d.]+", version) for version in found.values())
+    bounds = set_up.lowest("test")
+    assert bounds.keys() >= {"torch", "numpy", "datasets", "tokenizers", "triton"}  # of the extras of the extra, too
+    assert not bounds.keys() & {"pytest", "ruff", "jupytext", "nbval"}
+    assert all(re.fullmatch(r"[\d.]+", version) for version in bounds.values())
 
 
 def test_make_names_the_index_and_another_one_can_be_named():

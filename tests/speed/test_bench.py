@@ -88,8 +88,8 @@ def test_flops_are_those_of_the_paper_at_the_tokens_counted_with_attention_besid
 def test_on_a_known_card_the_share_is_of_its_datasheet(monkeypatch):
     monkeypatch.setattr(bench_module, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(bench_module, "uses_bf16", lambda config, device: True)
-    found = speeds(small_config(), CPU, 0.2, [3.0, 1.0, 2.0], 1e12)
-    assert found["share_of_datasheet"]["without_attention"] == 2.0 * flops_per_byte(small_config().model, 0.2) / 989.5e12
+    numbers = speeds(small_config(), CPU, 0.2, [3.0, 1.0, 2.0], 1e12)
+    assert numbers["share_of_datasheet"]["without_attention"] == 2.0 * flops_per_byte(small_config().model, 0.2) / 989.5e12
 
 
 def test_the_time_of_an_update_is_split_into_groups_that_add_up(record):
@@ -185,12 +185,12 @@ def test_the_given_arm_has_as_many_tokens_in_the_same_places_and_one_loss(corpus
         "rltok.speed.policy_cost.given_step", lambda *given: (arm.append(1), order.append("given"), given_step(*given))[-1]
     )
     still = with_settings(config, {"train.warmup_fraction": 1.0, "train.warmup_start": 0.0})
-    found = policy_cost(still, corpus, CPU, 5)
+    measured = policy_cost(still, corpus, CPU, 5)
     assert len(tokens["learned"]) == len(tokens["given"]) == 2 * (2 + 5 * 4)  # two micro-batches; two pairs to warm up
     assert all(map(torch.equal, tokens["learned"], tokens["given"]))
     assert order == ["learned", "given", "given", "learned"] * 11
-    assert found["cost"] == statistics.median(repeat["cost"] for repeat in found["repeats"])
-    for repeat in found["repeats"]:
+    assert measured["cost"] == statistics.median(repeat["cost"] for repeat in measured["repeats"])
+    for repeat in measured["repeats"]:
         ratios = [learned / given for learned, given in zip(repeat["learned"], repeat["given"], strict=True)]
         assert len(ratios) == 4 and repeat["cost"] == pytest.approx(statistics.median(ratios) - 1)
 
@@ -202,9 +202,9 @@ def test_the_given_step_is_the_mean_loss_with_given_boundaries_and_gives_the_pol
     batches = micro_batches(corpus, config, 1, CPU)
     with torch.no_grad():
         outs = [model(ids, uniforms=uniforms) for ids, uniforms in batches]
-    found = given_step(model, optimizer, batches, [out.boundaries for out in outs], config).to_dict()
+    metrics = given_step(model, optimizer, batches, [out.boundaries for out in outs], config).to_dict()
     wanted = sum(float(out.nll.sum()) for out in outs) / sum(int(out.scored.sum()) for out in outs)
-    assert found["nll"] == pytest.approx(wanted, rel=1e-5) and found["early_nll"] == 0 and found["policy_entropy"] is None
+    assert metrics["nll"] == pytest.approx(wanted, rel=1e-5) and metrics["early_nll"] == 0 and metrics["policy_entropy"] is None
     assert all(parameter.grad is None for parameter in [*model.rule.parameters(), model.early_head.weight])
 
 

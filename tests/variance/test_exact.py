@@ -135,15 +135,15 @@ def test_the_exact_gradient_equals_finite_differences_of_numpys_expected_loss_in
     assert set(gradient) == set(dict(model.named_parameters()))
     generator, seen = np.random.default_rng(0), 0
     for name, parameter in model.named_parameters():
-        flat, found = parameter.detach().view(-1), gradient[name].flatten()
-        for at in (int(found.abs().argmax()), int(generator.integers(len(flat)))):
+        flat, exact = parameter.detach().view(-1), gradient[name].flatten()
+        for at in (int(exact.abs().argmax()), int(generator.integers(len(flat)))):
             value, ends = flat[at].item(), []
             for sign in (1, -1):
                 flat[at] = value + sign * step
                 ends.append(numpy_expected_loss(model, ids))
             flat[at] = value
-            assert found[at].item() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6, abs=1e-9), (name, at)
-            seen += abs(found[at].item()) > 1e-5
+            assert exact[at].item() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6, abs=1e-9), (name, at)
+            seen += abs(exact[at].item()) > 1e-5
     assert seen > 20  # of two coordinates each
 
 
@@ -179,29 +179,29 @@ def influenced():
 
 
 def test_the_influence_of_every_reward_on_every_decision_equals_brute_force(influenced):
-    model, _, found, brute = influenced
-    assert found.shape == (5, 5, sum(p.numel() for p in reached(model)))
-    close(found[:4, :4], brute, atol=1e-11)
-    assert not found[4:].any() and not found[:, 4:].any()  # padding decides nothing and pays nothing
+    model, _, influences, brute = influenced
+    assert influences.shape == (5, 5, sum(p.numel() for p in reached(model)))
+    close(influences[:4, :4], brute, atol=1e-11)
+    assert not influences[4:].any() and not influences[:, 4:].any()  # padding decides nothing and pays nothing
 
 
 def test_no_decision_influences_an_earlier_reward_and_the_forced_one_influences_nothing(influenced):
-    found = np.abs(influenced[2][:4, :4]).max(axis=2)
-    assert found[np.tril_indices(4, -1)].max() < 1e-14  # j < i
-    assert not found[0].any()
-    assert found[1:][np.triu_indices(3, 1, 4)].min() > 1e-5 and found[[1, 2, 3], [1, 2, 3]].min() > 1e-5
+    largest = np.abs(influenced[2][:4, :4]).max(axis=2)
+    assert largest[np.tril_indices(4, -1)].max() < 1e-14  # j < i
+    assert not largest[0].any()
+    assert largest[1:][np.triu_indices(3, 1, 4)].min() > 1e-5 and largest[[1, 2, 3], [1, 2, 3]].min() > 1e-5
 
 
 def test_the_influences_add_up_to_the_policy_term(influenced):
-    model, ids, found, _ = influenced
-    close(found.sum(axis=(0, 1)), exact_gradient(model, ids).flat("policy", names_of(model)), atol=1e-12)
+    model, ids, influences, _ = influenced
+    close(influences.sum(axis=(0, 1)), exact_gradient(model, ids).flat("policy", names_of(model)), atol=1e-12)
 
 
 @pytest.mark.parametrize("gamma", [0, 0.5, 0.9, 0.995])
 def test_weighted_by_gamma_they_are_what_discounted_training_expects(gamma, influenced):
-    model, ids, found, _ = influenced
+    model, ids, influences, _ = influenced
     name, chances = f"causal+early+gamma{gamma}", numpy_row(model, ids[0]).chances
     brute = chances @ training_gradients(model, ids, all_strings(ids), [name])[name].numpy()
     weights = np.array([[gamma ** (j - i) if j >= i else 0.0 for j in range(5)] for i in range(5)])
-    close(np.einsum("ij,ijp->p", weights, found), brute, atol=1e-11)
+    close(np.einsum("ij,ijp->p", weights, influences), brute, atol=1e-11)
     close(joint_moments(model, ids, [name])[name].mean, brute, atol=1e-11)

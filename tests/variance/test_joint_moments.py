@@ -158,14 +158,14 @@ def test_where_only_one_row_reaches_centring_leaves_no_signal():
         tiny_model(lags=2, mid_layers=1, dtype=torch.float64),
         ragged_ids((4, 1)),
     )  # the second row ends on its forced one
-    found = joint_moments(model, ids, ["causal", "batch", "loo"])
-    assert found["causal"].variance.max() > 1e-3
-    assert not any(values.any() for name in ("batch", "loo") for values in (found[name].mean, found[name].variance))
+    moments = joint_moments(model, ids, ["causal", "batch", "loo"])
+    assert moments["causal"].variance.max() > 1e-3
+    assert not any(values.any() for name in ("batch", "loo") for values in (moments[name].mean, moments[name].variance))
 
 
 def test_each_rung_of_the_cumulative_ladder_up_to_the_discount_has_less_variance_than_the_one_before(settings):
-    found = settings["two full rows"].found
-    traces = [found[name].variance.sum().item() for name in ("naive", "causal", "causal+early", "causal+early+gamma0.9")]
+    moments = settings["two full rows"].found
+    traces = [moments[name].variance.sum().item() for name in ("naive", "causal", "causal+early", "causal+early+gamma0.9")]
     assert traces == sorted(traces, reverse=True)
 
 

@@ -110,8 +110,8 @@ def test_pairs_are_unbiased_where_the_square_of_the_mean_is_not():
     generator, mean, trials, batches = np.random.default_rng(1), np.array([0.3, 0.4]), 4000, 5
     drawn = mean + generator.normal(size=(trials, batches, 2))
     products = drawn @ drawn.transpose(0, 2, 1)
-    found = np.array([pairs(one, np.ones(batches)) for one in products])
-    assert abs(found.mean() - mean @ mean) < 4.5 * found.std() / math.sqrt(trials)
+    estimates = np.array([pairs(one, np.ones(batches)) for one in products])
+    assert abs(estimates.mean() - mean @ mean) < 4.5 * estimates.std() / math.sqrt(trials)
     naive = products.mean(axis=(1, 2))
     assert naive.mean() - mean @ mean == pytest.approx(2 / batches, abs=4.5 * naive.std() / math.sqrt(trials))
 
@@ -161,8 +161,8 @@ def test_the_formula_for_the_cosine_agrees_with_cosines_that_are_seen(cosine):
 
 
 def test_measured_cosines_follow_the_formula_up_to_half_of_the_batches():
-    found, wanted = made_up(batches=200), truth()
-    seen = measured_cosines(found, NAME, "encoder")
+    gradients, wanted = made_up(batches=200), truth()
+    seen = measured_cosines(gradients, NAME, "encoder")
     assert [rows for rows, _ in seen] == [ROWS * 2**k for k in range(7)]  # 1 to 64 of 200 batches
     noise = 1 / wanted["snr"]
     for rows, cosine in seen:
@@ -208,21 +208,22 @@ def unresolved(actual):
 def test_no_signal_is_not_resolved_and_fits_into_json():
     seeds = [seed for seed in range(10) if unresolved(made_up(true_length=0.0, batches=20, seed=seed))]
     assert seeds
-    found = made_up(true_length=0.0, batches=20, seed=seeds[0])
-    result = with_intervals(products_of(found, NAME, "encoder"), resamples=100)
+    gradients = made_up(true_length=0.0, batches=20, seed=seeds[0])
+    result = with_intervals(products_of(gradients, NAME, "encoder"), resamples=100)
     for key in ("signal", "limit", "snr", "bias", "scale", "rows_needed"):
         assert result[key][0] is None, key
     assert result["variance"][0] == pytest.approx(truth()["variance"], rel=0.1) and result["resolved"] < 0.9
     rest = [reference_error(made_up(true_length=0.0, batches=20, seed=seed), "encoder") for seed in range(10)]
     assert None in rest
     json.dumps(
-        [result, rest, shared_parameters(found, NAME, [0.01, 1.0]), measured_cosines(found, NAME, "encoder")], allow_nan=False
+        [result, rest, shared_parameters(gradients, NAME, [0.01, 1.0]), measured_cosines(gradients, NAME, "encoder")],
+        allow_nan=False,
     )
 
 
 def test_resamples_without_a_signal_widen_an_interval():
-    found = [made_up(true_length=0.2, length=0.2, batches=12, seed=seed) for seed in range(12)]
-    results = [with_intervals(products_of(one, NAME, "encoder"), resamples=200) for one in found]
+    batches = [made_up(true_length=0.2, length=0.2, batches=12, seed=seed) for seed in range(12)]
+    results = [with_intervals(products_of(one, NAME, "encoder"), resamples=200) for one in batches]
     weak = [one for one in results if 0.1 < one["resolved"] < 0.9]
     assert weak
     for one in weak:
@@ -254,8 +255,8 @@ def test_gradients_that_are_all_nothing_are_not_resolved():
 
 @pytest.mark.parametrize("weight", [0.0, 0.01, 1.0, 5.0])
 def test_the_whole_gradient_on_shared_parameters_equals_the_sum_of_its_terms(weight):
-    found, (true, other) = made_up(batches=1500), at_angle(0.8, 0.7)
-    result = shared_parameters(found, NAME, [weight])[0]
+    gradients, (true, other) = made_up(batches=1500), at_angle(0.8, 0.7)
+    result = shared_parameters(gradients, NAME, [weight])[0]
     loss = loss_mean()[:SIZE]
     whole, wanted = loss + weight * FACTOR * other, loss + true
     limit = whole @ wanted / np.linalg.norm(whole) / np.linalg.norm(wanted)

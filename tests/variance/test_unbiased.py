@@ -102,8 +102,8 @@ def test_the_expected_gradient_is_that_of_the_expected_nll_for_every_parameter(l
     assert min(exact[name].abs().max() for name in exact if "early" not in name) > 1e-4  # there is something to compare
     changes = ({}, {"relative_rewards": False}, {"credit": "total"})
     objectives = [dataclasses.replace(UNBIASED, **change) for change in changes]
-    for change, found in zip(changes, estimator_gradients(model, ids, lengths, *objectives), strict=True):
-        assert_same(found, exact, what=change)
+    for change, actual in zip(changes, estimator_gradients(model, ids, lengths, *objectives), strict=True):
+        assert_same(actual, exact, what=change)
 
 
 def test_it_holds_in_evaluation_mode_for_seven_bytes_and_positions_by_token_number():
@@ -118,7 +118,7 @@ def test_the_policy_term_is_needed_and_discounting_biases_it():
     changes = ({"gamma": 0.9}, {"gamma": 0.0}, {"centring": "batch"})
     objectives = [dataclasses.replace(UNBIASED, **change) for change in changes]
     *discounted, without_policy = estimator_gradients(model, ids, (5,), *objectives)
-    assert all(largest_difference(found, exact) > 1e-4 for found in discounted)
+    assert all(largest_difference(gradient, exact) > 1e-4 for gradient in discounted)
     assert not without_policy["rule.project.weight"].any()  # one row is its own mean: A = 0
     assert largest_difference(without_policy, exact) > 1e-3
 

@@ -130,17 +130,17 @@ def lab():
 
 
 def test_means_squares_and_long_runs_are_those_of_trainings_gradients_for_uniforms_of_seed_draw_and_row(lab):
-    found = lab.found
-    assert set(found.mean) == set(lab.all_names)
-    assert set(found.long) == {REFERENCE, "causal+early+gamma0.9+loo", "causal+early+gamma0.5+loo"}
+    estimates = lab.found
+    assert set(estimates.mean) == set(lab.all_names)
+    assert set(estimates.long) == {REFERENCE, "causal+early+gamma0.9+loo", "causal+early+gamma0.5+loo"}
     for number, each in enumerate(lab.each):
         for name, grads in each.items():
-            close(found.mean[name][number], grads[:3].mean(dim=0), atol=1e-11, what=name)
-            close(found.first[name][number], grads[0], atol=1e-11, what=name)
-            squares = [grads[:3, part].square().sum(dim=1).mean() for part in found.slices.values()]
-            close(found.square[name][number], torch.stack(squares), atol=1e-9, what=name)
-            if name in found.long:
-                close(found.long[name][number], grads.mean(dim=0), atol=1e-11, what=name)
+            close(estimates.mean[name][number], grads[:3].mean(dim=0), atol=1e-11, what=name)
+            close(estimates.first[name][number], grads[0], atol=1e-11, what=name)
+            squares = [grads[:3, part].square().sum(dim=1).mean() for part in estimates.slices.values()]
+            close(estimates.square[name][number], torch.stack(squares), atol=1e-9, what=name)
+            if name in estimates.long:
+                close(estimates.long[name][number], grads.mean(dim=0), atol=1e-11, what=name)
 
 
 def test_the_first_term_is_that_of_the_first_draw(lab):

@@ -44,14 +44,14 @@ def error(values):
 
 def gap_loops(gaps, lengths):
     """(bits, over items, over seeds) of every quarter that has items, item by item."""
-    quarter, found = quartile_loop(lengths), []
+    quarter, differences = quartile_loop(lengths), []
     for q in range(4):
         at = [i for i in range(len(lengths)) if quarter[i] == q]
         if at:
             of_items = [sum(row[i] for row in gaps) / len(gaps) for i in at]
             of_seeds = [sum(row[i] for i in at) / len(at) for row in gaps]
-            found.append((sum(of_items) / len(at), error(of_items), error(of_seeds) if len(gaps) > 2 else None))
-    return found
+            differences.append((sum(of_items) / len(at), error(of_items), error(of_seeds) if len(gaps) > 2 else None))
+    return differences
 
 
 CASES = [
@@ -74,8 +74,8 @@ def test_quarters_and_differences_are_those_of_plain_loops(number, most, seed, r
 
 
 def test_items_of_one_length_stay_together_and_ranges_do_not_overlap():
-    found = quarters(np.array([9, 2, 2, 2, 2, 2, 4, 4, 30, 5]))
-    assert [tuple(one.values()) for one in found] == [(2, 2, 5), (4, 5, 3), (9, 30, 2)]  # 2 is the first quartile and the median
+    parts = quarters(np.array([9, 2, 2, 2, 2, 2, 4, 4, 30, 5]))
+    assert [tuple(one.values()) for one in parts] == [(2, 2, 5), (4, 5, 3), (9, 30, 2)]  # 2 is the first quartile and the median
     assert quarters(np.array([7, 7, 7])) == [{"shortest": 7, "longest": 7, "items": 3}]
     assert [one["items"] for one in quarters(np.array([3, 1]))] == [1, 1]
 
@@ -199,9 +199,9 @@ def test_a_file_that_is_no_record_or_was_edited_is_refused(tmp_path):
 
 def test_the_bits_of_an_answers_bytes_are_split_into_its_space_the_next_byte_the_last_and_the_others():
     answers = [np.array([1.0, 2.0]), np.array([0.5, 4.0, 8.0]), np.array([0.0, 1.0, 2.0, 4.0, 16.0])]
-    found = by_byte(answers)
-    assert found == pytest.approx({"the space": 1.5 / 3, "the byte after it": 7 / 3, "between": 6 / 3, "the last byte": 24 / 3})
-    assert sum(found.values()) == pytest.approx(sum(each.sum() for each in answers) / 3)
+    parts = by_byte(answers)
+    assert parts == pytest.approx({"the space": 1.5 / 3, "the byte after it": 7 / 3, "between": 6 / 3, "the last byte": 24 / 3})
+    assert sum(parts.values()) == pytest.approx(sum(each.sum() for each in answers) / 3)
 
 
 def test_a_table_by_byte_has_the_first_run_as_it_is_and_the_others_minus_it():

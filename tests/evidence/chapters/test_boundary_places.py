@@ -78,12 +78,12 @@ def test_the_table_has_a_row_for_everybody_and_survives_passages_without_boundar
 
 
 def test_words_are_told_apart_by_their_onset():
-    found = onsets(drawn("A Th|e sh|ip at s|ea: y|es, b|y oxen, psst| cr|y"))
-    assert found[1, True, 0] == [False] and found[1, True, 1] == [True]  # sea
-    assert found[1, False, 1] == [True, True] and found[1, False, 2] == [False, False]  # yes, by
-    assert found[2, True, 2] == [True, True] and found[2, False, 2] == [False, True]  # The, ship; psst, cry
-    assert found[0, False, 1] == [False, False]  # at, oxen; A begins the passage, so it does not count
-    assert len(found[2, False, 3]) == 2 and len(found[1, False, 3]) == 1  # by is too short
+    by_onset = onsets(drawn("A Th|e sh|ip at s|ea: y|es, b|y oxen, psst| cr|y"))
+    assert by_onset[1, True, 0] == [False] and by_onset[1, True, 1] == [True]  # sea
+    assert by_onset[1, False, 1] == [True, True] and by_onset[1, False, 2] == [False, False]  # yes, by
+    assert by_onset[2, True, 2] == [True, True] and by_onset[2, False, 2] == [False, True]  # The, ship; psst, cry
+    assert by_onset[0, False, 1] == [False, False]  # at, oxen; A begins the passage, so it does not count
+    assert len(by_onset[2, False, 3]) == 2 and len(by_onset[1, False, 3]) == 1  # by is too short
 
 
 @pytest.mark.parametrize("seed", range(5))

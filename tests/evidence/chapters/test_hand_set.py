@@ -127,9 +127,9 @@ def test_the_chance_of_a_stride_beyond_the_memory_equals_enumeration_and_no_othe
     best_p, best = best_stride_log_prob(k, decisions, lags)
     assert best < 0
     for p in (0.1, 0.3, 0.5, best_p):
-        found = stride_log_prob(k, decisions, lags, p)
-        assert found == pytest.approx(math.log(chance_by_enumeration(k, decisions, lags, math.log(p / (1 - p)))), rel=1e-12)
-        assert found <= best + 1e-12
+        actual = stride_log_prob(k, decisions, lags, p)
+        assert actual == pytest.approx(math.log(chance_by_enumeration(k, decisions, lags, math.log(p / (1 - p)))), rel=1e-12)
+        assert actual <= best + 1e-12
     grid = [stride_log_prob(k, decisions, lags, p) for p in np.linspace(0.001, 0.999, 999)]
     assert best >= max(grid) > best - 0.01
 

@@ -13,8 +13,8 @@ OLD = "two standard errors"
 
 def kept(path, *rules, **verdicts):
     """A record of these verdicts of the claim `test_even`, a sweep for each rule."""
-    found = {f"size{number}": {"rule": rule, "verdicts": verdicts} for number, rule in enumerate(rules)}
-    path.write_text(json.dumps({"sweeps": found}))
+    sweeps = {f"size{number}": {"rule": rule, "verdicts": verdicts} for number, rule in enumerate(rules)}
+    path.write_text(json.dumps({"sweeps": sweeps}))
     return path
 
 

@@ -53,8 +53,8 @@ def standings(runs: list[dict]) -> list[dict]:
 
     def errors(bits: np.ndarray) -> dict:
         by_row, by_seed = bits.mean(axis=0), bits.mean(axis=1)
-        found = [float(values.std(ddof=1) / len(values) ** 0.5) for values in (by_row, by_seed)]
-        return {"bits_per_byte": bits.mean(), "standard_error_rows": found[0], "standard_error_seeds": found[1]}
+        both = [float(values.std(ddof=1) / len(values) ** 0.5) for values in (by_row, by_seed)]
+        return {"bits_per_byte": bits.mean(), "standard_error_rows": both[0], "standard_error_seeds": both[1]}
 
     return [
         {"name": name, "seeds": [0, 1], "rows": 3, "whitespace_share": None, "flops_per_byte": 5e6, **errors(bits),

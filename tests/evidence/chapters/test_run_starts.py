@@ -110,7 +110,7 @@ def test_a_file_that_is_no_start_of_a_run_is_refused(tmp_path):
     assert read_start(path) == start()
     even = record("even", 1)
     dirty = "0" * 40 + "+changes"
-    for found, why in (
+    for content, why in (
         (start() | {"bytes": 7}, "digest differs"),
         (start(commit=dirty), "none that can be looked up"),
         (start(sessions=[{"commit": dirty}, {"commit": "0" * 40}]), "none that can be looked up"),
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_start_of_a_run_is_refused(tmp_path):
         (start(config=None), "configuration cannot be read|of another kind"),
         *((with_digest({key: value for key, value in start().items() if key != lost}), f"lacks {lost}") for lost in NEEDED),
     ):
-        path.write_text(json.dumps(found))
+        path.write_text(json.dumps(content))
         with pytest.raises(RltokError, match=why):
             read_start(path)
     for text, why in (("[]", "no record of rltok start"), ("{", "no JSON"), ('{"a": NaN}', "no JSON")):
@@ -139,5 +139,5 @@ def test_a_file_that_is_no_start_of_a_run_is_refused(tmp_path):
 
 @pytest.mark.parametrize("path", sorted(STORED.glob("start_*.json")), ids=lambda path: path.stem)
 def test_a_stored_start_is_whole(path):
-    found = read_start(path)
-    assert found["curve"][-1]["bytes"] == found["bytes"] and found["curve"][-1]["step"] == found["updates"]
+    stored = read_start(path)
+    assert stored["curve"][-1]["bytes"] == stored["bytes"] and stored["curve"][-1]["step"] == stored["updates"]

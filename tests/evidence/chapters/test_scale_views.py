@@ -34,8 +34,8 @@ HERE = {"device": "cpu", "commit": "0" * 40}
 def resumed(*cut, **more):
     """A record whose run was interrupted: (after, redone, lost seconds) of each."""
     first = {"after": 0, "seconds": 0.0, "redone": 0, "lost_seconds": 0.0, **HERE}
-    found = [{"after": after, "seconds": 1.0, "redone": redone, "lost_seconds": lost, **HERE} for after, redone, lost in cut]
-    return with_digest(record(**more) | {"sessions": [first, *found]})
+    sessions = [{"after": after, "seconds": 1.0, "redone": redone, "lost_seconds": lost, **HERE} for after, redone, lost in cut]
+    return with_digest(record(**more) | {"sessions": [first, *sessions]})
 
 
 def failed(name, sweep="147m", why="out of memory"):
@@ -48,14 +48,16 @@ def failed(name, sweep="147m", why="out of memory"):
 def test_the_wanted_sweep_is_shown_or_said_to_be_missing(tmp_path):
     write(tmp_path, record("ours", sweep="smoke", full=False))
     sizes = ("32m", "147m")
-    found = of_sizes(tmp_path, sizes)
-    assert [sweep.name for sweep in found] == ["smoke"]
-    assert shown_sweeps(found, "147m").startswith("**No record of the sweep `147m` is stored yet.** Shown in its place: `smoke`.")
+    sweeps = of_sizes(tmp_path, sizes)
+    assert [sweep.name for sweep in sweeps] == ["smoke"]
+    assert shown_sweeps(sweeps, "147m").startswith(
+        "**No record of the sweep `147m` is stored yet.** Shown in its place: `smoke`."
+    )
     large = with_digest(record("ours", sweep="147m") | {"matrix_parameters": 146_875_392})
     write(tmp_path, large, record("ours", sweep="32m"), record("ours", sweep="32m_again"))
-    found = of_sizes(tmp_path, sizes)
-    assert [sweep.name for sweep in found] == ["32m", "147m"]
-    assert shown_sweeps(found, "147m").startswith("Shown: `32m`, `147m`.")
+    sweeps = of_sizes(tmp_path, sizes)
+    assert [sweep.name for sweep in sweeps] == ["32m", "147m"]
+    assert shown_sweeps(sweeps, "147m").startswith("Shown: `32m`, `147m`.")
 
 
 def test_the_sweep_of_most_runs_comes_first(tmp_path):
@@ -238,11 +240,11 @@ def test_a_sweep_whose_runs_all_failed_or_are_smoke_is_not_said_to_be_missing(tm
 def test_failed_runs_are_shown_with_their_reason_wherever_they_lie(tmp_path):
     write(tmp_path, record("ours", sweep="32m"), failed("bpe", "32m", "loss nan | not\nfinite"), failed("even"))
     sweeps = of_sizes(tmp_path, ("32m", "147m"))
-    found = failures(sweeps, tmp_path, ("32m", "147m"))
-    head, *rows = rows_of(failed_table(found))
+    failing = failures(sweeps, tmp_path, ("32m", "147m"))
+    head, *rows = rows_of(failed_table(failing))
     assert [row[:3] for row in rows] == [["32m", "bpe", "0"], ["147m", "even", "0"]]
     assert rows[0][-1] == "loss nan \\| not finite" and rows[1][-1] == "out of memory" and len(head) == len(rows[1]) == 6
-    assert failures(sweeps, tmp_path, ("32m",)) == found[:1]
+    assert failures(sweeps, tmp_path, ("32m",)) == failing[:1]
     assert failed_table([]) == "No run of them failed."
 
 

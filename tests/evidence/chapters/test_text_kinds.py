@@ -42,12 +42,12 @@ ORDER = ["encyclopaedia", "books", "speech", "other"]
 
 def stream(seed, number=60):
     """Documents of 1 to 40 bytes, some of them in parts that do not follow each other; names recur in another source."""
-    maker, found = random.Random(seed), []
+    maker, documents = random.Random(seed), []
     for _ in range(number):
         whole = maker.choice(["", "", "a", "b", "c"])
         text = bytes(maker.choices(b"abc \n", k=maker.randint(1, 40)))
-        found.append(Document(text, maker.choice(["wiki", "books"]), f"{whole or 'x'}#{len(found)}", whole))
-    return found
+        documents.append(Document(text, maker.choice(["wiki", "books"]), f"{whole or 'x'}#{len(documents)}", whole))
+    return documents
 
 
 def documents_loop(actual, sizes_of):
@@ -76,25 +76,27 @@ SCORED = {
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("cut", SCORED)
 def test_documents_are_those_of_plain_loops_and_parts_are_together(cut, seed):
-    found = stream(seed)
-    text = text_of(iter(found), DataConfig(sequence_length=N, cut=cut), "text")
-    assert list(zip(text.sources, text.sizes.tolist(), strict=True)) == documents_loop(found, SCORED[cut])
+    documents = stream(seed)
+    text = text_of(iter(documents), DataConfig(sequence_length=N, cut=cut), "text")
+    assert list(zip(text.sources, text.sizes.tolist(), strict=True)) == documents_loop(documents, SCORED[cut])
 
 
 @pytest.mark.parametrize("cut", SCORED)
 def test_documents_are_those_of_a_score(cut):
-    found, config = stream(7, 80), DataConfig(sequence_length=N, cut=cut)
-    rows = cut_documents(found, N, cut, name="text")
+    documents, config = stream(7, 80), DataConfig(sequence_length=N, cut=cut)
+    rows = cut_documents(documents, N, cut, name="text")
     score = split_score(evaluate(tiny_model(), rows, seed=0, batch=64), rows)
-    text = text_of(found, config, "text")
+    text = text_of(documents, config, "text")
     assert score["unit"] == "documents" and (score["hash"], score["unit_bytes"]) == (text.hash, text.sizes.tolist())
 
 
 def test_the_end_of_a_document_in_a_row_is_scored():
-    found = [Document(b"x" * 20, "books", "one")]
-    assert text_of(found, DataConfig(sequence_length=16, cut="windows"), "text").sizes.tolist() == [16]  # a rest of 4 is no row
-    found = [Document(b"x" * 33, "books", "one"), Document(b"y" * 48, "wiki", "two")]
-    text = text_of(found, DataConfig(sequence_length=32, cut="windows"), "text")
+    documents = [Document(b"x" * 20, "books", "one")]
+    assert text_of(documents, DataConfig(sequence_length=16, cut="windows"), "text").sizes.tolist() == [
+        16
+    ]  # a rest of 4 is no row
+    documents = [Document(b"x" * 33, "books", "one"), Document(b"y" * 48, "wiki", "two")]
+    text = text_of(documents, DataConfig(sequence_length=32, cut="windows"), "text")
     assert (text.sources, text.sizes.tolist()) == (["books", "wiki"], [32, 32 + 16 + 1])
 
 
@@ -232,8 +234,8 @@ def test_kinds_that_do_not_stand_apart_are_one_and_unknown_sources_are_refused()
     assert kind_of(text, kinds).tolist() == ["other", "books", "encyclopaedia", "other"]
     with pytest.raises(RltokError, match=r"source 'a', 'b' is of no kind\. Enter it under sources in book/texts.yml"):
         kind_of(Text("x", np.array([1, 2, 4]), ["b", "eliot", "a"]), kinds)
-    found = parts(text, kind_of(text, kinds))
-    assert [tuple(one.values()) for one in found] == [(ALL, 4, 15), ("encyclopaedia", 1, 4), ("books", 1, 2), ("other", 2, 9)]
+    shares = parts(text, kind_of(text, kinds))
+    assert [tuple(one.values()) for one in shares] == [(ALL, 4, 15), ("encyclopaedia", 1, 4), ("books", 1, 2), ("other", 2, 9)]
 
 
 def test_tables_tell_shares_both_errors_and_leave_out_who_is_not_there():

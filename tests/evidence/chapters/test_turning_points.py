@@ -70,16 +70,16 @@ def test_differences_are_a_column_a_size_and_scores_those_of_all_runs_of_a_seed(
     mean = (
         small["scores"]["validation"]["bits_per_byte"] + again.repeats["ours"][0][0]["scores"]["validation"]["bits_per_byte"]
     ) / 2
-    found = {row[0]: row[1:] for row in rows_of(differences_table([sweep_of(large), again], "ours"))}
+    cells = {row[0]: row[1:] for row in rows_of(differences_table([sweep_of(large), again], "ours"))}
     tiny = small["config"]
-    assert found["peak learning rate"] == [f"{tiny['train']['learning_rate']:g}", "0.25"]
-    assert found["rows of an update"] == [str(tiny["train"]["sequences_per_update"]), "32"]
-    assert found["layers of tokens"] == [str(tiny["model"]["mid_layers"]), "3"]
-    assert found["bits per byte, validation"][0] == f"{mean:.3f}"
-    assert found["of the early exit alone"] == ["-", "1.750"]
+    assert cells["peak learning rate"] == [f"{tiny['train']['learning_rate']:g}", "0.25"]
+    assert cells["rows of an update"] == [str(tiny["train"]["sequences_per_update"]), "32"]
+    assert cells["layers of tokens"] == [str(tiny["model"]["mid_layers"]), "3"]
+    assert cells["bits per byte, validation"][0] == f"{mean:.3f}"
+    assert cells["of the early exit alone"] == ["-", "1.750"]
     an_update = tiny["train"]["sequences_per_update"] * tiny["data"]["sequence_length"]
     warm = tiny["train"]["warmup_fraction"] * (tiny["train"]["training_bytes"] // an_update)
-    assert found["reached at update"][0].split(" of ")[0] == f"{warm:.0f}"
+    assert cells["reached at update"][0].split(" of ")[0] == f"{warm:.0f}"
 
 
 def test_each_schedule_has_a_row_with_what_came_out():
@@ -119,7 +119,7 @@ def test_nobody_there_is_told_in_words():
 
 def held_out(name, bits, every, seed=0, **more):
     """A run that was evaluated at its start and then every so many bytes."""
-    curve = [{"step": at, "bytes": at * every, "flops": 0.0, "bits_per_byte": found} for at, found in enumerate(bits)]
+    curve = [{"step": at, "bytes": at * every, "flops": 0.0, "bits_per_byte": loss} for at, loss in enumerate(bits)]
     return record(name, seed, **more) | {"held_out": curve, "bytes": every * (len(bits) - 1)}
 
 

@@ -39,8 +39,8 @@ def pairs_by_eigenvector(table):
     for a, b, c in itertools.product(range(words), repeat=3):
         matrix[b * words + c, a * words + b] = table[a, b, c]
     values, vectors = np.linalg.eig(matrix)
-    found = np.real(vectors[:, np.argmin(np.abs(values - 1))])
-    return (found / found.sum()).reshape(words, words)
+    vector = np.real(vectors[:, np.argmin(np.abs(values - 1))])
+    return (vector / vector.sum()).reshape(words, words)
 
 
 def chance(language, sequence):

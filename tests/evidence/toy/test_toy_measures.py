@@ -58,8 +58,8 @@ def test_mutual_information_is_entropy_less_what_is_left_in_each_cell(pairs):
 def test_boundaries_one_byte_after_every_end_have_f1_of_1_at_offset_1_alone():
     ends = np.array([[0, 1, 0, 0, 1, 0, 0, 0]], bool)
     drawn = np.array([[0, 0, 1, 0, 0, 1, 0, 0]], bool)
-    found = f1_at_offsets(drawn, ends, 2)
-    assert found[1] == 1 and found[0] == 0 and found[-1] == 0 and found[-2] == pytest.approx(2 / 3)
+    f1 = f1_at_offsets(drawn, ends, 2)
+    assert f1[1] == 1 and f1[0] == 0 and f1[-1] == 0 and f1[-2] == pytest.approx(2 / 3)
     for reach in (-1, 8):
         with pytest.raises(RltokError, match="between 0 and 7"):
             f1_at_offsets(drawn, ends, reach)
@@ -67,12 +67,12 @@ def test_boundaries_one_byte_after_every_end_have_f1_of_1_at_offset_1_alone():
 
 @given(arrays(bool, (2, 7)), arrays(bool, (2, 7)))
 def test_f1_is_the_harmonic_mean_of_precision_and_recall_counted_position_by_position(drawn, ends):
-    for k, found in f1_at_offsets(drawn, ends, 4).items():
+    for k, f1 in f1_at_offsets(drawn, ends, 4).items():
         inside = [(b, i) for b in range(2) for i in range(7) if 0 <= i - k < 7]
         mine, wanted = {at for at in inside if drawn[at]}, {(b, i) for b, i in inside if ends[b, i - k]}
         both = len(mine & wanted)
         precision, recall = both / max(1, len(mine)), both / max(1, len(wanted))
-        assert found == pytest.approx(2 * precision * recall / (precision + recall) if both else 0.0)
+        assert f1 == pytest.approx(2 * precision * recall / (precision + recall) if both else 0.0)
 
 
 def test_share_of_the_gain_is_1_at_the_oracle_and_0_at_random_places():
@@ -89,11 +89,11 @@ def test_the_oracle_s_decisions_are_the_word_ends_and_the_measures_say_so():
     drawn = decisions(model, rows, seed=0, batch=4)
     assert drawn.shape == (10, 32) and np.array_equal(drawn, cells.ends)
     assert rates_in_words(drawn, cells, LEXICON) == [[1.0], [0.0, 1.0], [0.0, 0.0, 1.0]]
-    found = look(model, cells, seed=0, batch=4)
+    score = look(model, cells, seed=0, batch=4)
     whole = cells.word >= 0
-    assert found["f1"]["0"] == 1 and list(found["f1"]) == ["-2", "-1", "0", "1", "2"] and found["policy_entropy"] is None
-    assert found["mutual_information"] == pytest.approx(entropy(cells.ends[whole]))
-    json.dumps(found, allow_nan=False)
+    assert score["f1"]["0"] == 1 and list(score["f1"]) == ["-2", "-1", "0", "1", "2"] and score["policy_entropy"] is None
+    assert score["mutual_information"] == pytest.approx(entropy(cells.ends[whole]))
+    json.dumps(score, allow_nan=False)
 
 
 def test_cells_of_different_words_and_places_have_different_numbers():
@@ -127,8 +127,8 @@ def test_a_run_is_a_function_of_its_arm_and_settings(name, shapes_unchecked):
 
 
 def test_random_places_come_as_often_as_word_ends():
-    found = run_arm(Arm("early", "second", RANDOM, 0), SHORT | {"train.training_bytes": 16 * 32}, looks=1)
-    assert found["test"]["rate"] == pytest.approx((32 / 4 - 1) / 31)  # of the drawn positions; BOS carries one of the 8
+    arm = run_arm(Arm("early", "second", RANDOM, 0), SHORT | {"train.training_bytes": 16 * 32}, looks=1)
+    assert arm["test"]["rate"] == pytest.approx((32 / 4 - 1) / 31)  # of the drawn positions; BOS carries one of the 8
 
 
 def test_shares_are_paired_by_seed_and_language_and_bytes_are_those_from_which_on_0_8_holds():

@@ -92,15 +92,15 @@ def link_problem(path: Path, link: str) -> str | None:
 
 def problems_of(path: Path, parts: list[tuple[str, str]]) -> list[str]:
     """Every broken link and every image without a text, with the place and the mend."""
-    found = []
+    problems = []
     for name, text in parts:
         for match in LINK.finditer(text):
             if problem := link_problem(path, match[1]):
-                found.append(f"{place(name, text, match)}: [..]({match[1]}): {problem}. Correct the link.")
+                problems.append(f"{place(name, text, match)}: [..]({match[1]}): {problem}. Correct the link.")
         for match in IMAGE.finditer(text):
             if not match[1].strip():
-                found.append(f"{place(name, text, match)}: the image {match[2]} has no text. Write it between the brackets.")
-    return found
+                problems.append(f"{place(name, text, match)}: the image {match[2]} has no text. Write it between the brackets.")
+    return problems
 
 
 def typed_numbers(name: str, text: str) -> list[str]:
@@ -149,8 +149,8 @@ def test_no_page_states_a_number_that_was_typed(page):
 
 
 def test_no_reading_in_the_register_states_a_number_that_was_typed():
-    found = [typed_numbers(f"book/register.yml, equation {entry['equation']}", entry["reading"]) for entry in entries()]
-    assert sum(found, []) == []
+    problems = [typed_numbers(f"book/register.yml, equation {entry['equation']}", entry["reading"]) for entry in entries()]
+    assert sum(problems, []) == []
 
 
 def test_a_constant_that_no_page_states_is_taken_off_the_list():
@@ -162,12 +162,12 @@ def test_a_constant_that_no_page_states_is_taken_off_the_list():
 def test_a_typed_number_is_found_with_its_line():
     fine = "# T\n\n$2.5$, `2.5` and [a](b-2.5.md), eq. (16), gamma 0.99, two rows.\n"
     text = fine + "It reached 2.793 with\n1,024 rows, 5 % or 3e-4.\n"
-    found = typed_numbers("book/x.md", text)
+    problems = typed_numbers("book/x.md", text)
     assert typed_numbers("book/x.md", fine) == []
-    assert [message.split(" is typed")[0] for message in found] == [
+    assert [message.split(" is typed")[0] for message in problems] == [
         "book/x.md, line 4: 2.793", "book/x.md, line 5: 1,024", "book/x.md, line 5: 5", "book/x.md, line 5: 3e-4",
     ]  # fmt: skip
-    assert all("book/_generated" in message and "CONSTANTS" in message for message in found)
+    assert all("book/_generated" in message and "CONSTANTS" in message for message in problems)
     included = "```{include} one.md\n```\n"
     between = typed_numbers("book/x.md", f"{included}\nIt reached 2.793.\n\n{included}")
     assert [message.split(" is typed")[0] for message in between] == ["book/x.md, line 4: 2.793"]
@@ -228,13 +228,13 @@ def test_the_search_shows_each_method_with_its_best_schedule_once_all_are_tried(
         made = {"name": f"{name}_warmup", "config": {"train": train}, "scores": {"validation": {"bits_per_byte": bits}}}
         return f"search/32m/{name}", {"bytes": 2e6, "data": {"name": "t"}, "seed": 0} | made | entries
 
-    found = [run("even", 0.15, 1e-3, 1.9), run("even", 0.45, 1e-3, 1.8), run("bpe", 0.15, 1e-3, 1.7),
+    runs = [run("even", 0.15, 1e-3, 1.9), run("even", 0.45, 1e-3, 1.8), run("bpe", 0.15, 1e-3, 1.7),
              run("bpe", 0.45, 1e-3, 1.0, failed="nan"), ("sweeps/32m/even", run("even", 0.15, 1e-3, 0.5)[1])]  # fmt: skip
-    assert make_log.search_table(found).splitlines() == [
+    assert make_log.search_table(runs).splitlines() == [
         "2.0 MB of t a run, seed 0.", "", "| method | 15%, 0.001 | 45%, 0.001 |", "|---|---:|---:|",
         "| `bpe` | 1.7000 | – |", "| `even` | 1.9000 | **1.8000** |",
     ]  # fmt: skip
-    assert make_log.search_table(found[-2:]) == make_log.NONE_YET
+    assert make_log.search_table(runs[-2:]) == make_log.NONE_YET
 
 
 def test_tables_that_cells_make_are_shown_as_tables():
@@ -247,16 +247,18 @@ def test_the_carried_scripts_are_the_ones_that_their_readme_names():
     named = dict(
         reversed(line.split()) for line in re.findall(r"^    ([0-9a-f]{64}  \S+)$", (vendor / "README.md").read_text(), re.M)
     )
-    found = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in vendor.iterdir() if p.suffix in (".js", ".woff2")}
-    assert found == named, "book/_extra/vendor/README.md lists other files or digests; say there what was fetched, and from where"
+    digests = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in vendor.iterdir() if p.suffix in (".js", ".woff2")}
+    assert digests == named, (
+        "book/_extra/vendor/README.md lists other files or digests; say there what was fetched, and from where"
+    )
 
 
 def test_the_checks_of_this_file_notice_what_they_look_for():
     text = "# Here\n[a](nowhere.md) [b](#no-such) [c](#here) [d](https://x.org)\n![](x.png)\n![a cat](x.png)\n"
     page = BOOK / "intro.md"
     TARGETS.add("here")
-    found = problems_of(page, [("book/intro.md", text)])
-    assert [problem.split(":")[0] for problem in found] == ["book/intro.md, line 2"] * 2 + ["book/intro.md, line 3"]
+    problems = problems_of(page, [("book/intro.md", text)])
+    assert [problem.split(":")[0] for problem in problems] == ["book/intro.md, line 2"] * 2 + ["book/intro.md, line 3"]
 
 
 def test_the_log_says_what_the_first_and_the_last_rung_of_a_ladder_need():
@@ -305,11 +307,11 @@ def test_the_log_takes_what_names_a_record_from_its_runs_and_adds_up_their_cost(
     (tmp_path / "rates.json").write_text(json.dumps(record))
     (row,) = make_log.render(make_log.records(tmp_path)).splitlines()[2:]
     assert "| `1111111` | `abc`, `def` | cpu, other | 260 s" in row.replace("4 min", "260 s") and "learned 1 of 2 runs" in row
-    found = [
+    listed = [
         {"preset": "a", "fits": True, "tokens_per_byte": 0.5, "peak_bytes": 2e9, "micro_batch": 8},
         {"preset": "b", "fits": False, "peak_bytes": 1},
     ]
-    assert make_log.verdict({"runs": found}) == "a 2.0 GB at 8 rows, b does not fit; at 0.5 tokens per byte"
+    assert make_log.verdict({"runs": listed}) == "a 2.0 GB at 8 rows, b does not fit; at 0.5 tokens per byte"
     leak = [{"unet_gaps": {"causal - shifted as often as causal": {"bits_per_byte": gap}}} for gap in (0.02, 0.01)]
     assert "+0.0100 to +0.0200" in make_log.verdict({"runs": leak})
 

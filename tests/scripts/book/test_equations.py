@@ -97,10 +97,10 @@ def test_its_cell_exists_and_shows_the_equation(entry):
     notebook, heading = entry["cell"].split("#")
     missing = say(entry, f"notebooks/{notebook}.ipynb is missing", f"Run `make notebooks NB={notebook[:2]}`.")
     assert (ROOT / "notebooks" / f"{notebook}.ipynb").is_file(), missing
-    found = section(notebook, heading)
-    assert found is not None, say(entry, f"notebooks/{notebook}.ipynb has no heading {heading!r}", "Correct the heading after #.")
-    problem = f"the section {heading!r} of notebooks/{notebook}.py names {sorted(equations_named(found))}"
-    assert entry["equation"] in equations_named(found), say(entry, problem, r"Write \tag{N} or 'eq. (N)' there.")
+    shown = section(notebook, heading)
+    assert shown is not None, say(entry, f"notebooks/{notebook}.ipynb has no heading {heading!r}", "Correct the heading after #.")
+    problem = f"the section {heading!r} of notebooks/{notebook}.py names {sorted(equations_named(shown))}"
+    assert entry["equation"] in equations_named(shown), say(entry, problem, r"Write \tag{N} or 'eq. (N)' there.")
 
 
 @pytest.mark.parametrize(

@@ -90,16 +90,16 @@ def test_its_names_exist(row):
 @each_row
 def test_its_settings_have_the_defaults_that_it_states(row):
     for dotted, value in row.get("config", {}).items():
-        found = setting(Config(), dotted)
-        assert (type(found), found) == (type(value), value), say(row, f"{dotted} is {found!r} by default, not {value!r}")
+        actual = setting(Config(), dotted)
+        assert (type(actual), actual) == (type(value), value), say(row, f"{dotted} is {actual!r} by default, not {value!r}")
 
 
 @each_row
 def test_its_presets_have_the_settings_that_it_states(row):
     for name, settings in row.get("presets", {}).items():
         for dotted, value in settings.items():
-            found = setting(preset(name), dotted)
-            assert found == value, say(row, f"{dotted} is {found!r} in {name}, not {value!r}")
+            actual = setting(preset(name), dotted)
+            assert actual == value, say(row, f"{dotted} is {actual!r} in {name}, not {value!r}")
 
 
 def test_the_authors_preset_changes_what_the_page_says_and_nothing_else():

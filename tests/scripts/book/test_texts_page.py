@@ -14,16 +14,16 @@ SPLITS = ("train", "validation", "test")
 
 def tables(text):
     """Cells of every table, by the first cell of its head and that of each row."""
-    found, rows = [], None
+    tables_there, rows = [], None
     for line in text.splitlines():
         if not line.startswith("| "):
             rows = None
             continue
         first, *rest = (cell.strip() for cell in line.strip("|").split("|"))
         if rows is None:
-            found.append(rows := {})
+            tables_there.append(rows := {})
         rows[first.strip("`")] = rest
-    return found
+    return tables_there
 
 
 def number(cell):
@@ -70,17 +70,17 @@ def test_every_source_has_its_repository_and_licence_on_the_page():
 
 def test_shares_of_the_largest_documents_and_what_is_in_training_only():
     for split in SPLITS[1:]:
-        found, whole = RECORD["held_out"][split], RECORD["splits"][split]["windows"]
+        facts, whole = RECORD["held_out"][split], RECORD["splits"][split]["windows"]
         text = next(line for line in PAGE.splitlines() if line.startswith(f"* {split}: "))
         first, all_of_them = (float(share) for share in re.findall(r"([\d.]+)%", text))
-        windows = [each["windows"] for each in found["largest"]]
+        windows = [each["windows"] for each in facts["largest"]]
         assert first == pytest.approx(100 * windows[0] / whole, abs=0.05)
         assert all_of_them == pytest.approx(100 * sum(windows) / whole, abs=0.05)
-        share, effective = windows[0] / whole, found["effective_documents"]
+        share, effective = windows[0] / whole, facts["effective_documents"]
         assert 1 / share <= effective <= 1 / share**2  # the largest document bounds the sum of squares from both sides
-        assert f"documents is {found['effective_documents']:.1f}; there are {RECORD['splits'][split]['documents']}." in text
+        assert f"documents is {facts['effective_documents']:.1f}; there are {RECORD['splits'][split]['documents']}." in text
     (only,) = re.findall(r"^In training only: (.*)\.$", PAGE, re.M)
-    absent = {name for name, found in RECORD["sources"].items() if found["validation"]["rows"] + found["test"]["rows"] == 0}
+    absent = {name for name, facts in RECORD["sources"].items() if facts["validation"]["rows"] + facts["test"]["rows"] == 0}
     assert set(re.findall(r"`([^`]+)`", only)) == absent
 
 

@@ -59,8 +59,8 @@ def test_items_that_the_runs_were_not_scored_on_and_a_folder_without_runs_are_re
 
 
 def test_six_digits_are_kept():
-    found = measure_answers.rounded({"a": [0.12345678, None, -9876543.2], "b": 12345678})
-    assert found == {"a": [0.123457, None, -9876540.0], "b": 12345678}
+    rounded = measure_answers.rounded({"a": [0.12345678, None, -9876543.2], "b": 12345678})
+    assert rounded == {"a": [0.123457, None, -9876540.0], "b": 12345678}
 
 
 def test_the_stored_record_is_of_all_stored_records(sweeps, stored):
@@ -70,14 +70,14 @@ def test_the_stored_record_is_of_all_stored_records(sweeps, stored):
 
 
 def test_the_stored_items_are_those_that_the_runs_were_scored_on(sweeps, stored):
-    for task, found in stored["tasks"].items():
+    for task, entry in stored["tasks"].items():
         for run in (run for sweep in sweeps.values() for run in sweep.everything):
-            assert {key: run["scores"][task][key] for key in ("fingerprint", "items", "scored_bytes")}.items() <= found.items()
-        quarters = found["quarters"]
-        assert sum(one["items"] for one in quarters) == found["items"]
+            assert {key: run["scores"][task][key] for key in ("fingerprint", "items", "scored_bytes")}.items() <= entry.items()
+        quarters = entry["quarters"]
+        assert sum(one["items"] for one in quarters) == entry["items"]
         assert all(one["longest"] < later["shortest"] for one, later in zip(quarters, quarters[1:], strict=False))
         least, most = (sum(one["items"] * one[end] for one in quarters) for end in ("shortest", "longest"))
-        assert least <= found["scored_bytes"] <= most
+        assert least <= entry["scored_bytes"] <= most
 
 
 def test_the_stored_differences_are_whole_and_of_the_seeds_that_are_stored(sweeps, stored):

@@ -91,15 +91,15 @@ def test_the_record_holds_the_differences_of_each_kind_and_is_the_same_twice(cor
     first = (folder / "kinds.json").read_bytes()
     call(monkeypatch, folder)
     assert (folder / "kinds.json").read_bytes() == first
-    found = read(folder / "kinds.json")
+    content = read(folder / "kinds.json")
     kind = ["encyclopaedia", "books", "books", "other", "speech"]
     sizes = {one: sum(size_of(u) for u in range(UNITS) if kind[u % 5] == one) for one in dict.fromkeys(kind)}
-    whole, *parts = found["splits"]["test"]["parts"]
+    whole, *parts = content["splits"]["test"]["parts"]
     assert whole == {"kind": "all text", "documents": UNITS, "bytes": sum(sizes.values())}
     assert {one["kind"]: one["bytes"] for one in parts} == sizes and [one["documents"] for one in parts] == [6, 12, 6, 6]
-    gaps = found["sweeps"]["32m"]["gaps"]["test"]
+    gaps = content["sweeps"]["32m"]["gaps"]["test"]
     assert sorted(gaps["even"]) == ["bpe", "ours"] and sorted(gaps["bpe"]) == ["even", "ours"]
-    assert list(found["kinds"]["books"]["sources"]) == ["classic-books", "eltec-eng-novels"]
+    assert list(content["kinds"]["books"]["sources"]) == ["classic-books", "eltec-eng-novels"]
     bits = {(run["name"], run["seed"]): np.array(run["scores"]["test"]["unit_bits"]) for run in runs}
     chosen = [u for u in range(UNITS) if kind[u % 5] == "books"]
     differences = [(bits["ours", seed] - bits["even", seed])[chosen].sum() / sizes["books"] for seed in range(3)]
@@ -171,14 +171,14 @@ def test_the_stored_differences_are_whole_and_those_of_all_text_together(sweeps,
     for name, sweep in sweeps.items():
         for split, references in stored["sweeps"][name]["gaps"].items():
             sizes = np.array([one["bytes"] for one in stored["splits"][split]["parts"]])
-            for reference, found in references.items():
+            for reference, by_method in references.items():
                 paired = {other for other in sweep.runs if sweep.paired(other, reference, split)} - {reference}
-                assert set(found) == paired
-                for other, gap in found.items():
+                assert set(by_method) == paired
+                for other, gap in by_method.items():
                     whole = difference_of_units(*sweep.paired(other, reference, split))
                     bits = np.array(gap["bits"])
                     assert gap["seeds"] == whole.seeds and bits[0] == pytest.approx(whole.bits, rel=1e-3)
                     assert gap["over_documents"][0] == pytest.approx(whole.error_units, rel=1e-3)
                     assert (bits[1:] * sizes[1:]).sum() / sizes[0] == pytest.approx(bits[0], abs=1e-3 * abs(bits).max())
                     assert (gap["over_seeds"] is None) == (whole.seeds < 3)
-                assert table(stored, split, list(found), reference).count(f"| {name} |") == len(found)
+                assert table(stored, split, list(by_method), reference).count(f"| {name} |") == len(by_method)

@@ -86,7 +86,7 @@ def test_the_stored_record_is_of_the_text_that_the_runs_read_and_were_scored_on(
                     assert (score["rows"], score["documents"]) == tuple(
                         stored["splits"][split][k] for k in ("windows", "documents")
                     )
-            for task, found in stored["tasks"].items():
+            for task, entry in stored["tasks"].items():
                 score = run["scores"][task]
-                assert (score["items"], score["fingerprint"]) == (found["items"], found["fingerprint"])
+                assert (score["items"], score["fingerprint"]) == (entry["items"], entry["fingerprint"])
     assert checked

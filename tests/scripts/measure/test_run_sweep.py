@@ -248,7 +248,7 @@ def test_the_search_tries_three_peaks_and_two_warm_ups_for_every_method():
         train, (name, schedule) = plan.config(run, {}).train, run.name.split("_warmup")
         assert schedule == f"{train.warmup_fraction * 100:g}_peak" + f"{train.learning_rate * 1000:g}e-3"
         tried.setdefault(name, set()).add((train.warmup_fraction, train.learning_rate))
-    assert all(found == {(w, p) for w in (0.15, 0.45) for p in (1e-3, 1.5e-3, 3e-3)} for found in tried.values())
+    assert all(schedules == {(w, p) for w in (0.15, 0.45) for p in (1e-3, 1.5e-3, 3e-3)} for schedules in tried.values())
     assert tried.keys() == {
         "policy", "policy_x20", "even", "random_k", "whitespace", "entropy", "bpe", "bpe_causal", "hnet_port", "hnet",
         "dynamic_pooling", "dynamic_pooling_port",
@@ -269,7 +269,7 @@ def test_the_best_plan_trains_each_method_as_the_search_found_best():
         method = run.name if run.name in best else "policy_x20" if run.name.startswith("policy_x20") else "random_k"
         train = plan.config(replace(run, rate_of=None), {}).train
         assert (train.warmup_fraction, train.learning_rate) == best[method][1:], run.name
-    assert all(found == [0, 1, 2] for found in seeds.values())
+    assert all(of_method == [0, 1, 2] for of_method in seeds.values())
     assert best.keys() <= seeds.keys()
     matched = {run.name: run.rate_of for run in plan.runs if run.rate_of}
     assert matched == {f"{method}_rate_{rival}": rival for method in ("policy_x20", "random_k")
@@ -282,8 +282,8 @@ def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
     for run in plan.runs:
         seeds.setdefault(run.name, []).append(run.seed)
     three = {"ours", "ours_gamma0.9", "even", "bpe", "dynamic_pooling_port", "hnet_port"}
-    assert {name for name, found in seeds.items() if found == [0, 1, 2]} == three
-    assert {name for name, found in seeds.items() if found == [0]} == {
+    assert {name for name, of_method in seeds.items() if of_method == [0, 1, 2]} == three
+    assert {name for name, of_method in seeds.items() if of_method == [0]} == {
         "random_k", "whitespace", "entropy", "bpe_causal", "dynamic_pooling", "hnet", "ours_lags0", "ours_lags1", "ours_lags7",
         "ours_gamma0.9_rms", "ours_no_early", "ours_no_centring", "ours_gamma1", "naive", "ours_no_rate_loss", "ours_rate_bpe",
     }  # fmt: skip
@@ -353,8 +353,8 @@ def test_a_run_whose_model_failed_is_left_out_and_the_others_are_run(plan, monke
     plan.write_text(plan.read_text().replace("[[run]]", '[[run]]\nname = "last"\nvariant = "even"\nseeds = [1]\n[[run]]', 1))
     with pytest.raises(RltokError, match="not run: ours_as_even-seed0"):
         call(run_sweep.main, plan, "--only", "even", "ours_as_even", "last", monkeypatch=monkeypatch)
-    found = sorted(path.name for path in (plan.parent / "records" / "small").iterdir())
-    assert found == ["even-seed0.json", "last-seed1.json"]
+    names = sorted(path.name for path in (plan.parent / "records" / "small").iterdir())
+    assert names == ["even-seed0.json", "last-seed1.json"]
 
 
 def test_code_that_nobody_could_look_up_is_refused_before_anything_is_trained(plan, monkeypatch):

@@ -147,9 +147,9 @@ def plant(kind):
 def test_a_planted_fault_is_named_with_file_cell_and_mend(small, check, kind, said):
     nb = read(small)
     plant(kind)(nb)
-    found = checks.CHECKS[check](nb, small)
-    assert len(found) == 1, found
-    assert found[0].startswith("07_small") and said in found[0]
+    problems = checks.CHECKS[check](nb, small)
+    assert len(problems) == 1, problems
+    assert problems[0].startswith("07_small") and said in problems[0]
 
 
 def test_a_notebook_edited_on_the_wrong_side_is_named_with_its_cell(small, tmp_path):

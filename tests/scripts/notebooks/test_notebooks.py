@@ -13,5 +13,5 @@ STORED = stems(NOTEBOOKS)
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_stored_notebook_keeps_the_rules(path, check):
     if check == "pair" or path.with_suffix(".ipynb").exists():  # a missing side is the pair check's to name
-        found = CHECKS[check](None if check == "pair" else read(path), path)
-        assert found == [], "\n".join(found)
+        problems = CHECKS[check](None if check == "pair" else read(path), path)
+        assert problems == [], "\n".join(problems)

@@ -162,5 +162,5 @@ def test_imports_are_followed_through_every_spelling(tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     cells = [nbformat.v4.new_code_cell("%matplotlib inline\nimport rltok.rules as r\nimport rltok\nrltok.losses.total(1)")]
-    found = provenance.module_digests(nbformat.v4.new_notebook(cells=cells), tmp_path)
-    assert list(found) == ["rltok", "rltok.losses", "rltok.rules", "rltok.rules.even", "rltok.vocab"]
+    digests = provenance.module_digests(nbformat.v4.new_notebook(cells=cells), tmp_path)
+    assert list(digests) == ["rltok", "rltok.losses", "rltok.rules", "rltok.rules.even", "rltok.vocab"]
