@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import jaxtyping
 import pytest
 from hypothesis import settings
+from paths import ROOT, TESTS
 
 # git must act on the folder that a test names, by its own rules: not on the repository whose hook runs the tests, and not as a
 # user's settings have it (signed commits, hooks for all repositories).
@@ -55,8 +55,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     """What takes long comes first, notebooks before all: at the end two processes share short files, and neither waits."""
-    long = Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split()
-    items.sort(key=lambda item: (item.path.suffix != ".ipynb", item.path.name not in long))
+    long = {TESTS / name for name in (TESTS / "slow_tests.txt").read_text(encoding="utf-8").split()}
+    items.sort(key=lambda item: (item.path.suffix != ".ipynb", item.path not in long))
 
 
 def pytest_collection_finish():
@@ -80,22 +80,16 @@ def shapes_unchecked():
 
 
 @pytest.fixture
-def short_snapshots(monkeypatch):
-    """One short text for the snapshots of runs: drawing boundaries in three long ones takes a third of a small run."""
-    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
-
-
-@pytest.fixture
 def run(capsys):
     """`rltok` with arguments; what it wrote. Where it is to fail, the last line says why."""
     from rltok.cli.main import main
 
     def run(*arguments, code=0):
-        found = main([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        assert found == code, told.err
-        assert not code or told.err.splitlines()[-1].startswith("rltok: ")
-        return told
+        ended = main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        assert ended == code, output.err
+        assert not code or output.err.splitlines()[-1].startswith("rltok: ")
+        return output
 
     return run
 
@@ -112,11 +106,17 @@ def finished(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.fixture
+def short_snapshots(monkeypatch):
+    """Runs keep the boundaries of ten bytes of text instead of long ones."""
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+
+
 @contextmanager
 def helper(name, **streams):
-    """The process of a file of this folder that takes orders, a line each, and runs them in its children."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    command = [sys.executable, str(Path(__file__).with_name(name))]
+    """The process of a file beside this one that takes orders, a line each, and runs them in its children."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(TESTS / name)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, **streams
     ) as process:
@@ -147,9 +147,9 @@ def ended(commands, tmp_path):
         order = {"arguments": arguments, "signals": sent, "ignored": ignored, "folder": str(tmp_path)}
         commands.stdin.write(json.dumps(order) + "\n")
         commands.stdin.flush()
-        code, told = int(commands.stdout.readline()), (tmp_path / "stderr").read_text()
-        assert "Traceback" not in told and "Interrupt" not in told
-        return code, told
+        code, output = int(commands.stdout.readline()), (tmp_path / "stderr").read_text()
+        assert "Traceback" not in output and "Interrupt" not in output
+        return code, output
 
     return run
 

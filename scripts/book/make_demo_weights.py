@@ -3,7 +3,7 @@
 python scripts/book/make_demo_weights.py     # of the model that comes with rltok, or of another that rltok.load takes
 
 writes book/_static/demo_weights.js, which book/_static/demo_model.js reads: a script and no data file, because browsers let no
-page that lies on a disk read a file beside it. tests/test_demo_page.py holds it to the model that it names.
+page that lies on a disk read a file beside it. tests/scripts/book/test_demo_page.py holds it to the model that it names.
 """
 
 import argparse

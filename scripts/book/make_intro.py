@@ -37,13 +37,13 @@ def load_record() -> dict[str, Any]:
 
 def tokens(painted: str, shown: float) -> list[str]:
     """The passage cut at its boundaries, about `shown` characters of it, ending with a whole token."""
-    found, length = [], 0
+    parts, length = [], 0
     for token in painted.split(BAR):
-        found.append(token)
+        parts.append(token)
         length += len(token)
         if length >= shown:
             break
-    return [token for token in found if token]
+    return [token for token in parts if token]
 
 
 def block(caption: str, painted: str, shown: float = SHOWN) -> str:

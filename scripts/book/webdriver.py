@@ -23,13 +23,13 @@ TAB, DELETE, HOME, RIGHT = "\ue004", "\ue017", "\ue011", "\ue014"  # keys
 
 
 def _program(variable: str, *names: str) -> str:
-    found = os.environ.get(variable) or next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
+    program = os.environ.get(variable) or next((path for name in names if (path := shutil.which(name))), None)
+    if program is None:
         raise SystemExit(
             f"the browser test needs {names[0]}. On Debian or Ubuntu: apt-get install chromium chromium-driver."
             f" Elsewhere set {variable} to the program."
         )
-    return found
+    return program
 
 
 class Browser:

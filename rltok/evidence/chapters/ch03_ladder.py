@@ -11,6 +11,7 @@ from rltok.show import widgets
 from rltok.show.plots import PALETTE
 from rltok.variance.gradients import GROUPS
 from rltok.variance.ladder import ALONE, CUMULATIVE, GAMMAS, gamma_sweep
+from rltok.variance.statistics import USEFUL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,13 +44,13 @@ def short(value: float | None) -> str:
     return f"{round(value / size) * size:,}"
 
 
-def crossing(cosines: Sequence[Sequence[float]], wanted: float = 0.5) -> float | None:
-    """Rows at which measured cosines first reach `wanted`, between two measurements on a logarithmic axis; None outside them."""
+def crossing(cosines: Sequence[Sequence[float]]) -> float | None:
+    """Rows at which measured cosines first reach 0.5, between two measurements on a logarithmic axis; None outside them."""
     rows, seen = np.array(cosines, dtype=float).reshape(-1, 2).T
-    if not seen.size or seen[0] >= wanted or seen.max() < wanted:
+    if not seen.size or seen[0] >= USEFUL or seen.max() < USEFUL:
         return None
-    right = int(np.argmax(seen >= wanted))
-    share = (wanted - seen[right - 1]) / (seen[right] - seen[right - 1])
+    right = int(np.argmax(seen >= USEFUL))
+    share = (USEFUL - seen[right - 1]) / (seen[right] - seen[right - 1])
     return float(np.exp((1 - share) * np.log(rows[right - 1]) + share * np.log(rows[right])))
 
 
@@ -65,9 +66,9 @@ def formula_against_measured(record: dict[str, Any], most_error: float) -> list[
             if (one[group]["reference_error"] or np.inf) > most_error:
                 continue
             for name, cosines in one[group]["cosines"].items():
-                found, formula = crossing(cosines), one[group]["estimators"][name]["rows_needed"][0]
-                if found is not None and formula is not None:
-                    ratios.append(formula / found)
+                measured, formula = crossing(cosines), one[group]["estimators"][name]["rows_needed"][0]
+                if measured is not None and formula is not None:
+                    ratios.append(formula / measured)
     return ratios
 
 
@@ -82,12 +83,12 @@ def spread(values: Sequence[float | None]) -> str:
     return f"never in {missing} of {len(values)} seeds, else {span}" if missing else span
 
 
-def ladder_table(record: dict[str, Any], names: Sequence[str], group: str = "policy") -> str:
+def ladder_table(record: dict[str, Any], names: Sequence[str]) -> str:
     """Markdown: a line for each rung, a column for each stage; rows needed, smallest to largest over seeds."""
     stages = stage_names(record)
     lines = [" | ".join(["", "estimator", *stages, ""]).strip(), "|---|" + "---|" * len(stages)]
     for name in names:
-        cells = [spread(rows_of(record, stage, name, group)) for stage in stages]
+        cells = [spread(rows_of(record, stage, name)) for stage in stages]
         lines.append(" | ".join(["", words(name), *cells, ""]).strip())
     return "\n".join(lines)
 
@@ -103,24 +104,22 @@ def gain(record: dict[str, Any], stage: str, first: str = "naive", last: str = "
     )
 
 
-def ladder_figure(record: dict[str, Any], group: str = "policy") -> "Figure":
+def ladder_figure(record: dict[str, Any]) -> "Figure":
     """The whole ladder at a glance: rows needed for a cosine of 0.5, for every rung, stage and seed, with intervals."""
     import matplotlib.pyplot as plt
 
     names = [*CUMULATIVE, *(name for name in ALONE if name not in CUMULATIVE)]
-    names = [name for name in names if name in at(record, stage_names(record)[0])[0][group]["estimators"]]
+    names = [name for name in names if name in at(record, stage_names(record)[0])[0]["policy"]["estimators"]]
     stages, y = stage_names(record), np.arange(len(names))[::-1]
     figure, axes = plt.subplots(1, len(stages), figsize=(9.2, 0.34 * len(names) + 1.0), sharex=True, sharey=True)
-    edge = 10 * max(
-        value for stage in stages for name in names for value in rows_of(record, stage, name, group) if value is not None
-    )
+    edge = 10 * max(value for stage in stages for name in names for value in rows_of(record, stage, name) if value is not None)
     for panel, stage in zip(np.atleast_1d(axes), stages, strict=True):
         seeds = at(record, stage)
         for number, one in enumerate(seeds):
             shift = 0.22 * (number - (len(seeds) - 1) / 2)
             for height, name in zip(y, names, strict=True):
                 _interval(
-                    panel, one[group]["estimators"][name]["rows_needed"], height + shift, edge, PALETTE[number % len(PALETTE)]
+                    panel, one["policy"]["estimators"][name]["rows_needed"], height + shift, edge, PALETTE[number % len(PALETTE)]
                 )
         panel.axhline(len(names) - len([n for n in names if n in CUMULATIVE]) - 0.5, color="0.5", linewidth=0.8)
         panel.axvline(record["rows"], color="0.5", linewidth=0.8, linestyle=":")
@@ -142,14 +141,14 @@ def _interval(panel: Any, rows: list[float | None], height: float, edge: float, 
     panel.plot([value if low is None else low, edge if high is None else high], [height, height], color=colour, linewidth=1.2)
 
 
-def gamma_figure(record: dict[str, Any], group: str = "policy", marked: float | None = None) -> "Figure":
+def gamma_figure(record: dict[str, Any], marked: float | None = None) -> "Figure":
     """Bias and rows needed against the discount: one line for each stage, the median over seeds; dots are seeds."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
     x = np.arange(len(GAMMAS))
     for number, stage in enumerate(stage_names(record)):
-        seeds = [[one[group]["estimators"][name] for name in gamma_sweep()] for one in at(record, stage)]
+        seeds = [[one["policy"]["estimators"][name] for name in gamma_sweep()] for one in at(record, stage)]
         limits = np.array([[measures["limit"][0] for measures in one] for one in seeds], dtype=float)
         rows = np.array([[measures["rows_needed"][0] for measures in one] for one in seeds], dtype=float)
         for panel, values in ((left, limits), (right, rows)):
@@ -171,7 +170,7 @@ def gamma_figure(record: dict[str, Any], group: str = "policy", marked: float | 
     return figure
 
 
-def positions_figure(record: dict[str, Any], stage: str, gammas: Sequence[str] = ("1", "0.99", "0.9")) -> "Figure":
+def positions_figure(record: dict[str, Any], stage: str) -> "Figure":
     """Section 2.4: mean reward by position, and the spread of returns at several discounts; the first seed."""
     import matplotlib.pyplot as plt
 
@@ -180,20 +179,20 @@ def positions_figure(record: dict[str, Any], stage: str, gammas: Sequence[str] =
     left.plot(one["positions"], one["mean_reward"])
     left.axhline(0, color="0.5", linewidth=0.8)
     left.set(xlabel="position i", ylabel="mean reward (nats)")
-    for number, gamma in enumerate(gammas):
+    for number, gamma in enumerate(("1", "0.99", "0.9")):
         right.plot(one["positions"], one["return_spread"][gamma], color=PALETTE[number], label=f"γ = {gamma}")
     right.set(xlabel="position i", ylabel="spread of the return (nats)", yscale="log")
     right.legend(fontsize=8)
     return figure
 
 
-def slider(record: dict[str, Any], group: str = "policy") -> Any:
+def slider(record: dict[str, Any]) -> Any:
     """A slider over the discount that moves a mark through `gamma_figure` and says the numbers; needs ipywidgets."""
 
     def draw(gamma: float) -> tuple["Figure", str]:
         name = gamma_sweep()[GAMMAS.index(gamma)]
-        lines = [f"{stage}: {spread(rows_of(record, stage, name, group))} rows" for stage in stage_names(record)]
-        return gamma_figure(record, group, marked=gamma), "<br>".join(lines)
+        lines = [f"{stage}: {spread(rows_of(record, stage, name))} rows" for stage in stage_names(record)]
+        return gamma_figure(record, marked=gamma), "<br>".join(lines)
 
     alt = (
         "Two panels over the discount, a line for each stage, with a mark at the chosen one: left the largest cosine that bias"

@@ -32,35 +32,35 @@ def farthest(sweep: Sweep, name: str) -> float | None:
 
 def rate_runs(record: dict[str, Any]) -> dict[str, dict[int, list[dict[str, Any]]]]:
     """Runs of a record of rates by rule and bytes per token, in the record's order."""
-    found: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    runs: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for run in record["runs"]:
-        found.setdefault(run["rule"], {}).setdefault(round(1 / run["target"]), []).append(run)
-    return found
+        runs.setdefault(run["rule"], {}).setdefault(round(1 / run["target"]), []).append(run)
+    return runs
 
 
 def rates_table(record: dict[str, Any]) -> str:
     """Markdown: the rate reached over the last fifth of training, least to most over seeds, for each rule and target."""
-    found = rate_runs(record)
-    targets = sorted({n for targets in found.values() for n in targets})
+    runs_of = rate_runs(record)
+    targets = sorted({n for targets in runs_of.values() for n in targets})
 
     def cell(runs: list[dict[str, Any]]) -> str:
         low, high = (f"{choose(run['rate'] for run in runs):.3f}" for choose in (min, max))
         return low if low == high else f"{low} to {high}"
 
-    rows = [[rule, *(cell(of[n]) if n in of else "-" for n in targets)] for rule, of in found.items()]
+    rows = [[rule, *(cell(of[n]) if n in of else "-" for n in targets)] for rule, of in runs_of.items()]
     return markdown(["rule", *(f"target 1/{n} = {1 / n:.3f}" for n in targets)], rows)
 
 
 def rates_held(record: dict[str, Any]) -> list[str]:
     """A sentence for each rule: in how many runs the rate came within the record's tolerance, and the largest distance."""
-    found = []
+    lines = []
     for rule, of in rate_runs(record).items():
         off = [abs(run["off"]) for runs in of.values() for run in runs]
         held = sum(value <= record["within"] for value in off)
-        found.append(
+        lines.append(
             f"{rule:21s} within {record['within']} of the target in {held} of {len(off)} runs, at most {max(off):.4f} off"
         )
-    return found
+    return lines
 
 
 def rates_figure(record: dict[str, Any]) -> "Figure":

@@ -75,12 +75,12 @@ def tags(cell) -> list[str]:
 def folds(cell) -> dict:
     """The metadata that fold a cell in JupyterLab and Colab as its tags say."""
     hidden = {name: True for tag in tags(cell) for name in FOLDS.get(tag, [])}
-    found = {"jupyter": hidden} if hidden else {}
+    metadata = {"jupyter": hidden} if hidden else {}
     if "source_hidden" in hidden:
-        found["cellView"] = "form"  # Colab's word for it
+        metadata["cellView"] = "form"  # Colab's word for it
     if "outputs_hidden" in hidden:
-        found["collapsed"] = True  # JupyterLab adds it when it saves; the .py does without
-    return found
+        metadata["collapsed"] = True  # JupyterLab adds it when it saves; the .py does without
+    return metadata
 
 
 def is_cpu_code(cell) -> bool:
