@@ -112,7 +112,7 @@ def test_the_whole_demo_at_smoke_size_tells_the_story_and_stores_its_numbers(tmp
     assert found["classes"] == list(CLASSES)
     for text, wanted in (("paragraph", FIXED_TEXTS["prose"]), ("text", own)):
         painted = found["shipped"][text]
-        assert painted.replace(BAR, "") == wanted and painted == paint_view(wanted, boundary_view(load("demo"), wanted, 2))
+        assert painted.replace(BAR, "") == wanted and painted == paint_view(wanted, boundary_view(load(demo.SHIPPED), wanted, 2))
         assert told.index(painted) < told.index("1/2  ")  # before anything is trained
     assert (found["smoke"], found["seed"], found["config_hash"]) == (True, 2, demo_config(2, smoke=True).digest())
     gap = found["random"]["bits_per_byte"] - found["learned"]["bits_per_byte"]

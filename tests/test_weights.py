@@ -83,7 +83,7 @@ def test_every_command_that_takes_a_run_takes_the_file(run, finished, exported):
         first, second = (run(*[str(place) if word == "PLACE" else word for word in command]).out for place in
                          (finished, exported["fp32"]))  # fmt: skip
         assert first == second
-    small = ["--estimators", "naive", "--rows", "2", "--batches", "2", "--draws", "2", "--json"]
+    small = ["--estimators", "naive", "--rows", "2", "--batches", "4", "--draws", "2", "--json"]
     told = run("variance", exported["fp32"], *small)
     assert json.loads(told.out)["config"] == small_config().to_dict()
 

@@ -15,7 +15,7 @@ from rltok.data.documents import one_line
 from rltok.data.hub import hub_reachable
 from rltok.errors import RltokError
 from rltok.fast.unet import FastUNet
-from rltok.runs.checkpoint import fill, find_checkpoint, load_weights, read_state
+from rltok.runs.checkpoint import WEIGHTS, fill, find_checkpoint, load_weights, read_state
 from rltok.runs.shipped import shipped_models, weights_of
 from rltok.runs.weights import read_facts, read_tensors
 from rltok.system.files import MISSING, quoted, read_file
@@ -87,7 +87,7 @@ def _is_file(place: Path) -> bool:
 def load_config(name_or_path: str | Path) -> Config:
     """The configuration of a model; names as in `locate`."""
     place = locate(name_or_path)
-    return read_facts(place)[0] if _is_file(place) else from_dict(read_state(place)["config"])
+    return read_facts(place)[0] if _is_file(place) else from_dict(read_state(place, (WEIGHTS,))["config"])
 
 
 def trained_on(name_or_path: str | Path) -> dict[str, Any] | None:
