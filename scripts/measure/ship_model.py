@@ -48,7 +48,8 @@ MODELS = {
         "language": "English",
         "recipe": "rltok train --preset small_fast_policy --set model.embedding_dim=192 model.num_heads=3"
         " data.sequence_length=2048 data.cut=full_windows train.sequences_per_update=64 train.micro_batch=64"
-        " train.learning_rate=3e-3 train.training_bytes=620000000 train.warmup_fraction=0.05 --data 'english-train-*.parquet'"
+        " train.learning_rate=3e-3 train.training_bytes=620000000 train.warmup_fraction=0.05 train.evaluate_rows=256"
+        " train.checkpoint_every=500 train.keep_checkpoints=1 --data 'english-train-*.parquet'"
         " --validation english-validation.parquet --out runs/small-english",
         "data": COLLECTION,
         "limits": "It learned spelling and some grammar, not facts: what it writes means nothing. Text after about 1930 is a"
