@@ -277,6 +277,13 @@ def test_without_a_network_an_earlier_download_is_taken_and_else_it_is_one_line(
     assert load_config("me/mine") == small_config()
 
 
+def test_a_name_that_the_hub_does_not_allow_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(RltokError, match="no run 'a--b/c' here, and .* Check the name."):
+        load("a--b/c")
+
+
 def test_a_hub_that_does_not_answer_is_given_less_than_three_seconds(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     given = []

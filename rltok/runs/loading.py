@@ -62,21 +62,21 @@ def _from_hub(repository: str) -> Path:
             f"there is no run {repository!r} here, and to look on the Hugging Face hub needs the package huggingface_hub:"
             " pip install 'rltok[data]'."
         ) from error
-    if not hub_reachable(PROBE_SECONDS):
-        kept = huggingface_hub.try_to_load_from_cache(repository, HUB_FILE)
-        if isinstance(kept, str):
-            return Path(kept)
-        raise RltokError(
-            f"there is no run {repository!r} here, and the Hugging Face hub cannot be reached (no network, or offline by a"
-            f" switch). Get its {HUB_FILE} by other means and name that file; rltok models lists what comes with rltok."
-        )
     try:
-        return Path(huggingface_hub.hf_hub_download(repository, HUB_FILE))
+        if hub_reachable(PROBE_SECONDS):
+            return Path(huggingface_hub.hf_hub_download(repository, HUB_FILE))
+        kept = huggingface_hub.try_to_load_from_cache(repository, HUB_FILE)
     except Exception as error:  # its HTTP and file-system libraries each have exceptions of their own
         raise RltokError(
             f"there is no run {repository!r} here, and {HUB_FILE} of that name cannot be had from the Hugging Face hub:"
             f" {one_line(error)}. Check the name."
         ) from error
+    if isinstance(kept, str):
+        return Path(kept)
+    raise RltokError(
+        f"there is no run {repository!r} here, and the Hugging Face hub cannot be reached (no network, or offline by a switch)."
+        f" Get its {HUB_FILE} by other means and name that file; rltok models lists what comes with rltok."
+    )
 
 
 def _is_file(place: Path) -> bool:
