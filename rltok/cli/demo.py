@@ -25,7 +25,7 @@ from rltok.runs.training import train
 from rltok.show.terminal import legend, paint, paint_view
 from rltok.system.files import check_name, new_folder, quoted
 
-SHIPPED = "demo"
+SHIPPED = "small-english"
 SMOKE_BYTES = 12 * 8192
 SHOWN_BYTES = 420
 SHOWN_CLASSES = ("space", "word start", "letter", "punctuation")

@@ -28,7 +28,7 @@ from rltok.system.files import MISSING, cannot_read, quoted, read_file, room
 
 NAME = re.compile(r"step-(\d{8,})")
 FORMAT = 2  # 2: counts tokens
-FILES = ("model.safetensors", "optimizer.safetensors")
+WEIGHTS, OPTIMIZER = FILES = ("model.safetensors", "optimizer.safetensors")
 
 
 def _digest(path: Path) -> str:
@@ -97,8 +97,8 @@ def save_checkpoint(
         for leftover in (folder / "checkpoints").glob("*.tmp"):
             _remove(leftover)
         temporary.mkdir(parents=True)
-        _write_tensors(temporary / FILES[0], model.state_dict())
-        _write_tensors(temporary / FILES[1], _optimizer_tensors(optimizer))
+        _write_tensors(temporary / WEIGHTS, model.state_dict())
+        _write_tensors(temporary / OPTIMIZER, _optimizer_tensors(optimizer))
         files = {name: _digest(temporary / name) for name in FILES}
         state = {"format": FORMAT, **progress, "config_hash": config.digest(), "config": config.to_dict(), "files": files}
         (temporary / "state.json").write_text(json.dumps(with_digest(state), indent=1, allow_nan=False) + "\n")
@@ -163,11 +163,11 @@ def _remedy(checkpoint: Path) -> str:
     return f"Delete {checkpoint.name} to go on from the one before it, or train again."
 
 
-def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The checkpoint's `state.json`, after checking it and comparing every file with its digest."""
+def read_state(checkpoint: Path, files: tuple[str, ...] = FILES) -> dict[str, Any]:
+    """The checkpoint's `state.json`, after checking it and comparing files, by default all, with their digests."""
     try:
         state = _read_checked_state(checkpoint)
-        damaged = [name for name in FILES if _digest(checkpoint / name) != state["files"][name]]
+        damaged = [name for name in files if _digest(checkpoint / name) != state["files"][name]]
     except MISSING as error:
         if not os.path.isdir(checkpoint):
             raise RltokError(f"there is no checkpoint {checkpoint}. Name a run's folder to take its newest one.") from error
@@ -210,7 +210,7 @@ def fill(model: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None
 
 def load_weights(checkpoint: Path, model: nn.Module) -> None:
     """`fill` from a checkpoint."""
-    fill(model, _tensors(checkpoint, FILES[0]), checkpoint / FILES[0])
+    fill(model, _tensors(checkpoint, WEIGHTS), checkpoint / WEIGHTS)
 
 
 def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -219,8 +219,8 @@ def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: in
     wanted = {}
     for number, parameter in enumerate(parameters):
         wanted |= {f"{number}.exp_avg": parameter, f"{number}.exp_avg_sq": parameter, f"{number}.step": torch.zeros(())}
-    stored = _tensors(checkpoint, FILES[1])
-    _check_tensors(checkpoint / FILES[1], stored, wanted)
+    stored = _tensors(checkpoint, OPTIMIZER)
+    _check_tensors(checkpoint / OPTIMIZER, stored, wanted)
     whole = optimizer.state_dict()
     whole["state"] = {}
     for key, tensor in stored.items():

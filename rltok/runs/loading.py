@@ -15,7 +15,7 @@ from rltok.data.documents import one_line
 from rltok.data.hub import hub_reachable
 from rltok.errors import RltokError
 from rltok.fast.unet import FastUNet
-from rltok.runs.checkpoint import fill, find_checkpoint, load_weights, read_state
+from rltok.runs.checkpoint import WEIGHTS, fill, find_checkpoint, load_weights, read_state
 from rltok.runs.shipped import shipped_models, weights_of
 from rltok.runs.weights import read_facts, read_tensors
 from rltok.system.files import MISSING, quoted, read_file
@@ -62,21 +62,21 @@ def _from_hub(repository: str) -> Path:
             f"there is no run {repository!r} here, and to look on the Hugging Face hub needs the package huggingface_hub:"
             " pip install 'rltok[data]'."
         ) from error
-    if not hub_reachable(PROBE_SECONDS):
-        kept = huggingface_hub.try_to_load_from_cache(repository, HUB_FILE)
-        if isinstance(kept, str):
-            return Path(kept)
-        raise RltokError(
-            f"there is no run {repository!r} here, and the Hugging Face hub cannot be reached (no network, or offline by a"
-            f" switch). Get its {HUB_FILE} by other means and name that file; rltok models lists what comes with rltok."
-        )
     try:
-        return Path(huggingface_hub.hf_hub_download(repository, HUB_FILE))
+        if hub_reachable(PROBE_SECONDS):
+            return Path(huggingface_hub.hf_hub_download(repository, HUB_FILE))
+        kept = huggingface_hub.try_to_load_from_cache(repository, HUB_FILE)
     except Exception as error:  # its HTTP and file-system libraries each have exceptions of their own
         raise RltokError(
             f"there is no run {repository!r} here, and {HUB_FILE} of that name cannot be had from the Hugging Face hub:"
             f" {one_line(error)}. Check the name."
         ) from error
+    if isinstance(kept, str):
+        return Path(kept)
+    raise RltokError(
+        f"there is no run {repository!r} here, and the Hugging Face hub cannot be reached (no network, or offline by a switch)."
+        f" Get its {HUB_FILE} by other means and name that file; rltok models lists what comes with rltok."
+    )
 
 
 def _is_file(place: Path) -> bool:
@@ -87,7 +87,7 @@ def _is_file(place: Path) -> bool:
 def load_config(name_or_path: str | Path) -> Config:
     """The configuration of a model; names as in `locate`."""
     place = locate(name_or_path)
-    return read_facts(place)[0] if _is_file(place) else from_dict(read_state(place)["config"])
+    return read_facts(place)[0] if _is_file(place) else from_dict(read_state(place, (WEIGHTS,))["config"])
 
 
 def trained_on(name_or_path: str | Path) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 python scripts/book/make_demo_expected.py     # from the model that book/_static/demo_weights.js names
 
 writes book/demo_page.json. scripts/book/check_demo.py compares it with what the page computes, and
-tests/scripts/book/test_demo_page.py with what rltok computes now. Everything is in double precision, so that another machine gives
+tests/scripts/book/test_demo_page.py with what rltok computes now. All is in double precision, so that another machine gives
 the same digits.
 """
 

@@ -114,7 +114,7 @@ def test_the_whole_demo_in_four_updates_tells_the_story_and_stores_its_numbers(t
     assert content["classes"] == list(CLASSES)
     for text, wanted in (("paragraph", FIXED_TEXTS["prose"]), ("text", own)):
         painted = content["shipped"][text]
-        assert painted.replace(BAR, "") == wanted and painted == paint_view(wanted, boundary_view(load("demo"), wanted, 2))
+        assert painted.replace(BAR, "") == wanted and painted == paint_view(wanted, boundary_view(load(demo.SHIPPED), wanted, 2))
         assert output.index(painted) < output.index("1/2  ")  # before anything is trained
     assert (content["smoke"], content["seed"], content["config_hash"]) == (True, 2, demo_config(2, smoke=True).digest())
     gap = content["random"]["bits_per_byte"] - content["learned"]["bits_per_byte"]

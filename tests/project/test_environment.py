@@ -4,6 +4,7 @@ conda itself is not needed, and not tried.
 """
 
 import email
+import os
 import re
 import shutil
 import subprocess
@@ -20,10 +21,14 @@ from packaging.utils import canonicalize_name
 from paths import ROOT
 
 import rltok
+from rltok.runs.shipped import shipped_models
 
 SETTINGS = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 PROJECT = tomllib.loads(SETTINGS)["project"]
-CONDA_TO_PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib", "python-fastjsonschema": "fastjsonschema"}
+CONDA_TO_PYPI = {
+    "pytorch": "torch", "matplotlib-base": "matplotlib", "python-fastjsonschema": "fastjsonschema",
+    "huggingface_hub": "huggingface-hub",
+}  # fmt: skip
 
 
 def read_yaml(name: str) -> dict:
@@ -137,6 +142,19 @@ def test_a_built_package_holds_every_file_and_says_that_it_is_typed(built):
     assert {name for name in here if not name.endswith(".pyc")} <= set(names)
     assert "rltok/py.typed" in names and "Typing :: Typed" in metadata.get_all("Classifier")
     assert metadata.get_all("Project-URL") is None  # no address, no links
+
+
+def test_the_models_load_from_a_built_package(built, tmp_path):
+    built("")
+    with zipfile.ZipFile(next((tmp_path / "wheels").glob("*.whl"))) as wheel:
+        wheel.extractall(tmp_path / "site")
+    code = (
+        "import rltok; from rltok.runs.shipped import shipped_models;"
+        " print(rltok.__file__, [name for name in shipped_models() if rltok.load(name)])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+    run = subprocess.run([sys.executable, "-c", code], cwd="/", env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == f"{tmp_path / 'site' / 'rltok' / '__init__.py'} {shipped_models()}\n"
 
 
 def test_with_an_address_the_package_links_to_it(built):

@@ -6,13 +6,13 @@ import re
 import shlex
 
 import pytest
-from ship_model import MODELS, card
+from ship_model import MODELS, SCORED_BYTES, card, overlap, passages
 
 import rltok
 from rltok.cli.commands import _settings
 from rltok.cli.options import parse
 from rltok.config import from_dict
-from rltok.data import cut_documents, documents, load_corpus
+from rltok.data import documents, load_corpus
 from rltok.runs.shipped import FOLDER, facts_of, shipped_models, weights_of
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -76,11 +76,20 @@ def test_the_card_is_made_from_the_record(name):
     assert all(f"## {part}" in stored for part in ("Scores", "Recipe", "Data", "Limits", "Licence"))
 
 
-def test_the_demo_was_not_trained_on_what_it_is_scored_on():
-    text = next(iter(cut_documents(documents("sample:test"), 131_072, "windows", max_bytes=131_072).bytes_)).tobytes()
-    assert len(text) == 131_072
-    trained = b"\n".join(document.text for document in documents("sample:train"))
-    assert not any(text[start : start + 200] in trained for start in range(0, len(text), 997))
+@each_model
+def test_no_model_was_trained_on_what_it_is_scored_on(name):
+    facts = facts_of(name)
+    assert facts["overlap"]["passages"] > 1000 and facts["overlap"]["found"] == 0
+    assert int(facts["measured_by"].split()[-1]) == SCORED_BYTES == facts["scores"]["scored_bytes"]
+    if facts["record"]["data"]["name"] == "sample":
+        assert overlap("sample:train") == facts["overlap"]
+
+
+def test_a_shared_passage_is_found():
+    text = next(documents("sample:test")).text[:5000]
+    assert len(passages(text)) > 30
+    assert passages(b"Other text. " * 9 + text.upper().replace(b" ", b"\n")) >= passages(text)
+    assert not passages(text) & passages(b" ".join(reversed(text.split())))
 
 
 def test_the_list_names_every_model_with_its_numbers(run):

@@ -83,7 +83,7 @@ def test_every_command_that_takes_a_run_takes_the_file(run, finished, exported):
         first, second = (run(*[str(place) if word == "PLACE" else word for word in command]).out for place in
                          (finished, exported["fp32"]))  # fmt: skip
         assert first == second
-    small = ["--estimators", "naive", "--rows", "2", "--batches", "2", "--draws", "2", "--json"]
+    small = ["--estimators", "naive", "--rows", "2", "--batches", "4", "--draws", "2", "--json"]
     told = run("variance", exported["fp32"], *small)
     assert json.loads(told.out)["config"] == small_config().to_dict()
 
@@ -275,6 +275,13 @@ def test_without_a_network_an_earlier_download_is_taken_and_else_it_is_one_line(
     (kept / "snapshots" / "abc").mkdir(parents=True)
     (kept / "snapshots" / "abc" / "model.safetensors").symlink_to(exported["fp32"])
     assert load_config("me/mine") == small_config()
+
+
+def test_a_name_that_the_hub_does_not_allow_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(RltokError, match="no run 'a--b/c' here, and .* Check the name."):
+        load("a--b/c")
 
 
 def test_a_hub_that_does_not_answer_is_given_less_than_three_seconds(monkeypatch, tmp_path):
