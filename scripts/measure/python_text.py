@@ -3,11 +3,11 @@
     python scripts/measure/python_text.py corpora/python
     rltok train --data corpora/python/train.parquet --validation corpora/python/validation.parquet --set data.cut=full_windows ...
 
-Runs with the interpreter whose packages are wanted; --site adds folders of packages of others. Writes train.parquet and
-validation.parquet (a file a row; whole packages go to one split) and packages.json: name, version, licence, split, files and
-bytes of each, and what was left out. Copies of other packages (folders such as _vendor) are left out, because they have licences
-of their own, files of which most lines stand in another package; and files that hold no code, by the rules of CodeParrot:
-lines too long, few letters, generated.
+Runs with the interpreter whose packages are wanted; --site adds folders of packages of others. Writes train.parquet,
+validation.parquet and test.parquet (a file a row; whole packages go to one split) and packages.json: name, version, licence,
+split, files and bytes of each, and what was left out. Left out are copies of other packages (folders such as _vendor), because they
+have licences of their own; files of which most lines stand in another package; and files that hold no code, by the rules of
+CodeParrot: lines too long, few letters, generated.
 """
 
 import argparse
@@ -136,12 +136,16 @@ def read(package: Package, seen: set[int | bytes], left_out: dict[str, int]) -> 
 
 
 def split(packages: list[Package], share: float) -> dict[str, list[Package]]:
-    """Whole packages to validation, in the order of their names' hashes, as long as they fit into its share of all bytes."""
-    room, parts = share * sum(package.size for package in packages), {"train": [], "validation": []}
+    """Whole packages to validation and to test text by turns, in the order of their names' hashes, while they fit into their
+    shares of all bytes, each of them `share`; the others to training text."""
+    whole = sum(package.size for package in packages)
+    room, parts = {"validation": share * whole, "test": share * whole}, {"train": [], "validation": [], "test": []}
     for package in sorted(packages, key=lambda each: hashlib.blake2b(each.name.lower().encode()).digest()):
-        fits = package.size <= room
-        parts["validation" if fits else "train"].append(package)
-        room -= package.size * fits
+        most = max(room, key=lambda name: room[name])
+        name = most if package.size <= room[most] else "train"
+        parts[name].append(package)
+        if name in room:
+            room[name] -= package.size
     return {name: sorted(each, key=lambda package: package.name.lower()) for name, each in parts.items()}
 
 
@@ -160,7 +164,9 @@ def main() -> None:
     parser.add_argument(
         "--site", nargs="+", default=[], metavar="FOLDER", help="also the packages in these site-packages folders"
     )
-    parser.add_argument("--validation-share", type=float, default=0.02, help="of all bytes (default: %(default)s)")
+    parser.add_argument(
+        "--held-out-share", type=float, default=0.02, help="of all bytes, once for validation and once for test (%(default)s)"
+    )
     options = parser.parse_args()
     seen, left_out, taken, closed = set(), {}, [], []
     for package in installed_packages(options.site):
@@ -169,9 +175,9 @@ def main() -> None:
             continue
         read(package, seen, left_out)
         taken += [package] if package.texts else []
-    parts = split(taken, options.validation_share)
+    parts = split(taken, options.held_out_share)
     if not all(parts.values()):
-        raise SystemExit(f"no package fits into {options.validation_share:g} of all bytes. Raise --validation-share.")
+        raise SystemExit(f"no two packages fit into {options.held_out_share:g} of all bytes each. Raise --held-out-share.")
     options.out.mkdir(parents=True)
     write(parts, options.out)
     listed = [each.facts() | {"split": name} for name, packages in parts.items() for each in packages]

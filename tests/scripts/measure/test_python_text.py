@@ -83,11 +83,11 @@ def test_copies_are_read_once_and_the_first_package_keeps_them(tmp_path):
     assert left_out.keys() == {"duplicates", "copies of other packages"}
 
 
-def test_whole_packages_go_to_validation_until_its_share_is_full():
+def test_whole_packages_go_to_validation_and_test_until_their_shares_are_full():
     packages = [of(f"package{i}", a="x" * size) for i, size in enumerate([5000, 100, 90, 80, 70, 60, 50, 40])]
     parts = split(packages, 0.05)
     size = {name: sum(package.size for package in each) for name, each in parts.items()}
-    assert 0 < size["validation"] <= 0.05 * sum(size.values())
+    assert all(0.05 * sum(size.values()) - 100 < size[name] <= 0.05 * sum(size.values()) for name in ("validation", "test"))
     assert packages[0] in parts["train"]
     assert sorted(package.name for each in parts.values() for package in each) == [package.name for package in packages]
     assert split(packages[::-1], 0.05) == parts
@@ -105,10 +105,10 @@ def machine(tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "abc.py").write_text(renamed("abstract") * 3)
     code = (
-        f"import sys, sysconfig; sys.path[:0] = {[str(SCRIPT.parent)]!r}; import python_text as p;"
+        f"import pandas, sys, sysconfig; sys.path[:0] = {[str(SCRIPT.parent)]!r}; import python_text as p;"
         f" sysconfig.get_paths = lambda: {{'stdlib': {str(tmp_path / 'lib')!r}}};"
         f" p.distributions = (lambda find: lambda path: find(path={[str(site)]!r}))(p.distributions);"
-        f" sys.argv = ['python_text.py', {str(tmp_path / 'out')!r}, '--validation-share', '0.3']; p.main()"
+        f" sys.argv = ['python_text.py', {str(tmp_path / 'out')!r}, '--held-out-share', '0.3']; p.main()"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     return tmp_path / "out", told
@@ -122,7 +122,7 @@ def test_the_list_of_packages_says_what_was_read_and_under_which_licence(machine
     assert (listed["pack0"]["licence"], listed["pack0"]["version"], listed["old"]["licence"]) == ("MIT", "1.0", "BSD License")
     assert [(each["name"], each["licence"]) for each in about["licence_not_open"]] == [("closed", "GPLv3")]
     assert "left out, licence: closed" in told
-    rows = {name: pq.read_table(out / f"{name}.parquet").to_pylist() for name in ("train", "validation")}
+    rows = {name: pq.read_table(out / f"{name}.parquet").to_pylist() for name in ("train", "validation", "test")}
     for name, found in rows.items():
         assert {row["source"] for row in found} == {each["name"] for each in listed.values() if each["split"] == name}
         size = sum(len(row["text"].encode()) for row in found)
