@@ -5,7 +5,7 @@
 
 Runs with the interpreter whose packages are wanted; --site adds folders of packages of others. Writes train.parquet,
 validation.parquet and test.parquet (a file a row; whole packages go to one split) and packages.json: name, version, licence,
-split, files and bytes of each, and what was left out. Left out are copies of other packages (folders such as _vendor), because they
+split, files and bytes of each, and what was left out: copies of other packages (folders such as _vendor), because they
 have licences of their own; files of which most lines stand in another package; and files that hold no code, by the rules of
 CodeParrot: lines too long, few letters, generated.
 """
