@@ -3,14 +3,20 @@
 places --change_of_loss--> one line a place --by_distance--> mean and 95 % interval at +1, +2, ... bytes
 """
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rltok.byte_classes import CLASSES, byte_classes
 from rltok.evaluation import evaluation_mode
+from rltok.show.plots import PALETTE
 from rltok.statistics import SURE, ratio_error, t_limit
 from rltok.unet import AutoregressiveUNet
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REACH = 8  # bytes after the place that are followed
 # What is done to one boundary: the class of the byte it stands after, and where it goes (0: nowhere).
@@ -98,3 +104,22 @@ def enrichment(
         counted: where a boundary could have been drawn.
     """
     return float(surprise[boundaries & counted].mean() / surprise[counted].mean())
+
+
+def effects_figure(record: dict[str, Any]) -> "Figure":
+    """A panel for each network of a record of scripts/measure/measure_spaces.py: change of the loss at +1, +2, ... bytes."""
+    import matplotlib.pyplot as plt
+
+    titles = {"learned": "trained with its own boundaries", "random_k": "trained with random boundaries"}
+    figure, panels = plt.subplots(1, len(record["networks"]), figsize=(8.4, 3.4), sharey=True)
+    for panel, network in zip(panels, record["networks"], strict=True):
+        for number, (name, curve) in enumerate(network["effects"].items()):
+            distance = [1 + step + 0.08 * (number - 1.5) for step in range(len(curve["mean"]))]
+            panel.errorbar(
+                distance, curve["mean"], curve["half"], color=PALETTE[number], label=name, marker="o", markersize=3, linewidth=1.2
+            )
+        panel.axhline(0, color="0.5", linewidth=0.8)
+        panel.set(title=titles[network["rule"]], xlabel="bytes after the place of the boundary")
+    panels[0].set_ylabel("change of loss (nats)")
+    panels[0].legend(fontsize=8)
+    return figure
