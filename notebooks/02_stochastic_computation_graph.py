@@ -139,7 +139,7 @@ for string in ("10000000", "10010000", "10010010", "11111111"):
 # %% tags=["prediction"]
 guess = None  # "it falls", "it rises" or "it stays"
 
-# %% tags=["measurement", "hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 before = model(ids, boundaries=as_boundaries("10010010"))
 with torch.no_grad():
     kept = model.rule.project.weight.clone()
@@ -198,7 +198,7 @@ print(f"expected loss {expected(logit):.2f}, derivative {by_calculus:.2f}")
 # %% [markdown]
 # The derivative is negative: a larger logit means a smaller expected loss. So it should be, as the boundary is the better choice.
 
-# %% mystnb={"figure": {"caption": "The single decision: the loss jumps between two values, its expectation over draws is smooth in the logit.", "name": "fig-decision"}, "image": {"alt": "A falling S-shaped curve between two dotted lines, the loss without a boundary above and with one below. Left of the middle a point with its falling tangent."}} tags=["hide-input"]
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "The single decision: the loss jumps between two values, its expectation over draws is smooth in the logit.", "name": "fig-decision"}, "image": {"alt": "A falling S-shaped curve between two dotted lines, the loss without a boundary above and with one below. Left of the middle a point with its falling tangent."}} tags=["hide-input"]
 plots.show(ch02_pictures.decision_figure(p, 2, 3))
 
 # %% [markdown]
@@ -236,7 +236,7 @@ print(f"of no boundary {score_of_none:.2f}")
 # %% tags=["prediction"]
 guess = None  # "more" or "less"
 
-# %% tags=["measurement", "hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 print("outcome      probability  loss  score  loss x score")
 for outcome, weight, loss, score in (
     ("boundary   ", p, 2, 1 - p),
@@ -376,7 +376,7 @@ print(f"by the package {-package.expected.item() / N:.6f}")
 # %% tags=["prediction"]
 guess = None  # a factor
 
-# %% tags=["measurement", "hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 draws, errors = {}, {}
 for many in (64, 512, 4096):
     uniforms = row_uniforms(seed=0, step=0, rows=range(many), length=N)
@@ -511,7 +511,7 @@ print("eq. (13):", same(split.flat("policy", names), policy_term))
 # and that of the gradient itself.
 
 
-# %% tags=["hide-input"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 def moved(direction: torch.Tensor, h: float) -> float:
     """Expected loss a step h along the direction; weights are kept."""
     start = torch.nn.utils.parameters_to_vector(parameters).detach()
@@ -556,7 +556,7 @@ print("largest entry of the mean score: 0 to within 1e-12")
 # since $\mathbb{E}[(f - b) \nabla \log \pi] = \mathbb{E}[f \nabla \log \pi] - b \cdot 0$. Such a number is called a
 # *baseline*. What changes is how much the single estimates scatter. For the single decision:
 
-# %% mystnb={"figure": {"caption": "The two possible estimates of the single decision, for every baseline. Their mean never changes; their distance does, and it vanishes where the lines cross.", "name": "fig-baseline"}, "image": {"alt": "Two straight lines over the baseline, one falling and one rising slowly, that cross left of the dotted expected loss; between them a level dashed line, the mean, which passes through the crossing."}} tags=["hide-input"]
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "The two possible estimates of the single decision, for every baseline. Their mean never changes; their distance does, and it vanishes where the lines cross.", "name": "fig-baseline"}, "image": {"alt": "Two straight lines over the baseline, one falling and one rising slowly, that cross left of the dotted expected loss; between them a level dashed line, the mean, which passes through the crossing."}} tags=["hide-input"]
 plots.show(ch02_pictures.baseline_figure(p, 2, 3))
 
 # %%
@@ -571,7 +571,7 @@ print(f"spread {spread:.3f}")
 # %% tags=["prediction"]
 guess = None  # a factor
 
-# %% tags=["measurement", "hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 plain = f[:, None] * score
 centred = (f - expected_loss)[:, None] * score
 print("expectation:", same(pi @ plain, pi @ centred))
@@ -607,7 +607,7 @@ print(f"(mean / spread) squared: {(expected_loss.item() / spread) ** 2:.0f}")
 # %% tags=["prediction"]
 guess = None  # "below the diagonal", "above the diagonal" or "nowhere"
 
-# %% tags=["measurement", "hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 position_losses = torch.stack([nll for nll, _, _ in table])  # [128, N]
 logits = torch.stack([each for _, _, each in table])
 own_score = strings.double() - logits.sigmoid()
@@ -630,7 +630,7 @@ print(judge(guess, "below the diagonal"))
 #
 # which is what the loss at $j$ contributes to the gradient of decision $i$. The picture shows the lengths of these vectors.
 
-# %% mystnb={"figure": {"caption": "How strongly the loss at j acts on the gradient of decision i, exactly, for 'to be or'. White is zero: below the diagonal, because decisions do not change the past, and in row 0, where nothing is decided.", "name": "fig-influence"}, "image": {"alt": "An eight by eight heat map, decisions down, losses across. All cells below the diagonal and the whole first row are white. Coloured cells fill the rest, unevenly."}} tags=["hide-input"]
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "How strongly the loss at j acts on the gradient of decision i, exactly, for 'to be or'. White is zero: below the diagonal, because decisions do not change the past, and in row 0, where nothing is decided.", "name": "fig-influence"}, "image": {"alt": "An eight by eight heat map, decisions down, losses across. All cells below the diagonal and the whole first row are white. Coloured cells fill the rest, unevenly."}} tags=["hide-input"]
 pieces = exact.influence(model, ids)
 lengths = pieces.norm(dim=-1)
 assert lengths.tril(-1).max() < 1e-12
@@ -671,7 +671,7 @@ print("cells on and above the diagonal, and eq. (13):", equal)
 # the logarithm of the mean, beside the mean of the logarithms, is
 guess = None  # "equal", "larger" or "smaller"
 
-# %% tags=["measurement", "hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 log_of_mean = np.log(0.5 * 0.9 + 0.5 * 0.1)
 mean_of_logs = 0.5 * np.log(0.9) + 0.5 * np.log(0.1)
 kinds = {-1: "smaller", 0: "equal", 1: "larger"}
@@ -683,7 +683,7 @@ print(judge(guess, kinds[int(np.sign(log_of_mean - mean_of_logs))]))
 # Not equal. The logarithm bends downwards, so the logarithm of a mean is at least the mean of the logarithms; this is *Jensen's
 # inequality*.
 
-# %% mystnb={"figure": {"caption": "Jensen's inequality for the two strings: the logarithm at the mean lies above the middle of the chord.", "name": "fig-jensen"}, "image": {"alt": "The logarithm as a rising curve that bends downwards, a straight chord below it between two points, and in the middle a vertical bar from the chord up to the curve, the gap."}} tags=["hide-input"]
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "Jensen's inequality for the two strings: the logarithm at the mean lies above the middle of the chord.", "name": "fig-jensen"}, "image": {"alt": "The logarithm as a rising curve that bends downwards, a straight chord below it between two points, and in the middle a vertical bar from the chord up to the curve, the gap."}} tags=["hide-input"]
 plots.show(ch02_pictures.jensen_figure(0.9, 0.1))
 
 # %% [markdown]
@@ -794,7 +794,7 @@ for name, found in estimates.items():
 # %% tags=["prediction"]
 guess = None  # a share
 
-# %% tags=["measurement", "hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 print("                    points away  mean cosine")
 for name, found in estimates.items():
     cosines = torch.nn.functional.cosine_similarity(
@@ -819,7 +819,7 @@ print(judge(guess, round(answer, 2)))
 # %% tags=["prediction"]
 guess = None  # 0, 1, 2, 3 or 4
 
-# %% tags=["measurement", "hide-output"]
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 starts = {
     "encoder": ("embedding.", "down_blocks."),
     "policy": ("rule.",),
@@ -966,7 +966,7 @@ for step in range(0, 201, 50):
 last = np.mean(course[-50:], axis=0)
 assert last[1] > 2 * last[2]  # spaces get more than twice their share
 
-# %% mystnb={"figure": {"caption": "Two hundred updates of the cell above on a toy text: the share of spaces, and of all bytes, with a boundary after them.", "name": "fig-whole"}, "image": {"alt": "Two curves over updates. The share of all bytes stays near one fifth. The share of spaces starts there and climbs far above it."}} tags=["hide-input", "nbval-ignore-output"]
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "Two hundred updates of the cell above on a toy text: the share of spaces, and of all bytes, with a boundary after them.", "name": "fig-whole"}, "image": {"alt": "Two curves over updates. The share of all bytes stays near one fifth. The share of spaces starts there and climbs far above it."}} tags=["hide-input", "nbval-ignore-output"]
 # not compared: the digits of a training run differ between processors
 figure, axes = plt.subplots()
 axes.plot([point[1] for point in course], label="spaces")
