@@ -11,6 +11,8 @@ from nbtools.pairs import stems
 from nbtools.rules import NOTEBOOKS, tags
 from notebooks_in_a_folder import read
 
+from rltok.show.notebook import judge
+
 COMPLY = ("00", "01", "02", "03", "03b")
 WIDTH = 78  # characters that the text column of a page holds
 CHAPTERS = [path for path in stems(NOTEBOOKS) if path.name.split("_")[0] in COMPLY]
@@ -83,3 +85,9 @@ def test_a_prefilled_guess_and_an_open_answer_are_noticed():
         cell.metadata.tags = [tag for tag in tags(cell) if tag not in ("hide-output", "hide-cell")]
     assert [problem.split(":")[0] for problem in broken_prompts(cells)] == ["a prefilled guess", "an open answer"]
     assert too_long("x" * WIDTH) == [] and too_long("a\n" + "x" * (WIDTH + 1)) != []
+
+
+def test_an_answer_stands_beside_the_guess_and_no_guess_is_no_mistake():
+    assert judge(None, "less") == "answer: less (no guess yet)"
+    assert judge("less", "less") == "answer: less, as guessed"
+    assert judge(0, 8) == "answer: 8; your guess: 0"

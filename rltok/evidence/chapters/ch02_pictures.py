@@ -36,7 +36,7 @@ def decision_figure(p: float, with_it: float, without: float) -> "Figure":
 
 
 def baseline_figure(p: float, with_it: float, without: float) -> "Figure":
-    """Both values of the estimate (loss - b) x score of one decision over the baseline b, and their mean, which b leaves alone."""
+    """Both values of (loss - b) x score of one decision over the baseline b, and their mean, which b leaves alone."""
     import matplotlib.pyplot as plt
 
     b = np.linspace(0, 4, 81)

@@ -145,9 +145,12 @@ def _interval(panel: Any, rows: list[float | None], height: float, edge: float, 
 
 
 STEPS = {
-    "naive": "naive REINFORCE", "causal": "+ causal credit", "causal+early": "+ early exit", "causal+early+gamma0.9": "+ discount 0.9",
+    "naive": "naive REINFORCE",
+    "causal": "+ causal credit",
+    "causal+early": "+ early exit",
+    "causal+early+gamma0.9": "+ discount 0.9",
     "causal+early+gamma0.9+batch": "+ batch mean",
-}  # fmt: skip
+}
 
 
 def median_rows(record: dict[str, Any], stage: str, name: str, group: str = "policy") -> float:
