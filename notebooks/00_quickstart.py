@@ -240,6 +240,7 @@ guess = None  # "removed", "one byte earlier" or "one byte later"
 # %% [markdown]
 # The answer comes from two networks of the same size, trained three times as long as ours above and stored. One chose its
 # boundaries itself. The other was trained with boundaries at random places, so that no place is more familiar to it than another.
+# (One training seed each.)
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 stored = json.loads(Path("results/spaces.json").read_text())
@@ -267,7 +268,6 @@ plots.show(ch00_spaces.effects_figure(stored))
 # So a boundary after a space is worth little *by itself*. What is worth something is a convention, an end of token that always means
 # the same. Policy and token layers settle on one together, each learning from the other. That they settled on the places before
 # the hardest bytes fits the picture above, but this experiment does not prove that they had to.
-#
 #
 # How strongly do boundaries of a rule prefer surprising bytes? *Boundary enrichment* {cite}`neitemeier2026` puts that into a number.
 # In its plainest form it is
@@ -419,7 +419,7 @@ print(
 # %% [markdown]
 # **3. Edit boundaries yourself** (medium, 10 minutes) `ch00_spaces.effects` makes the edits of "Why spaces?". Apply it to this
 # chapter's own model, with 40 places for each edit. Is the cheapest and the dearest edit of a boundary after a space the same as
-# for the larger network?
+# for the network that was trained longer?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 mine = ch00_spaces.effects(model, ids, out.boundaries, most=40)

@@ -193,8 +193,8 @@ for i, label in enumerate(labels):
 # %% [markdown]
 # ## Who sees whom
 #
-# A byte layer sees only a *window* of positions, its own and those just before it: 64 in the paper, 4 in the `tiny` preset. Each
-# further layer reaches one window less one position further back. So the byte level is short-sighted, by design. What lies further
+# A byte layer sees only a *window* of positions, its own and those just before it: 64 in the paper, 4 in the `tiny` preset. With
+# each further layer the reach grows by the window less one. So the byte level is short-sighted, by design. What lies further
 # back reaches a byte only through tokens, which see all earlier tokens of their row. That is why it matters where tokens end.
 
 # %% mystnb={"figure": {"caption": "Left: a byte layer with a window of 4. Right: what reaches each byte through its latest token, with the boundaries of the example.", "name": "fig-sight"}, "image": {"alt": "Two square grids, reading position down, position seen across. The left one has a narrow diagonal band, the right one grows in steps at the boundaries."}}

@@ -610,7 +610,7 @@ print("and of the other G' - G.")
 
 # %% [markdown]
 # **5. Two windows on time** (hard, 20 minutes). With $\gamma = 0$ a decision is paid for the very next byte only. In the figure of
-# discounts, at the early stage, no other discount leaves so little of the direction. Name a decision most of whose use lies beyond
+# discounts the line of the early stage does not reach 0: for most seeds no number of rows is enough there. Name a decision most of whose use lies beyond
 # the next byte, and say what a policy trained with $\gamma = 0$ would do there.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]

@@ -217,8 +217,8 @@ for group in ("policy", "encoder"):
 
 # %% [markdown]
 # (The reference error is the standard error of the long run's mean, as a share of its length.) Late in training the true gradient is so
-# small that even the long run knows it only roughly, and the intervals are wide. A resample without a signal counts in them as rows
-# without end.
+# small that even the long run knows it only roughly, and the intervals are wide. A resample without a signal counts in them as
+# infinitely many rows.
 #
 # ## Both sides of the discount
 #
