@@ -12,8 +12,6 @@
 #     language: python
 #     name: python3
 #   rltok:
-#     constants:
-#       '0.01': lambda of the paper, the weight of the policy term
 #     download_mb: 0
 # ---
 
@@ -22,8 +20,8 @@
 #
 # **In short.** A drawn boundary has no gradient, but the average over all draws has one. It is the gradient of the loss at what was
 # drawn, plus loss times *score*; for a short text both are computed here exactly, by adding up all strings. One draw is right on
-# average and poor alone. Chapter 01 built the network; this chapter derives how it learns where to cut, and ends with the whole
-# algorithm in one cell.
+# average and poor alone. Chapter 01 built the network; this chapter derives how it can learn where to cut, and the next one writes
+# that down as one cell of code.
 #
 # **After this chapter you can** say why backpropagation stops at a drawn boundary, derive the two terms of the gradient that a
 # model with drawn boundaries needs, and check every step of it by adding up all the ways to cut a short text.
@@ -51,14 +49,13 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
-# %% tags=["setup"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["setup", "hide-input"]
 import itertools
 import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from torch.nn.functional import logsigmoid
 
 import rltok
 from rltok import vocab
@@ -67,11 +64,10 @@ from rltok.estimator import advantages
 from rltok.evidence.chapters import ch02_graph, ch02_pictures
 from rltok.losses import next_byte_nll
 from rltok.rng import row_uniforms
-from rltok.rules import Boundaries
 from rltok.runs.models import new_model
 from rltok.show import plots
 from rltok.show.notebook import judge
-from rltok.step import accumulate_gradient, losses_of
+from rltok.step import losses_of
 from rltok.variance import exact
 from rltok.variance.gradients import policy_parameters
 
@@ -89,7 +85,7 @@ plots.use_style()
 # others, and the policy sees its last three decisions. It computes in `float64`, where rounding errors are about $10^{-16}$.
 # After many operations they may add up to a little more; when two numbers agree to $10^{-12}$, we call them equal.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 settings = {
     "train.seed": 1, "model.embedding_dim": 16, "model.num_heads": 2,
     "model.mid_layers": 1, "model.rule.lags": 3,
@@ -139,7 +135,7 @@ for string in ("10000000", "10010000", "10010010", "11111111"):
 # %% tags=["prediction"]
 guess = None  # "it falls", "it rises" or "it stays"
 
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 before = model(ids, boundaries=as_boundaries("10010010"))
 with torch.no_grad():
     kept = model.rule.project.weight.clone()
@@ -213,7 +209,7 @@ plots.show(ch02_pictures.decision_figure(p, 2, 3))
 # an average: draw $a$, then take loss times $(\log \pi(a))'$. The last factor is called the *score* of the outcome. By calculus
 # it is $1 - p$ for a boundary and $-p$ for none.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 h = 1e-5
 score_of_boundary = (
     np.log(sigmoid(logit + h)) - np.log(sigmoid(logit - h))
@@ -236,7 +232,7 @@ print(f"of no boundary {score_of_none:.2f}")
 # %% tags=["prediction"]
 guess = None  # "more" or "less"
 
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 print("outcome      probability  loss  score  loss x score")
 for outcome, weight, loss, score in (
     ("boundary   ", p, 2, 1 - p),
@@ -272,7 +268,7 @@ plots.show(ch02_graph.computation_graph())
 #
 # Is the picture true? We go through the forward pass step by step and ask PyTorch which nodes a gradient reaches.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 X = model.encode(ids[:, :-1])  # eq. (1)
 string = as_boundaries("10010010")
 decided = model.decide(X, ids, boundaries=string)  # eq. (2), given
@@ -293,7 +289,7 @@ print("from the logits to X       ", bool(reached.abs().max() > 0))
 print("boundaries carry a gradient", a_nodes.requires_grad)
 
 # %% [markdown]
-# The encoder state $X$ stands on both ways: it feeds the prediction and the policy. The section on shared weights returns to this.
+# The encoder state $X$ stands on both ways: it feeds the prediction and the policy. Chapter 02b returns to this.
 #
 # ## All strings of a short row
 #
@@ -360,7 +356,7 @@ print("(the four likeliest, then the best and the worst)")
 # The expected loss is the sum of probability times loss over the table. Nothing is estimated; this is the exact value, which in
 # practice nobody can afford. The package does the same for any short row in `rltok.variance.exact`.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 expected_loss = (pi * f).sum()
 package = exact.enumerate_row(model, ids)
 assert torch.equal(package.boundaries, strings)
@@ -376,7 +372,7 @@ print(f"by the package {-package.expected.item() / N:.6f}")
 # %% tags=["prediction"]
 guess = None  # a factor
 
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 draws, errors = {}, {}
 for many in (64, 512, 4096):
     uniforms = row_uniforms(seed=0, step=0, rows=range(many), length=N)
@@ -410,7 +406,7 @@ print(judge(guess, round(errors[64] / errors[4096])))
 # We want each line as numbers. For every string, PyTorch gives two vectors: $\nabla f(a)$, and the score
 # $\nabla \log \pi(a)$.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 parameters = list(model.parameters())
 
 
@@ -438,7 +434,7 @@ print("two tables, strings x weights:", [*grad_f.shape], [*score.shape])
 # **Step 1: the gradient of the sum, as a whole.** All strings in one batch; their probabilities and losses both keep their graph,
 # and PyTorch differentiates the whole sum. This is what the other lines must equal.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 out = model(ids.expand(len(strings), -1), boundaries=strings)
 signed = torch.where(strings, out.boundary_logits, -out.boundary_logits)
 pi_graph = (
@@ -571,7 +567,7 @@ print(f"spread {spread:.3f}")
 # %% tags=["prediction"]
 guess = None  # a factor
 
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 plain = f[:, None] * score
 centred = (f - expected_loss)[:, None] * score
 print("expectation:", same(pi @ plain, pi @ centred))
@@ -607,7 +603,7 @@ print(f"(mean / spread) squared: {(expected_loss.item() / spread) ** 2:.0f}")
 # %% tags=["prediction"]
 guess = None  # "below the diagonal", "above the diagonal" or "nowhere"
 
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 position_losses = torch.stack([nll for nll, _, _ in table])  # [128, N]
 logits = torch.stack([each for _, _, each in table])
 own_score = strings.double() - logits.sigmoid()
@@ -671,7 +667,7 @@ print("cells on and above the diagonal, and eq. (13):", equal)
 # the logarithm of the mean, beside the mean of the logarithms, is
 guess = None  # "equal", "larger" or "smaller"
 
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 log_of_mean = np.log(0.5 * 0.9 + 0.5 * 0.1)
 mean_of_logs = 0.5 * np.log(0.9) + 0.5 * np.log(0.1)
 kinds = {-1: "smaller", 0: "equal", 1: "larger"}
@@ -737,11 +733,11 @@ for k in (1, 4, 16, 64):
 # * `later, minus early`: the same, and from each loss we subtract that of the early head. It has seen no boundaries, so it is a
 #   baseline.
 #
-# The cell takes the loss that training takes, the sum of both parts (the package's `losses_of` returns them as `auto` and `policy`; the
-# cell with the whole algorithm below spells them out). For each of the 128 strings it computes the gradient that training would
+# The cell takes the loss that training takes, the sum of both parts (the package's `losses_of` returns them as `auto` and `policy`;
+# chapter 02b spells them out). For each of the 128 strings it computes the gradient that training would
 # compute if it drew that string, and averages with the probabilities.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 ways = {
     "whole row": ObjectiveConfig(
         gamma=1.0, centring="none", relative_rewards=False, credit="total"
@@ -772,7 +768,7 @@ for name, found in estimates.items():
 # Unbiased does not mean good. Look at the policy's own weights only, and at single draws. How long is an estimate, beside the exact
 # gradient that it is meant for?
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 index = torch.cat(
     [
         torch.full((weight.numel(),), name.startswith("rule."))
@@ -794,7 +790,7 @@ for name, found in estimates.items():
 # %% tags=["prediction"]
 guess = None  # a share
 
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 print("                    points away  mean cosine")
 for name, found in estimates.items():
     cosines = torch.nn.functional.cosine_similarity(
@@ -810,174 +806,6 @@ print(judge(guess, round(answer, 2)))
 # With the first way, a single draw is hardly better than a toss of a coin. The other ways have the same expectation and point the
 # right way more often. That is what all the reductions of variance in chapter 03 are for.
 #
-# ## Weights that both terms share
-#
-# In the figure, blue arrows reach the weights of encoder, token level and decoder, orange ones those of policy and encoder. Let
-# us sort the weights into these groups and measure both terms in each. Predict: in how many of the four groups are both terms
-# different from zero?
-
-# %% tags=["prediction"]
-guess = None  # 0, 1, 2, 3 or 4
-
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
-starts = {
-    "encoder": ("embedding.", "down_blocks."),
-    "policy": ("rule.",),
-    "token level": ("mid_blocks.",),
-    "decoder": ("up_blocks.", "output_"),
-}
-both = 0
-print("group        length of (12)  of (13)  share of (13)")
-for group, prefixes in starts.items():
-    members = [name for name in names if name.startswith(prefixes)]
-    first, second = (
-        split.flat("conditional", members).norm().item(),
-        split.flat("policy", members).norm().item(),
-    )
-    both += first > 0 and second > 0
-    share = second / (first + second)
-    print(f"{group:11s} {first:15.3f} {second:8.3f} {share:14.2f}")
-print(judge(guess, both))
-
-# %% [markdown]
-# Only the encoder has both. Its states must describe bytes so that the next one can be predicted, and so that the
-# policy can tell good places from bad ones.
-#
-# This matters for a setting of the paper. It multiplies the policy part of the loss by $\lambda_\pi$, which is 0.01. For the
-# policy's own weights that only changes the length of this term. For the encoder it changes the *direction*: it gets the
-# whole of (12) and a hundredth of (13), and that is no longer the gradient of eq. (11).
-
-# %%
-members = [name for name in names if name.startswith(starts["encoder"])]
-first, second = (
-    split.flat("conditional", members),
-    split.flat("policy", members),
-)
-print("lambda_pi   encoder: cosine  missing part / exact")
-for weight in (1.0, 0.1, 0.01):
-    mixed, truth = first + weight * second, first + second
-    cosine = torch.nn.functional.cosine_similarity(mixed, truth, dim=0).item()
-    missing = ((truth - mixed).norm() / truth.norm()).item()
-    print(f"{weight:9.2f} {cosine:17.4f} {missing:22.3f}")
-
-# %% [markdown]
-# In this fresh model (12) is so much longer in the encoder that the angle is small. Exercise 5 looks again after some training.
-# Whether the other direction does harm or good in training is a question for measurements; less of (13) also means less noise.
-#
-# ## The whole algorithm in one cell
-#
-# All parts are on the table. Here is the method of the paper as one page of code: the draw from left to right, rewards, returns,
-# advantages, the two surrogates, and their sum, with nothing taken from the package but the network's layers. (The discount and
-# the mean over the batch are those that chapter 03 measures; the second surrogate, eq. (24), presses all logits towards the rate
-# that is wanted.)
-
-
-# %%
-rate, gamma, lags, D, cap = 0.2, 0.9, 3, 1.0, 6.0
-
-
-def draw(terms, uniforms):
-    """Logits and decisions from left to right; terms [B, N, 1 + lags]."""
-    bias = np.log(rate / (1 - rate))
-    all_logits, a = [], []
-    for i in range(terms.shape[1]):
-        raw = terms[:, i, 0]
-        for j in range(1, min(lags, i) + 1):
-            raw = raw + a[i - j] * terms[:, i, j]  # eq. (21)
-        logits = cap * torch.tanh((raw / D + bias) / cap)  # (22), (23)
-        drawn = (uniforms[:, i] < torch.sigmoid(logits)).to(raw.dtype)
-        all_logits.append(logits)
-        a.append(drawn if i > 0 else torch.ones_like(drawn))  # (19), (20)
-    return torch.stack(all_logits, dim=1), torch.stack(a, dim=1).bool()
-
-
-def loss_of_update(net, ids, uniforms):
-    """Eq. (27), the bits per byte, and the boundaries drawn."""
-    X = net.encode(ids[:, :-1])  # byte states, eq. (1)
-    logits, a = draw(net.rule.terms(X), uniforms)
-    decoded = net.after_boundaries(X, Boundaries(a))  # (3) to (6)
-    nll = next_byte_nll(net.output_logits(decoded), ids[:, 1:])
-    early = next_byte_nll(net.early_logits(X), ids[:, 1:])  # (14)
-
-    G = (early - nll).detach()  # rewards, eq. (15), ...
-    for i in range(G.shape[1] - 2, -1, -1):
-        G[:, i] += gamma * G[:, i + 1]  # ... become returns, eq. (16)
-    A = G - G.mean(dim=0)  # advantages, eq. (17)
-
-    logits, A = logits[:, 1:], A[:, 1:]  # BOS is forced
-    log_pi = logsigmoid(torch.where(a[:, 1:], logits, -logits))
-    policy = -(log_pi * A).sum() / nll.numel()  # eq. (18)
-    gap = (torch.sigmoid(logits).mean() - rate).detach()
-    pressure = logits.mean() * gap  # eq. (24)
-    loss = nll.mean() + 0.1 * early.mean() + 0.3 * policy + 0.3 * pressure
-    return loss, nll.mean().item() / np.log(2), a
-
-
-# %% [markdown]
-# Is it the same as the package? The toy text below is made of 18 words in random order. On one batch of it, both must give every
-# weight the same gradient.
-
-# %%
-settings = {
-    "train.seed": 1, "model.embedding_dim": 32, "model.num_heads": 2,
-    "model.mid_layers": 1, "model.rule.lags": lags,
-    "model.rule.target_rate": rate, "model.rule.scale": D,
-    "objective.gamma": gamma,
-}  # fmt: skip
-config = with_settings(rltok.preset("tiny"), settings)
-net = new_model(config, torch.device("cpu"))
-words = "the cat sat on the mat and saw a bird near water while some"
-words = f"{words} other animal slept under trees".split()
-rng = np.random.default_rng(0)
-toy = vocab.encode(" ".join(rng.choice(words, 4000)))
-width = 64
-toy = torch.from_numpy(toy[: len(toy) // width * width].reshape(-1, width))
-toy = torch.cat([torch.full((len(toy), 1), vocab.BOS), toy], dim=1)
-batch = toy[:16], row_uniforms(0, 1, range(16), width)
-
-loss_of_update(net, *batch)[0].backward()
-by_hand = {name: w.grad.clone() for name, w in net.named_parameters()}
-net.zero_grad()
-accumulate_gradient(net, batch, config, share=1.0)
-for name, weight in net.named_parameters():
-    assert torch.allclose(by_hand[name], weight.grad, rtol=1e-3, atol=1e-6)
-print(f"the same gradient for all {len(by_hand)} groups of weights")
-
-# %% [markdown]
-# And does it learn? Two hundred updates of Adam; nothing in them says what a space is.
-
-# %% tags=["nbval-ignore-output"]
-# not compared: the digits of a training run differ between processors
-optimizer = torch.optim.Adam(net.parameters(), lr=6e-3)
-course = []
-for step in range(201):
-    ids_now = toy[torch.from_numpy(rng.integers(len(toy), size=16))]
-    uniforms = row_uniforms(0, 2 + step, range(16), width)
-    loss, bits, a = loss_of_update(net, ids_now, uniforms)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    after_space = a[:, 1:][ids_now[:, 1:-1] == ord(" ")].float().mean()
-    course.append((bits, after_space.item(), a.float().mean().item()))
-print("update  bits per byte  spaces  all bytes  (with a boundary after)")
-for step in range(0, 201, 50):
-    bits, spaces, drawn = course[step]
-    print(f"{step:6d} {bits:14.2f} {spaces:7.0%} {drawn:10.0%}")
-last = np.mean(course[-50:], axis=0)
-assert last[1] > 2 * last[2]  # spaces get more than twice their share
-
-# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "Two hundred updates of the cell above on a toy text: the share of spaces, and of all bytes, with a boundary after them.", "name": "fig-whole"}, "image": {"alt": "Two curves over updates. The share of all bytes stays near one fifth. The share of spaces starts there and climbs far above it."}} tags=["hide-input", "nbval-ignore-output"]
-# not compared: the digits of a training run differ between processors
-figure, axes = plt.subplots()
-axes.plot([point[1] for point in course], label="spaces")
-axes.plot([point[2] for point in course], label="all bytes")
-axes.set(xlabel="update", ylabel="share with a boundary", ylim=(0, 1))
-axes.legend()
-plots.show(figure, checksum=False)
-
-# %% [markdown]
-# That is the whole method. Everything else in the package makes it fast, measures it, or asks whether a part of it is needed.
-#
 # ## What we saw
 #
 # * The loss of a drawn string has no derivative with respect to the policy. The expected loss has one.
@@ -986,7 +814,6 @@ plots.show(figure, checksum=False)
 # * The score is zero on average. So baselines may be subtracted, and a decision need not be paid for what came before it.
 # * Eq. (10) is an inequality: what is maximised is a lower bound on the log-probability of the text, and the gap was measured.
 # * The gradient from one draw is right on average and poor alone.
-# * The encoder gets both terms, and with $\lambda_\pi = 0.01$ not the gradient of the expected loss.
 #
 # One row and one fresh model carry these numbers. The identities hold for any; the sizes do not.
 #
@@ -1048,110 +875,7 @@ except ValueError as error:
     print(textwrap.fill(str(error), 76))
 
 # %% [markdown]
-# **5. After some training** (hard, 20 minutes). Train the model for twenty steps of Adam (learning rate $0.01$) on the *exact*
-# expected loss of four rows, those of the table of gaps. Predict first: will the policy term be a larger or a smaller share of
-# the encoder's gradient than before? Then measure share and cosine at
-# $\lambda_\pi = 0.01$ again, after ten steps and after twenty.
-
-# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-rows = torch.cat(
-    [row(words) for words in ("to be or", "not to b", "e, that ", "is the q")]
-)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-for step in range(21):
-    if step in (0, 10, 20):
-        now = exact.exact_gradient(model, rows)
-        first, second = (
-            now.flat("conditional", members),
-            now.flat("policy", members),
-        )
-        share = (second.norm() / (first.norm() + second.norm())).item()
-        cosine = torch.nn.functional.cosine_similarity(
-            first + 0.01 * second, first + second, dim=0
-        ).item()
-        print(f"after {step:2d} steps: share of (13) {share:.2f},", end=" ")
-        print(f"cosine at 0.01 {cosine:.2f}")
-    optimizer.zero_grad()
-    exact.expected_loss(model, rows).backward()
-    optimizer.step()
-print("The share goes up and down: one moment of training says little. (At 0")
-print("steps it is that of four rows, not of the one row in the text.)")
-
-# %% [markdown]
-# **6. Write three of its functions** (medium, 20 minutes). Fill in each body; the cell checks what is there and passes over what
-# returns `None`. (a) The log-probability of a string of decisions from its logits, position 0 left out. (b) Discounted returns of
-# one row, eq. (16). (c) Advantages against the mean of the *other* rows, *leave one out*.
-
-
-# %%
-def log_probability(logits: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
-    """[B, N] logits and decisions -> [B], nats."""
-    return None  # yours
-
-
-def returns(rewards: torch.Tensor, gamma: float) -> torch.Tensor:
-    """[N] rewards -> [N] returns."""
-    return None  # yours
-
-
-def leave_one_out(returns: torch.Tensor) -> torch.Tensor:
-    """[B, N] returns -> [B, N] advantages."""
-    return None  # yours
-
-
-def check(log_probability, returns, leave_one_out) -> None:
-    """Compare each with a slow computation of another kind."""
-    draws = torch.Generator().manual_seed(0)
-    logits, r = torch.randn(2, 4, 6, generator=draws).double()
-    a = logits > 0.3
-    p = 1 / (1 + np.exp(-logits.numpy()))
-    each = np.where(a, p, 1 - p)[:, 1:]
-    slow = {
-        "log-probability": np.log(each.prod(axis=1)),
-        "returns": [sum(0.9**k * r[0, i + k] for k in range(6 - i))
-                    for i in range(6)],
-        "leave one out": [
-            [r[b, i] - np.mean([r[o, i] for o in range(4) if o != b])
-             for i in range(6)] for b in range(4)],
-    }  # fmt: skip
-    yours = log_probability(logits, a), returns(r[0], 0.9), leave_one_out(r)
-    for (name, wanted), answer in zip(slow.items(), yours, strict=True):
-        if answer is None:
-            print(f"{name}: not written yet")
-            continue
-        right = np.allclose(np.asarray(answer), np.asarray(wanted))
-        print(f"{name}: {'right' if right else 'not yet right'}")
-
-
-check(log_probability, returns, leave_one_out)
-
-
-# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-def solved_returns(rewards: torch.Tensor, gamma: float) -> torch.Tensor:
-    """From the end back: the reward, and gamma times the next return."""
-    found = rewards.clone()
-    for i in range(len(rewards) - 2, -1, -1):
-        found[i] += gamma * found[i + 1]
-    return found
-
-
-def solved_leave_one_out(returns: torch.Tensor) -> torch.Tensor:
-    """The mean of the others is (sum - own) / (B - 1)."""
-    others = len(returns) - 1
-    return returns - (returns.sum(dim=0) - returns) / others
-
-
-def solved_log_probability(
-    logits: torch.Tensor, a: torch.Tensor
-) -> torch.Tensor:
-    """log sigmoid(l) for a boundary, log sigmoid(-l) for none."""
-    return logsigmoid(torch.where(a, logits, -logits))[:, 1:].sum(dim=1)
-
-
-check(solved_log_probability, solved_returns, solved_leave_one_out)
-
-# %% [markdown]
-# **7. A misprint** (medium, 10 minutes). For readers with the paper at hand: the third line of its appendix A.1 has one
+# **5. A misprint** (medium, 10 minutes). For readers with the paper at hand: the third line of its appendix A.1 has one
 # $\nabla_\theta$ too many,
 #
 # $$\nabla_\theta \sum_a \big( \nabla_\theta \log p(y \mid a, x) + \log p(y \mid a, x) \nabla_\theta \log \pi(a \mid x) \big)\, \pi(a \mid x).$$
@@ -1177,5 +901,5 @@ print(f"of {len(whole):,} x {len(whole):,}, which cannot equal a vector.")
 # %% [markdown]
 # ## Where to go next
 #
-# The [next chapter](03_variance_ladder.ipynb) climbs the ladder from the plain estimate to the paper's, and measures what each
-# rung buys. The [equation register](../book/equations.md) lists the equations of this chapter with their functions and tests.
+# [Chapter 02b](02b_the_whole_algorithm.ipynb) puts the parts together. [Chapter 03](03_variance_ladder.ipynb) then measures what each
+# reduction of variance buys. The [equation register](../book/equations.md) lists the equations of this chapter with their functions and tests.
