@@ -482,7 +482,7 @@ for name, label in parts.items():
         print(f"{label:34s} {compared(name, 'ours')}")
 
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 def said(first: str, second: str) -> str:
     """A difference without sign, and half its interval; never broken."""
     gap = differences.gap(sweep, first, second, "validation")

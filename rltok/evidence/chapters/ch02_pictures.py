@@ -27,11 +27,11 @@ def decision_figure(p: float, with_it: float, without: float) -> "Figure":
     axes.plot(logits, probability * with_it + (1 - probability) * without, label="expected loss")
     axes.plot(near, value + slope * (near - here), color=PALETTE[3], label="its slope here")
     axes.plot([here], [value], "o", color=PALETTE[3])
-    for loss, words in ((with_it, "loss with a boundary"), (without, "loss without")):
+    for loss, x, words in ((with_it, -5, "loss with a boundary"), (without, 5, "loss without")):
         axes.axhline(loss, color="0.6", linewidth=0.8, linestyle=":")
-        axes.text(5, loss, words, ha="right", va="bottom", fontsize=8, color="0.4")
+        axes.text(x, loss, words, ha="left" if x < 0 else "right", va="bottom", fontsize=8, color="0.4")
     axes.set(xlabel="logit of a boundary", ylabel="loss", ylim=(min(with_it, without) - 0.15, max(with_it, without) + 0.2))
-    axes.legend(fontsize=8, loc="lower left")
+    axes.legend(fontsize=8, loc="center left")
     return figure
 
 
