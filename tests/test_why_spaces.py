@@ -17,7 +17,7 @@ from rltok.evidence.chapters import ch00_spaces  # noqa: E402
 from rltok.presets import preset  # noqa: E402
 from rltok.vocab import BOS, encode  # noqa: E402
 
-RECORD = json.loads((Path(__file__).resolve().parents[1] / "notebooks" / "results" / "spaces.json").read_text())
+RESULTS = Path(__file__).resolve().parents[1] / "notebooks" / "results"
 TEXTS = ("to be or not to be, that is it", "a cat sat on the mat by the sea")
 
 
@@ -34,6 +34,12 @@ def small():
     boundaries = torch.rand(2, 30, generator=torch.Generator().manual_seed(1)) < 0.3
     boundaries[:, 0] = True
     return model.eval(), ids, boundaries
+
+
+@pytest.fixture(scope="module")
+def record():
+    """What scripts/measure/measure_spaces.py wrote."""
+    return json.loads((RESULTS / "spaces.json").read_text())
 
 
 @pytest.mark.parametrize("kind", ["space", "letter"])
@@ -77,14 +83,14 @@ def test_intervals_take_rows_as_units():
 
 def test_enrichment_is_the_ratio_of_two_means():
     surprise = torch.tensor([[9.0, 1.0, 4.0, 1.0]])
-    counted = torch.tensor([[False, True, True, True]])
+    counted = torch.tensor([[False, True, True, True]])  # the first, with 9 nats, is not
     assert ch00_spaces.enrichment(surprise, torch.tensor([[True, False, True, False]]), counted) == pytest.approx(4 / 2)
     assert ch00_spaces.enrichment(surprise, counted, counted) == 1.0
 
 
-def test_the_stored_record_is_of_the_present_preset_and_of_both_networks():
-    assert [one["rule"] for one in RECORD["networks"]] == ["learned", "random_k"]
-    for one in RECORD["networks"]:
+def test_the_stored_record_is_of_the_present_preset_and_of_both_networks(record):
+    assert [one["rule"] for one in record["networks"]] == ["learned", "random_k"]
+    for one in record["networks"]:
         sizes = ("data.sequence_length", "train.training_bytes", "train.sequences_per_update", "train.micro_batch")
         config = from_dict(one["config"])
         values = {name: getattr(getattr(config, name.split(".")[0]), name.split(".")[1]) for name in sizes}
@@ -92,10 +98,10 @@ def test_the_stored_record_is_of_the_present_preset_and_of_both_networks():
         assert set(one["effects"]) == set(ch00_spaces.EDITS)
 
 
-def test_the_figure_shows_every_edit_of_both_networks_with_its_interval():
-    figure = ch00_spaces.effects_figure(RECORD)
+def test_the_figure_shows_every_edit_of_both_networks_with_its_interval(record):
+    figure = ch00_spaces.effects_figure(record)
     try:
-        for panel, one in zip(figure.axes, RECORD["networks"], strict=True):
+        for panel, one in zip(figure.axes, record["networks"], strict=True):
             drawn = {container.get_label(): container[0].get_ydata().tolist() for container in panel.containers}
             assert drawn == {name: curve["mean"] for name, curve in one["effects"].items()}
     finally:
