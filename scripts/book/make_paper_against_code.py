@@ -107,7 +107,7 @@ def _settings(settings: dict[str, Any]) -> list[str]:
 
 
 def _chapter(name: str) -> str:
-    number = name[:2]
+    number = name.split("_")[0]
     if not (ROOT / "notebooks" / f"{name}.ipynb").is_file():
         return f"To be measured in chapter {number}, not yet written."
     return f"Measured in [chapter {number}](../notebooks/{name}.ipynb)."

@@ -86,8 +86,12 @@ def test_the_boundary_figure_holds_the_value_of_every_character():
 def test_the_diagram_has_a_token_for_each_boundary():
     figure = plots.unet_diagram(["BOS", "L", "e", "a"], [1, 0, 1, 0])
     words = [text.get_text() for text in figure.axes[0].texts]
-    assert sum(word.startswith("$X'") for word in words) == 2
+    assert sum(word.startswith("$X'") for word in words) == sum(word.startswith("$Y'") for word in words) == 2
     assert sum(word.startswith("$Y_") for word in words) == 4
+    assert [word for word in words if word in ("0", "1")] == ["1", "0", "1", "0"]
+    arrows = [text for text in figure.axes[0].texts if getattr(text, "arrow_patch", None) is not None]
+    up, skips, uses, select, attention = 8, 4, 4, 2, 3
+    assert len(arrows) == up + skips + uses + select + attention
 
 
 def test_the_style_is_opaque_white():

@@ -1,4 +1,4 @@
-"""Tables and figures of a variance-ladder record, as `rltok variance --out` writes it. Nothing is computed from models here."""
+"""Chapters 03 and 03b: tables and figures of a record of `rltok variance --out`, and of a sweep. No model is run here."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rltok.errors import RltokError
+from rltok.evidence.figures import held_out_data
 from rltok.evidence.ladder import at, rows_of, stage_names
+from rltok.evidence.records import Sweep
 from rltok.show import widgets
 from rltok.show.plots import PALETTE
 from rltok.variance.gradients import GROUPS
@@ -139,6 +141,89 @@ def _interval(panel: Any, rows: list[float | None], height: float, edge: float, 
         return
     panel.plot([value], [height], marker="o", color=colour, markersize=4)
     panel.plot([value if low is None else low, edge if high is None else high], [height, height], color=colour, linewidth=1.2)
+
+
+STEPS = {
+    "naive": "naive REINFORCE",
+    "causal": "+ causal credit",
+    "causal+early": "+ early exit",
+    "causal+early+gamma0.9": "+ discount 0.9",
+    "causal+early+gamma0.9+batch": "+ batch mean",
+}
+
+
+def median_rows(record: dict[str, Any], stage: str, name: str) -> float:
+    """Median over seeds of the rows needed; infinite where most seeds never get there."""
+    return float(np.median([np.inf if rows is None else rows for rows in rows_of(record, stage, name)]))
+
+
+def waterfall_figure(record: dict[str, Any]) -> "Figure":
+    """Rows needed by one reduction after the other, a panel for each stage: bars between medians over seeds, dots are seeds."""
+    import matplotlib.pyplot as plt
+
+    stages = stage_names(record)
+    known = [rows for stage in stages for name in STEPS for rows in rows_of(record, stage, name) if rows is not None]
+    edge = 4 * max(known)
+    figure, panels = plt.subplots(1, len(stages), figsize=(9.2, 2.9), sharex=True, sharey=True)
+    for panel, stage in zip(panels, stages, strict=True):
+        before = None
+        for height, name in enumerate(STEPS):
+            rows, now = rows_of(record, stage, name), median_rows(record, stage, name)
+            start, stop = (min(value, edge) for value in (now if before is None else before, now))
+            colour = PALETTE[0] if stop <= start else PALETTE[3]
+            panel.barh(height, stop - start, left=start, height=0.5, color=colour, alpha=0.35)
+            panel.plot([edge if one is None else one for one in rows], [height] * len(rows), "o", color="k", markersize=3)
+            if np.isinf(now):
+                panel.plot([edge], [height], marker=">", color=PALETTE[3], markersize=7)
+            label = short(now) if np.isfinite(now) else "never"
+            lowest = min([start, stop, *(one for one in rows if one is not None)])
+            panel.text(lowest / 1.6, height, label, ha="right", va="center", fontsize=8)
+            before = now
+        panel.axvline(record["rows"], color="0.5", linewidth=0.8, linestyle=":")
+        panel.set(xscale="log", title=stage, xlim=(0.03, 3 * edge))
+    panels[0].invert_yaxis()
+    panels[0].set_yticks(range(len(STEPS)), list(STEPS.values()), fontsize=8)
+    figure.supxlabel(
+        "rows of text for a useful direction (number: median over seeds; dots: seeds; dotted: one batch)", fontsize=9
+    )
+    return figure
+
+
+def discount_figure(record: dict[str, Any]) -> "Figure":
+    """Rows needed against the discount: lines are medians over seeds, a line for each stage; dots are seeds."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.0, 3.2))
+    for number, stage in enumerate(stage_names(record)):
+        rows = np.array([rows_of(record, stage, name) for name in gamma_sweep()], dtype=float)
+        middle = np.array([median_rows(record, stage, name) for name in gamma_sweep()])
+        axes.plot(range(len(GAMMAS)), rows, linestyle="", marker="o", markersize=3, color=PALETTE[number], alpha=0.5)
+        axes.plot(range(len(GAMMAS)), np.where(np.isinf(middle), np.nan, middle), color=PALETTE[number], label=stage)
+    axes.set_xticks(range(len(GAMMAS)), [f"{gamma:g}" for gamma in GAMMAS])
+    axes.set(yscale="log", xlabel="discount γ", ylabel="rows for a useful direction")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def from_even_figure(sweep: Sweep, names: dict[str, str]) -> "Figure":
+    """Held-out bits per byte minus those of evenly spaced boundaries, second half of training; paired by seed.
+
+    Args:
+        names: methods and what the legend calls them.
+    """
+    import matplotlib.pyplot as plt
+
+    data = held_out_data(sweep)
+    bits = data.set_index(["contender", "seed", "bytes"])["bits_per_byte"]
+    figure, axes = plt.subplots(figsize=(7.0, 3.2))
+    for number, (name, label) in enumerate(names.items()):
+        apart = (bits[name] - bits["even"]).dropna().groupby("bytes").mean()
+        late = apart[apart.index >= apart.index.max() / 2]
+        axes.plot(late.index / 1e6, late.to_numpy(), color=PALETTE[number], label=label)
+    axes.axhline(0, color="k", linewidth=0.8)
+    axes.set(xlabel="training text (MB)", ylabel="bits per byte, minus even spacing")
+    axes.legend(fontsize=8, ncols=2)
+    return figure
 
 
 def gamma_figure(record: dict[str, Any], marked: float | None = None) -> "Figure":

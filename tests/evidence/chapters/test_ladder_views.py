@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from rltok.config import from_dict  # noqa: E402
 from rltok.errors import RltokError  # noqa: E402
 from rltok.evidence.chapters import ch03_ladder  # noqa: E402
+from rltok.evidence.records import read_sweeps  # noqa: E402
 from rltok.presets import preset  # noqa: E402
 from rltok.show import plots  # noqa: E402
 from rltok.variance.laboratory import default_names  # noqa: E402
@@ -168,3 +169,44 @@ def test_moving_the_slider_draws_again_and_says_the_numbers(stored):
     fewest, most = min(rows[1::3]), max(rows[1::3])  # of the early stage
     match = re.search(r"early: ([\d,]+) to ([\d,]+) rows", text.value)
     assert [float(number.replace(",", "")) for number in match.groups()] == pytest.approx([fewest, most], rel=0.05)
+
+
+def seeds_of(record, stage, name):
+    """Rows of each seed from the raw record, infinite for never."""
+    found = [one["policy"]["estimators"][name]["rows_needed"][0] for one in record["stages"] if one["stage"] == stage]
+    return [np.inf if rows is None else rows for rows in found]
+
+
+def test_the_waterfall_shows_every_seed_and_says_the_median(stored):
+    figure = ch03_ladder.waterfall_figure(stored)
+    for panel, stage in zip(figure.axes, ("start", "early", "late"), strict=True):
+        middle = [sorted(seeds_of(stored, stage, name))[1] for name in ch03_ladder.STEPS]
+        said = [text.get_text() for text in panel.texts]
+        assert said == ["never" if np.isinf(rows) else ch03_ladder.short(rows) for rows in middle]
+        dots = [line for line in panel.lines if line.get_marker() == "o"]
+        assert [len(line.get_xdata()) for line in dots] == [3] * len(ch03_ladder.STEPS)
+        ends = [
+            min(patch.get_x(), patch.get_x() + patch.get_width()) for patch in panel.patches
+        ]  # a bar's left end is the fewer rows of two neighbours
+        assert ends[1] == pytest.approx(min(middle[0], middle[1]))
+
+
+def test_the_discount_panel_draws_medians_and_no_line_where_most_seeds_never_arrive(stored):
+    (axes,) = ch03_ladder.discount_figure(stored).axes
+    for line in axes.lines:
+        if line.get_label() in ("start", "early", "late"):
+            middle = [sorted(seeds_of(stored, line.get_label(), name))[1] for name in gamma_sweep()]
+            assert np.array_equal(line.get_ydata(), np.where(np.isinf(middle), np.nan, middle), equal_nan=True)
+
+
+def test_curves_from_even_spacing_are_paired_by_seed():
+    sweep = read_sweeps(RECORD.parent / "sweeps")["32m"]
+    (axes,) = ch03_ladder.from_even_figure(sweep, {"ours": "whole method"}).axes
+    (line,) = (line for line in axes.lines if line.get_label() == "whole method")
+
+    def last(name, seed):
+        """Of a seed that was run twice, the mean."""
+        return np.mean([run["held_out"][-1]["bits_per_byte"] for run in sweep.of_seed(name, seed)])
+
+    apart = [last("ours", seed) - last("even", seed) for seed in sweep.runs["ours"]]
+    assert line.get_ydata()[-1] == pytest.approx(np.mean(apart))
