@@ -2,11 +2,11 @@
 
 import json
 import math
-from pathlib import Path
 
 import matplotlib
 import pytest
 import torch
+from paths import ROOT
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -17,7 +17,7 @@ from rltok.evidence.chapters import ch00_spaces  # noqa: E402
 from rltok.presets import preset  # noqa: E402
 from rltok.vocab import BOS, encode  # noqa: E402
 
-RESULTS = Path(__file__).resolve().parents[1] / "notebooks" / "results"
+RESULTS = ROOT / "notebooks" / "results"
 TEXTS = ("to be or not to be, that is it", "a cat sat on the mat by the sea")
 
 
