@@ -6,9 +6,11 @@ BIN := $(VENV)/bin
 BOOK := .venv-book
 # PyTorch's own index of builds without CUDA, for machines without an NVIDIA card. Empty: torch comes from pip's own index.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 NB ?=
 DEMO :=
+TEXT ?=
+# Make itself must not look into a text: it may hold a dollar sign.
+unexport TEXT
 
 .PHONY: help demo bench lint test test-fast test-lowest pins mutate notebooks chapter address book book-check lab clean
 .NOTPARALLEL:
@@ -16,8 +18,10 @@ DEMO :=
 help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
-demo: $(VENV)/installed/core  ## Train a tiny model on two CPU cores and watch its boundaries move.
-	$(BIN)/python -m rltok demo $(DEMO)
+demo: export DEMO_TEXT := $(value TEXT)
+demo: $(VENV)/installed/core  ## Boundaries of a trained model, in TEXT="..." too; then train a tiny one on two CPU cores.
+	$(if $(value TEXT),$(if $(filter-out demo,$(MAKECMDGOALS)),$(error a text with spaces goes into quotes: make demo TEXT="two words")))
+	$(BIN)/python -m rltok demo $(DEMO) $(if $(value TEXT),"--text=$$DEMO_TEXT")
 
 bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a CUDA card, tiny elsewhere.
 	$(BIN)/python -m rltok bench
@@ -26,16 +30,18 @@ bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a 
 book address: export PYTHONPATH = scripts/book:scripts/notebooks
 # Two busy processes on two cores: idle OpenMP threads must not spin, and each pytest worker keeps to one thread.
 test test-fast mutate: export OMP_WAIT_POLICY = PASSIVE
+# Many tests start a Python of their own. Without bytecode on disk, which some containers switch off, each compiles the package anew.
+test test-fast test-lowest mutate: export PYTHONDONTWRITEBYTECODE =
 
 lint: $(VENV)/installed/test  ## Style, format and import directions.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-# Chapters in their order: 00 takes longest, and by their numbers of cells it would come last, with one core idle.
+# One run for both, so that a core that is done with notebooks goes on with tests. A file stays on one worker: cells need their
+# kernel, and what the tests of a file share is made once. tests/conftest.py puts what takes long first.
 test: $(VENV)/installed/test  ## All tests, and every stored output of the notebooks.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
-	$(if $(NOTEBOOKS),$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval notebooks)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
 
 test-fast: $(VENV)/installed/test  ## Under a minute on two cores: leaves out the notebooks and the slow files that tests/slow_tests.txt lists.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests $(addprefix --ignore=tests/,$(file < tests/slow_tests.txt))
@@ -68,7 +74,7 @@ address: $(VENV)/installed/test  ## Write the repository's address everywhere: m
 	$(BIN)/python scripts/write_address.py '$(REPOSITORY)'
 
 book-check: $(BOOK)/installed/book  ## Look at the built book in headless Chromium: wide and narrow, light and dark, no network.
-	$(BOOK)/bin/python scripts/book/check_book.py
+	for part in check_book check_demo check_moments; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
 
 lab: $(VENV)/installed/lab  ## JupyterLab with everything the notebooks need.
 	$(BIN)/jupyter lab --config=scripts/notebooks/jupyter_server_config.py

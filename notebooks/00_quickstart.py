@@ -18,8 +18,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 00 Quickstart: a text and its boundaries
 #
-# **After this chapter you can** say what a token boundary is here, train a model that learns where to put them, and read the
-# three numbers that tell whether it did.
+# **In short.** A small model that is rewarded for nothing but predicting bytes comes to end its tokens after spaces, within a
+# minute. This chapter shows it and asks why; the chapters after it build the method, measure it, and ask what it is worth.
+#
+# **After this chapter you can** say what a token boundary is here, train a model that learns where to put them, and explain what
+# a boundary after a space is good for.
 #
 # <!-- strip -->
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
@@ -45,17 +48,27 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 begin()
 
 # %% tags=["setup"]
+import json
 import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.display import HTML, display
 
 import rltok
-from rltok.byte_classes import CLASSES
+from rltok.byte_classes import CLASSES, byte_classes
 from rltok.config import with_settings
 from rltok.data import FIXED_TEXTS, load_corpus
 from rltok.device import resolve_device
 from rltok.evaluation import evaluate
+from rltok.evidence.chapters import ch00_spaces
+from rltok.rng import row_uniforms
 from rltok.runs.models import new_model
-from rltok.runs.snapshots import boundary_view
+from rltok.runs.snapshots import boundary_view, text_ids
 from rltok.show import plots
+from rltok.show.notebook import judge
 from rltok.show.views import boundary_html
 
 plots.use_style()
@@ -64,12 +77,11 @@ device = resolve_device("cpu")  # so that every reader sees the same digits
 # %% [markdown]
 # ## A text is bytes, and a model has to group them
 #
-# A language model that reads one byte at a time spends its whole depth on every single letter. So language models group bytes
-# into *tokens* first. Usually a separate program does that, by rules fixed before training starts. The model in this book decides
-# by itself, byte by byte: *does a token end here?* The method is that of the paper this book reproduces,
-# {cite}`dauncey2026`.
+# A language model that reads one byte at a time spends its whole depth on every letter. So language models first group bytes
+# into *tokens*. Usually a separate program does so, by rules fixed before training. The model in this book decides by itself,
+# after every byte: *does a token end here?* The method is that of the paper {cite}`dauncey2026`, which this book reproduces.
 #
-# That decision is a *boundary*. Let us look at the boundaries of a model that has learned nothing yet.
+# A "yes" is a *boundary*. Here are the boundaries of a model that has learned nothing yet.
 
 # %%
 text = FIXED_TEXTS["prose"]
@@ -91,13 +103,13 @@ config = with_settings(
 )
 untrained = new_model(config, device)
 before = boundary_view(untrained, text, seed=0)
-print(
-    f"{sum(before['boundaries'])} tokens in {len(data)} bytes; wanted: one boundary every {1 / config.model.rule.target_rate:g} bytes"
-)
+wanted = config.model.rule.target_rate
+print(f"{sum(before['boundaries'])} tokens in {len(data)} bytes;", end=" ")
+print(f"wanted: one boundary every {1 / wanted:g} bytes")
+low, middle, high = np.percentile(before["probabilities"], [0, 50, 100])
+print(f"probabilities from {low:.2f} to {high:.2f}, median {middle:.2f}")
 
 # %%
-from IPython.display import HTML, display
-
 display(
     HTML(
         boundary_html(
@@ -110,25 +122,19 @@ display(
 )
 
 # %% [markdown]
-# Blue means that a boundary after this character is unlikely, yellow that it is likely, and a red edge marks a boundary that was
-# drawn. Everything is nearly the same blue: the *policy*, the part of the model that computes these probabilities, starts at the
-# wanted rate everywhere, and the drawn boundaries are accidents.
+# Blue means that a boundary after this character is unlikely, yellow that it is likely; a red edge marks a boundary that was
+# drawn. The *policy*, the part of the model that computes these probabilities, starts near the wanted rate. Its random weights
+# make some characters likelier than others, without any sense in it.
 #
-# The settings above are those of the preset `tiny` on shorter rows. They make the policy move much faster than the paper's
-# do (its `scale` is 16 times smaller, the weight of its reward 30 times larger, its byte layers see 4 bytes instead of 64), so that
-# the effect fits into a minute.
+# These settings are the preset `tiny` on shorter rows. They let the policy move much faster than the paper's settings do (the
+# divisor `scale` is 16 times smaller, the weight of the reward 30 times larger, and the byte layers see 4 bytes instead of 64), so
+# that a minute of training shows the effect.
 #
-# ## Predict, then train
+# ## Train
 #
-# In a moment the model trains for well under a minute on novels and government prose. It is told how *often* to end a token, one
-# boundary every five bytes, because otherwise it would end one after every byte. It is not told *where*. There, its only
-# reward is: does a boundary here help to predict the next bytes?
-#
-# Before you run the next cell, write down your guess. After which kind of byte will boundaries be most frequent?
-
-# %% tags=["prediction"]
-guess = "letter"  # one of: space, word start, letter, punctuation
-print("my guess:", guess)
+# The model now trains on novels and government prose. Its objective contains how *often* to end a token, one boundary every five
+# bytes, because otherwise it would end one after every byte. It contains nothing about *where*. There, the only reward is: does a
+# boundary here help to predict the next bytes?
 
 # %%
 corpus = load_corpus("sample", config.data)
@@ -136,36 +142,27 @@ folder = tempfile.mkdtemp()
 record = rltok.train(
     config, corpus, f"{folder}/run", device="cpu", full=False
 )
-print(
-    f"{record.updates} updates on {record.bytes:,} bytes of {corpus.description['name']}"
-)
+print(f"{record.updates} updates on {record.bytes:,} bytes", end=" ")
+print(f"of the corpus {corpus.description['name']!r}")
 
 # %%
 model = rltok.load(f"{folder}/run")
 start = evaluate(untrained, corpus.validation, seed=0, batch=16, max_rows=64)
 end = evaluate(model, corpus.validation, seed=0, batch=16, max_rows=64)
-shown = [
+classes = [
     name
     for name in CLASSES
     if name in ("space", "word start", "letter", "punctuation")
 ]
 print("boundary after a ...   before   after")
-for name in shown:
+for name in classes:
     label = "other letter" if name == "letter" else name
-    print(
-        f"{label:20s} {start.class_rates[name]:8.1f} {end.class_rates[name]:7.1f}"
-    )
-
-# %%
-most = max(shown, key=lambda name: end.class_rates[name])
-print("boundaries are most frequent after:", most)
-print(
-    "the guess was", "right" if guess == most else "wrong: look at the table"
-)
+    first, last = start.class_rates[name], end.class_rates[name]
+    print(f"{label:20s} {first:8.1f} {last:7.1f}")
 assert end.class_rates["space"] > 3 * end.class_rates["letter"]
 
 # %% tags=["nbval-ignore-output"]
-# not compared: every colour follows from a training run, whose digits differ a little between processors
+# not compared: colours of a training run differ between processors
 after = boundary_view(model, text, seed=0)
 display(
     HTML(
@@ -188,22 +185,140 @@ plots.show(
 )
 
 # %% [markdown]
-# Nobody told the model what a space is. It found that a token which ends right after a space is worth having. One reading of it:
-# that is where the next word begins, and where the letters so far say least about what comes. We have not tested that reading.
+# The model was never given a list of words, nor the idea of a space.
+#
+# ## Why spaces?
+#
+# Before asking what a boundary does, look at the text without any. The *early head* is a second output of the model that predicts
+# from the first byte layers alone, before tokens exist. Its loss, $-\log p$ of the byte that came, says how surprising each byte is.
+
+# %% mystnb={"figure": {"caption": "How surprising each byte of the passage's beginning is to the early head, which knows no boundaries. Orange: first letters of words, the bytes right after a space.", "name": "fig-surprise"}, "image": {"alt": "Bars over the characters of a sentence. The orange bars at first letters of words are tall; so are some bars inside long words."}}
+ids = text_ids(text[:64])
+with torch.no_grad():
+    surprise = model.eval()(ids).early_nll[0]
+starts = [
+    char.isalpha() and text[i - 1] == " " for i, char in enumerate(text)
+]
+figure, axes = plt.subplots(figsize=(7.4, 2.6))
+axes.bar(
+    range(64), surprise, color=["C1" if s else "C0" for s in starts[:64]]
+)
+axes.set_xticks(range(64), text[:64].replace(" ", "·"), fontsize=7)
+axes.set(ylabel="surprise (nats)")
+plots.show(figure, checksum=False)
+
+# %%
+numbers = range(128)  # held-out rows
+ids = corpus.validation.ids(numbers)
+uniforms = row_uniforms(seed=0, step=0, rows=numbers, length=128)
+with torch.no_grad():
+    out = model(ids, uniforms=uniforms)
+kind = byte_classes(ids)[:, :-1]
+print("mean surprise of the byte that comes after a ... (nats)")
+for name in classes:
+    these = (kind == CLASSES.index(name)) & out.drawn
+    label = "other letter" if name == "letter" else name
+    print(f"{label:20s} {float(out.early_nll[these].mean()):.1f}")
+size = float(out.early_nll[out.drawn].std())
+print(f"spread of all surprises (standard deviation): {size:.1f}")
+
+# %% [markdown]
+# On average the first letter of a word is the hardest byte to predict: the letters so far say least about it. So a boundary after a space
+# stands where the model is about to need help. Does it help? The test is an edit: take one boundary after a space, leave all others
+# as they were drawn, and see how the loss of the next bytes changes when the boundary is
+#
+# * *removed*,
+# * moved *one byte earlier*, before the space, or
+# * moved *one byte later*, after the first letter.
+#
+# Predict which edit costs most over the next eight bytes. Note when each boundary can be seen: one after a byte is there when the
+# next byte is predicted.
+
+# %% tags=["prediction"]
+guess = None  # "removed", "one byte earlier" or "one byte later"
+
+# %% [markdown]
+# The answer comes from two networks of the same size, trained three times as long as ours above and stored. One chose its
+# boundaries itself. The other was trained with boundaries at random places, so that no place is more familiar to it than another.
+# (One training seed each.)
+
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+stored = json.loads(Path("results/spaces.json").read_text())
+print("change of the loss, summed over the next bytes (nats)")
+print(f"{'':18s} own boundaries   random ones")
+for name in ch00_spaces.EDITS:
+    sums = [sum(one["effects"][name]["mean"]) for one in stored["networks"]]
+    shown = [round(value, 2) + 0.0 for value in sums]  # no -0.00
+    print(f"{name:18s} {shown[0]:+14.2f} {shown[1]:+13.2f}")
+losses = [one["nll"] for one in stored["networks"]]
+print(f"{'loss per byte':18s} {losses[0]:14.2f} {losses[1]:13.2f}")
+own = stored["networks"][0]["effects"]
+moves = [name for name in own if name != "added in a word"]
+print(judge(guess, max(moves, key=lambda name: sum(own[name]["mean"]))))
+
+# %% mystnb={"figure": {"caption": "Change of the loss of each of the next bytes after one edit, held-out text, with 95 % intervals over rows. Above zero: the edit hurts. Left: a network trained with the boundaries of its policy; right: one trained with random boundaries. The three edits of boundaries after a space, and a boundary added between two letters.", "name": "fig-edits"}, "image": {"alt": "Two panels, four curves each, over the next one to eight bytes. Left: with the boundary removed the curve stays at zero; moved one byte earlier it lies highest, with its top after four bytes; moved one byte later, or added in a word, it lies between; all fall towards zero at eight bytes. Right: all four curves stay at zero."}}
+plots.show(ch00_spaces.effects_figure(stored))
+
+# %% [markdown]
+# This is not what we expected. *Removing* the boundary costs next to nothing: the bytes after it read an older token instead. What
+# costs is a boundary in an unusual place, most of all one byte too early, where the token ends with the last letter of a word
+# and has not seen the space. And it costs only in the network that has grown used to its own boundaries. The one trained with
+# random boundaries does not care about any single place, and its loss is hardly higher.
+#
+# So a boundary after a space is worth little *by itself*. What is worth something is a convention, an end of token that always means
+# the same. Policy and token layers settle on one together, each learning from the other. That they settled on the places before
+# the hardest bytes fits the picture above, but this experiment does not prove that they had to.
+#
+# How strongly do boundaries of a rule prefer surprising bytes? *Boundary enrichment* {cite}`neitemeier2026` puts that into a number.
+# In its plainest form it is
+#
+# $$B = \frac{\text{mean surprise of the bytes right after a boundary}}{\text{mean surprise of all bytes}},$$
+#
+# 1 for boundaries that do not care. (The paper describes it in words, as how strongly token starts concentrate on surprising
+# positions; this ratio is our reading.) The surprise below is that of one early head for all rules, so that no rule is judged by a
+# model that is used to it.
+
+# %%
+chosen = {"learned, trained": out.boundaries}
+for name, rule in (
+    ("learned, untrained", "learned"),
+    ("after each space", "whitespace"),
+    ("evenly spaced", "even"),
+    ("random places", "random_k"),
+):
+    settings = with_settings(config, {"model.rule.name": rule})
+    with torch.no_grad():
+        made = new_model(settings, device)(ids, uniforms=uniforms)
+    chosen[name] = made.boundaries
+fifth = torch.quantile(out.early_nll[out.drawn], 0.8)
+chosen["hardest fifth"] = out.early_nll > fifth
+print("rule                 per byte   enrichment B")
+for name, places in chosen.items():
+    rate = float(places[out.drawn].float().mean())
+    value = ch00_spaces.enrichment(out.early_nll, places, out.drawn)
+    print(f"{name:20s} {rate:8.2f} {value:14.1f}")
+
+# %% [markdown]
+# Training moves boundaries towards surprising bytes, as far as a rule that takes every space and a little further. The last line
+# marks the most that one boundary every five bytes could reach; no rule can, because it would have to know the byte that comes.
+#
+# Three ideas of the method can be read off these pictures, before any formula:
+#
+# * **Return.** A boundary acts on several of the next bytes, on the fourth as much as on the first. So a decision is paid a sum.
+# * **Discount.** What it does fades within some eight bytes. So later rewards count less.
+# * **Early exit.** Surprise varies from byte to byte by about ten times what one boundary changes. So the reward is the gain over a
+#   prediction that saw no boundary, the early head's.
 #
 # ## Three numbers that tell whether a policy has learned
 #
 # * The *entropy* of the policy says how undecided it is: $-p \log p - (1-p) \log (1-p)$ for each decision, in nats (natural
 #   logarithm), largest at $p = 1/2$.
 # * The *rate* says how many boundaries it draws for each byte. It should stay near the target.
-# * The *loss* says how well the model predicts: the mean of $-\log p$ of the right next byte. The *early head* is a second
-#   output that predicts from the first byte layers alone, without tokens. Its loss tells how hard the text is, and the gap to
-#   the model's loss is what tokens *and* the last byte layers add. To isolate where tokens end, compare with random places,
-#   as `make demo` does.
+# * The *loss* says how well the model predicts: the mean of $-\log p$ of the byte that came. The gap to the early head's loss is
+#   what tokens *and* the last byte layers add. To isolate the places of boundaries, one compares with random places, as
+#   `make demo` does.
 
 # %% mystnb={"figure": {"caption": "One short run. Left: loss of the whole model and of the early head. Right: rate and entropy of the policy.", "name": "fig-quickstart"}, "image": {"alt": "Two panels over updates. Left, two falling loss curves, the model's ends below the early head's. Right, the policy's entropy falls towards zero while its rate stays near the target."}}
-import matplotlib.pyplot as plt
-
 steps = [point["step"] for point in record.curve]
 figure, (left, right) = plt.subplots(1, 2)
 left.plot(steps, [point["nll"] for point in record.curve], label="model")
@@ -238,21 +353,23 @@ plots.show(figure, checksum=False)
 
 # %%
 first, last = record.curve[0], record.curve[-1]
-print(
-    f"entropy falls to less than half of its start: {last['policy_entropy'] < first['policy_entropy'] / 2}"
-)
-print(
-    f"rate at the end is within 0.05 of the target: {abs(end.rate - config.model.rule.target_rate) < 0.05}"
-)
-print(f"the loss falls by more than half: {last['nll'] < first['nll'] / 2}")
+halved = last["policy_entropy"] < first["policy_entropy"] / 2
+print("entropy falls to less than half of its start:", halved)
+near = abs(end.rate - config.model.rule.target_rate) < 0.05
+print("rate at the end is within 0.05 of the target:", near)
+print("the loss falls by more than half:", last["nll"] < first["nll"] / 2)
 
 # %% [markdown]
 # ## What we saw
 #
 # * A boundary is a yes-or-no decision after every byte, drawn from a probability that the model computes.
-# * Rewarded only for better predictions, the model came to end its tokens after spaces.
-# * This run shows that boundaries *can* be learned. It does not show that they beat other rules: `make demo` compares them with
-#   random places. Chapters that compare them with every other rule, at sizes where it matters, are planned.
+# * Rewarded only for better predictions, the model came to end its tokens after spaces, before the bytes that are hardest to
+#   predict.
+# * A single boundary is worth little by itself; what costs is one where the network does not expect it. A network trained with random
+#   boundaries does not care.
+# * Whether learned boundaries beat other rules is another question. `make demo` compares them with random places,
+#   [chapter 05](05_straight_through_and_friends.ipynb) with the other rules at a small size, and
+#   [chapter 07](07_reading_the_results.ipynb) at a larger one.
 #
 # ## Exercises
 #
@@ -262,22 +379,25 @@ print(f"the loss falls by more than half: {last['nll'] < first['nll'] / 2}")
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 underscored = text.replace(" ", "_")
 view = boundary_view(model, underscored, seed=0)
-after_space = sum(
-    b for b, byte in zip(after["boundaries"], data) if byte == ord(" ")
-) / data.count(b" ")
-after_underscore = sum(
-    b
-    for b, byte in zip(view["boundaries"], underscored.encode())
-    if byte == ord("_")
-) / data.count(b" ")
-print(
-    f"of spaces {after_space:.1f} carry a boundary, of underscores {after_underscore:.1f}"
-)
+
+
+def share_after(mark: str, shown: dict, written: str) -> float:
+    """Share of the bytes `mark` that carry a boundary."""
+    pairs = zip(shown["boundaries"], written.encode())
+    return float(np.mean([bit for bit, byte in pairs if byte == ord(mark)]))
+
+
+after_space = share_after(" ", after, text)
+after_underscore = share_after("_", view, underscored)
+print(f"share of spaces with a boundary      {after_space:.1f}")
+print(f"share of underscores with a boundary {after_underscore:.1f}")
+print("The policy has learned about the byte that it saw between words.")
+print("Nothing says to it that another byte now plays the same part.")
 assert after_space > after_underscore
 
 # %% [markdown]
-# **2. How much of a draw is chance?** (easy, 5 minutes) Draw the boundaries of the same text with five seeds, before and after
-# training. In how many positions do the draws disagree? Which number above explains it?
+# **2. How random is a draw?** (easy, 5 minutes) Draw the boundaries of the same text with five seeds, before and after training.
+# In how many positions do the draws disagree? Which number above explains it?
 
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
@@ -290,15 +410,28 @@ def disagreeing(drawing_model) -> int:
     return sum(len(set(column)) > 1 for column in zip(*draws))
 
 
+fewer = disagreeing(model) < disagreeing(untrained)
+print("fewer disagreements after training:", fewer)
 print(
-    "fewer disagreements after training:",
-    disagreeing(model) < disagreeing(untrained),
+    "Entropy explains it: a decided policy draws nearly the same each time."
 )
-print("the entropy explains it: a decided policy leaves little to chance")
+
+# %% [markdown]
+# **3. Edit boundaries yourself** (medium, 10 minutes) `ch00_spaces.effects` makes the edits of "Why spaces?". Apply it to this
+# chapter's own model, with 40 places for each edit. Is the cheapest and the dearest edit of a boundary after a space the same as
+# for the network that was trained longer?
+
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
+mine = ch00_spaces.effects(model, ids, out.boundaries, most=40)
+sums = {name: float(mine[name][0].sum()) for name in moves}
+theirs = {name: sum(own[name]["mean"]) for name in moves}
+for choose, word in ((min, "cheapest"), (max, "dearest")):
+    here, there = choose(sums, key=sums.get), choose(theirs, key=theirs.get)
+    print(f"{word}: {here} here, {there} there")
 
 # %% [markdown]
 # ## Where to go next
 #
 # The [next chapter](01_bytes_tokens_and_the_unet.ipynb) opens the network: how bytes become tokens and tokens become bytes again.
-# If you would rather train on your own text first, the README has the three commands. The
+# To train on your own text first, see [using rltok](../book/using_rltok.md). The
 # [glossary](../book/glossary.md) explains words and symbols.

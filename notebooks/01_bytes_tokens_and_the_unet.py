@@ -18,6 +18,10 @@
 # %% [markdown] tags=["header-strip"]
 # # 01 Bytes, tokens and the U-Net
 #
+# **In short.** Byte states at boundaries become tokens, the large middle part works on tokens only, and every byte reads the latest
+# token at or before it. No prediction sees the byte it predicts, and the rate of boundaries decides what a byte costs. Chapter 00
+# showed boundaries being learned; this chapter opens the network that uses them.
+#
 # **After this chapter you can** turn text into ids and back, carry bytes up to tokens and down again by hand, say at which
 # moment a boundary becomes visible, and check by an experiment that a model never looks ahead.
 #
@@ -45,6 +49,8 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 begin()
 
 # %% tags=["setup"]
+import textwrap
+
 import numpy as np
 import torch
 
@@ -57,6 +63,7 @@ from rltok.policy import boundary_logits
 from rltok.rng import row_uniforms
 from rltok.runs.models import new_model
 from rltok.show import plots
+from rltok.show.notebook import judge
 
 plots.use_style()
 
@@ -69,15 +76,14 @@ plots.use_style()
 
 # %%
 for word in ("cat", "café", "猫", "🐈"):
-    print(
-        f"{word}: {len(word)} characters, {len(word.encode())} bytes, ids {vocab.encode(word).tolist()}"
-    )
+    sizes = f"characters: {len(word)}, bytes: {len(word.encode())}"
+    print(f"{word}: {sizes}, ids {vocab.encode(word).tolist()}")
 print("frame:", {"BOS": vocab.BOS, "EOS": vocab.EOS, "PAD": vocab.PAD})
 
 # %% [markdown]
-# Bytes are small, and a model that spends its full depth on each is slow. Shorter sequences of *tokens* are cheaper. The standard
-# way to get them, byte-pair encoding, merges frequent neighbours into a fixed vocabulary before training, so the grouping never
-# learns from the model's own mistakes. The paper {cite}`dauncey2026` asks for three things instead (its section 2.1):
+# A model that spends its full depth on each byte is slow. Shorter sequences of *tokens* are cheaper. The standard
+# way to get them, byte-pair encoding, merges frequent neighbours into a fixed vocabulary before training, so the grouping cannot
+# learn from the model's mistakes. The paper {cite}`dauncey2026` asks for three things instead (its section 2.1):
 #
 # | the paper wants | in words | where in this book |
 # |---|---|---|
@@ -87,11 +93,11 @@ print("frame:", {"BOS": vocab.BOS, "EOS": vocab.EOS, "PAD": vocab.PAD})
 #
 # ## The network in one picture
 #
-# An *autoregressive U-Net* reads bytes with a few narrow-sighted layers, keeps the states at boundaries only, works on those with
-# its large middle part, and hands the results back to the bytes. The example is the paper's: eight positions, BOS and the
+# An *autoregressive U-Net* reads bytes with a few layers that see only nearby bytes, keeps the states at boundaries, works on those
+# with its large middle part, and hands the results back to the bytes. The example is the paper's: eight positions, BOS and the
 # bytes of `Learn t`, with the boundaries 11001010.
 
-# %% mystnb={"figure": {"caption": "The U-Net on the paper's example, drawn from the boundary string. Red: states at boundaries become tokens, eqs. (7) and (8). Orange: each byte reads the latest token at or before it, eq. (9).", "name": "fig-unet"}, "image": {"alt": "Eight input positions at the bottom, each with a byte state above it. Four of them, at boundaries, rise to tokens. Arrows lead from each token to every later byte up to the next boundary, then to the predicted next byte."}}
+# %% mystnb={"figure": {"caption": "The U-Net on the paper's example, drawn from the boundary string, from below. Red: states at boundaries are selected as tokens. Green: each token attends to itself and all earlier tokens. Orange: each byte reads the latest token at or before it. Dotted: the skip, by which a byte's own state goes straight up and is added to the token's. In brackets the equations that follow.", "name": "fig-unet"}, "image": {"alt": "Eight input positions at the bottom, each with a byte state X above it and a 1 or 0 for its boundary. The four states with a 1 rise to tokens X prime. Green arrows lead from each token to its own and every later Y prime. Orange arrows lead from each Y prime to the bytes up to the next boundary, dotted ones from every X to the Y above it, then one arrow to the predicted next byte."}}
 labels = ["BOS", "L", "e", "a", "r", "n", "_", "t"]
 a = np.array([1, 1, 0, 0, 1, 0, 1, 0])
 plots.show(plots.unet_diagram(labels, a))
@@ -108,21 +114,21 @@ plots.show(plots.unet_diagram(labels, a))
 #
 # ## Down: select the states at boundaries
 #
-# Let every byte state be a single number, so that we can follow it: position $i$ holds $10 i$. Downsampling keeps the
-# states where $a_i = 1$, in order. Try it in your head before you run the cell: which four numbers are kept?
+# Downsampling keeps the states where $a_i = 1$, in order. In formulas, token $j$ is the state at the $j$-th boundary:
+#
+# $$X'_j = X_i \tag{7}$$
+# $$\text{where} \quad a_i = 1, \quad \sum_{k=0}^{i} a_k = j \tag{8}$$
+#
+# Let every byte state be a single number, so that we can follow it: position $i$ holds $10 i$. Try it in your head: which four
+# numbers are kept?
 
 # %% tags=["prediction"]
-guess = [0, 10, 20, 30]  # the four kept numbers
+guess = None  # a list of four numbers
 
-# %%
-X = 10.0 * np.arange(8)
-kept = [X[i] for i in range(8) if a[i] == 1]  # eqs. (7) and (8)
-print(
-    "kept:",
-    [int(value) for value in kept],
-    "- the guess was",
-    "right" if guess == kept else "wrong",
-)
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
+X = 10 * np.arange(8)
+kept = [int(X[i]) for i in range(8) if a[i] == 1]  # eqs. (7) and (8)
+print(judge(guess, kept))
 
 # %% [markdown]
 # The package does the same for a batch of rows at once. Rows have different numbers of tokens, so the tokens of all rows stand in
@@ -132,9 +138,8 @@ print(
 boundaries = torch.tensor(
     np.stack([a, [1, 0, 0, 0, 0, 1, 0, 0]]), dtype=torch.bool
 )
-byte_states = torch.stack([torch.tensor(X), torch.tensor(X) + 1])[
-    ..., None
-]  # [2, 8, 1]
+first = torch.tensor(X, dtype=torch.float64)
+byte_states = torch.stack([first, first + 1])[..., None]  # [2, 8, 1]
 packed = resample.downsample(byte_states, boundaries)
 assert packed.states[:4, 0].tolist() == kept
 print("states   ", packed.states[:, 0].int().tolist())
@@ -144,7 +149,8 @@ print("positions", packed.positions.tolist())
 # %% [markdown]
 # ## Up: every byte reads the latest token at or before it
 #
-# On the way back, byte $j$ gets the token number $c(j) = \sum_{k \le j} a_k$ (counted from one), added to its own state:
+# On the way back, byte $j$ gets the token number $c(j) = \sum_{k \le j} a_k$, added to its own state. (Formulas count tokens from
+# one; figure and code count them from zero.)
 #
 # $$Y_j = X_j + Y'_{c(j)} \tag{9}$$
 #
@@ -153,9 +159,7 @@ print("positions", packed.positions.tolist())
 # %%
 Y_tokens = np.array([1000, 2000, 3000, 4000])
 c = np.cumsum(a)
-Y = [
-    int(X[j] + Y_tokens[c[j] - 1]) for j in range(8)
-]  # eq. (9); code counts from zero
+Y = [int(X[j] + Y_tokens[c[j] - 1]) for j in range(8)]  # eq. (9)
 print("c:", c.tolist())
 print("Y:", Y)
 
@@ -168,8 +172,8 @@ assert upsampled[0, :, 0].tolist() == Y
 print("second row:", upsampled[1, :, 0].int().tolist())
 
 # %% [markdown]
-# Position 0 is BOS, and its boundary is forced: otherwise the first bytes would have no token to read. It says nothing about the
-# text, so it counts neither for the rate nor for the policy.
+# Position 0 is BOS, and its boundary is forced: otherwise the first bytes would have no token to read. This boundary says nothing
+# about the text, so it counts neither for the rate nor for the policy.
 #
 # ## One index convention
 #
@@ -183,27 +187,25 @@ print("second row:", upsampled[1, :, 0].int().tolist())
 print("i  holds  boundary  reads token  predicts")
 for i, label in enumerate(labels):
     target = labels[i + 1] if i + 1 < len(labels) else "(next byte)"
-    print(
-        f"{i}  {label:5s}  {'yes' if a[i] else 'no':8s}  {c[i] - 1:<11d}  {target}"
-    )
+    drawn = "yes" if a[i] else "no"
+    print(f"{i}  {label:5s}  {drawn:8s}  {c[i] - 1:<11d}  {target}")
 
 # %% [markdown]
 # ## Who sees whom
 #
-# A byte layer sees only a window of $w$ positions behind it, itself included: 64 in the paper, 4 in our `tiny` preset. $L$ layers
-# on top of each other reach $L (w - 1)$ positions back. So the byte level is short-sighted, by design. What lies further back
-# than that reaches a byte only through tokens, which see all earlier tokens of their row. That is why it matters where tokens
-# end.
+# A byte layer sees only a *window* of positions, its own and those just before it: 64 in the paper, 4 in the `tiny` preset. With
+# each further layer the reach grows by the window less one. So the byte level is short-sighted, by design. What lies further
+# back reaches a byte only through tokens, which see all earlier tokens of their row. That is why it matters where tokens end.
 
 # %% mystnb={"figure": {"caption": "Left: a byte layer with a window of 4. Right: what reaches each byte through its latest token, with the boundaries of the example.", "name": "fig-sight"}, "image": {"alt": "Two square grids, reading position down, position seen across. The left one has a narrow diagonal band, the right one grows in steps at the boundaries."}}
 import matplotlib.pyplot as plt
 
 near = window_mask(8, 4).int().numpy()
 ends = np.flatnonzero(a)
-# position i reads token c[i], which ends at ends[c[i] - 1] (code counts from zero), and that token has seen what came before
-far = np.array(
-    [[j <= ends[c[i] - 1] for j in range(8)] for i in range(8)]
-).astype(int)
+# position i reads token c[i]; that token ends at ends[c[i] - 1] (code
+# counts from zero) and has seen what came before
+far = [[int(j <= ends[c[i] - 1]) for j in range(8)] for i in range(8)]
+far = np.array(far)
 figure, axes = plt.subplots(1, 2)
 for panel, seen, title in zip(
     axes, (near, far), ("byte layer, window 4", "through tokens")
@@ -218,53 +220,39 @@ paper, small = rltok.preset("147m").model, rltok.preset("tiny").model
 for name, sizes in (("147m", paper), ("tiny", small)):
     reach = sizes.down_layers * (sizes.window - 1)
     print(
-        f"{name}: {sizes.down_layers} byte layers before the tokens reach {reach} positions back"
+        f"{name}: {sizes.down_layers} byte layers before the tokens", end=" "
     )
+    print(f"reach {reach} positions back")
 print("positions seen by the byte layer:", near.sum(axis=1).tolist())
 print("positions behind the latest token:", far.sum(axis=1).tolist())
 
 # %% [markdown]
 # ## An experiment: does the model look ahead?
 #
-# A model that could see the byte it predicts would look brilliant in training and fail in use. So we test it the direct way:
-# change one byte, keep the random numbers of the draw, and see what changes. If byte $j$ changes, then states, logits and boundaries
-# before $j$ must stay the same to the last bit, and so must all predictions of bytes before $j$.
+# A model that could see the byte it predicts would look brilliant in training and fail in use. The direct test: change one byte, keep
+# the random numbers of the draw, and see what changes. If byte $j$ changes, then states, logits and boundaries before $j$ must stay
+# the same to the last bit, and so must all predictions of bytes before $j$.
 #
-# Predict: we change byte 12 of 24. The loss entry $i$ belongs to the prediction of byte $i + 1$. Which is the first entry that may
-# change?
+# Predict: the cell changes byte 12 of 24. Entry $i$ of the loss belongs to the prediction of byte $i + 1$. Which entry is the first
+# that may change?
 
 # %% tags=["prediction"]
-first_entry = 12
+guess = None  # an entry of the loss
 
-# %%
-model = new_model(
-    with_settings(rltok.preset("tiny"), {"train.seed": 1}),
-    torch.device("cpu"),
-).eval()
-ids = torch.cat(
-    [
-        torch.tensor([vocab.BOS]),
-        torch.from_numpy(vocab.encode("A model of twenty-four b")),
-    ]
-)[None]
+# %% jupyter={"outputs_hidden": true} tags=["hide-output"]
+settings = with_settings(rltok.preset("tiny"), {"train.seed": 1})
+model = new_model(settings, torch.device("cpu")).eval()
+words = torch.from_numpy(vocab.encode("A model of twenty-four b"))
+ids = torch.cat([torch.tensor([vocab.BOS]), words])[None]
 changed = ids.clone()
 changed[0, 12] = ord("X")
 uniforms = row_uniforms(seed=0, step=0, rows=[0], length=24)
 with torch.no_grad():
-    one, other = (
-        model(ids, uniforms=uniforms),
-        model(changed, uniforms=uniforms),
-    )
-
-
-with torch.no_grad():
+    one = model(ids, uniforms=uniforms)
+    other = model(changed, uniforms=uniforms)
     states = [model.encode(rows[:, :-1]) for rows in (ids, changed)]
-assert torch.equal(
-    states[0][:, :12], states[1][:, :12]
-)  # byte states before the change
-assert torch.equal(
-    one.boundaries[:, :12], other.boundaries[:, :12]
-)  # decisions before it
+assert torch.equal(states[0][:, :12], states[1][:, :12])
+assert torch.equal(one.boundaries[:, :12], other.boundaries[:, :12])
 
 
 def first_difference(x: torch.Tensor, y: torch.Tensor) -> int:
@@ -272,35 +260,25 @@ def first_difference(x: torch.Tensor, y: torch.Tensor) -> int:
     return int((x != y)[0].nonzero()[0])
 
 
-print(
-    "first logit that differs:     ",
-    first_difference(one.boundary_logits, other.boundary_logits),
-)
-print("first loss entry that differs:", first_difference(one.nll, other.nll))
-print(
-    "the guess was",
-    "right"
-    if first_entry == first_difference(one.nll, other.nll)
-    else "wrong: entry 11 predicts byte 12",
-)
+logit = first_difference(one.boundary_logits, other.boundary_logits)
+print("first logit that differs:", logit)
+print("first loss entry that differs:")
+print(judge(guess, first_difference(one.nll, other.nll)))
 
 # %% [markdown]
 # Entry 11 changes because its *target* is byte 12. Its prediction, the distribution over all bytes, must not:
 
 # %%
 with torch.no_grad():
-    here, there = (
-        model.log_probs(ids, uniforms=uniforms),
-        model.log_probs(changed, uniforms=uniforms),
-    )
+    here = model.log_probs(ids, uniforms=uniforms)
+    there = model.log_probs(changed, uniforms=uniforms)
 same = [bool(torch.equal(here[0, i], there[0, i])) for i in range(24)]
+print("equal to the last bit: predictions at positions 0 to", end=" ")
+print(same.index(False) - 1)
 print(
-    "predictions that are equal to the last bit: positions 0 to",
-    same.index(False) - 1,
+    f"mean loss of this untrained model: {float(one.nll.mean()):.3f}", end=" "
 )
-print(
-    f"mean loss of this untrained model: {float(one.nll.mean()):.3f} nats per byte"
-)
+print("nats per byte")
 assert same[:12] == [True] * 12 and not same[12]
 
 # %% [markdown]
@@ -308,36 +286,34 @@ assert same[:12] == [True] * 12 and not same[12]
 #
 # ## The boundary policy, in brief
 #
-# The logit of a boundary is a linear function of the byte state and of the last few decisions, so that a policy can also
-# learn rhythms such as "every fourth byte". [Chapter 04](04_the_boundary_policy.ipynb) is about it; here are its equations and one evaluation by hand.
-# $W_j$ is a row of weights, so each product is a number. $\sigma^{-1}(p) = \log(p / (1 - p))$ is the inverse of the sigmoid, so
-# that with small weights every probability starts near the target rate. $D$ keeps the start that small; we take
-# 4 here, for easy numbers. A forced boundary counts as an earlier decision.
+# The logit of a boundary is a linear function of the byte state and of the last $w$ decisions, the *lags*, so that a policy can
+# also learn rhythms such as "every fourth byte". [Chapter 04](04_the_boundary_policy.ipynb) is about it; here are its equations and
+# one evaluation by hand. In eq. (21) $j$ counts lags, not bytes. $W_j$ is a row of weights, so each product is a number.
+# $\sigma^{-1}(p) = \log(p / (1 - p))$ is the inverse of the sigmoid: with small weights every probability starts near the target
+# rate. The divisor $D$ makes the first term small, so that training starts there (here it is 4, for easy numbers). A forced
+# boundary counts as an earlier decision.
 #
 # $$l^{raw}_i = W_0 X_i + \sum_{j=1}^{w} a_{i-j} W_j X_i \tag{21}$$
 # $$l^{scaled}_i = l^{raw}_i / D + \sigma^{-1}(\bar\pi_{target}) \tag{22}$$
 
 # %%
-terms = torch.tensor(
-    [[[0.0, 2.0], [1.0, 2.0], [1.0, 2.0]]]
-)  # W_0 X_i and W_1 X_i at three positions, one lag
+# W_0 X_i and W_1 X_i at three positions, one lag
+terms = torch.tensor([[[0.0, 2.0], [1.0, 2.0], [1.0, 2.0]]])
 drawn = torch.tensor([[True, False, True]])
 bias = float(np.log(0.2 / 0.8))
 by_hand = [(0 + 0) / 4 + bias, (1 + 1 * 2) / 4 + bias, (1 + 0 * 2) / 4 + bias]
 logits = boundary_logits(terms, drawn, bias=bias, scale=4.0, softcap=None)
 assert np.allclose(logits[0].numpy(), by_hand)
+probabilities = [1 / (1 + float(np.exp(-value))) for value in by_hand]
 print("logits:       ", [round(value, 3) for value in by_hand])
-print(
-    "probabilities:",
-    [round(1 / (1 + float(np.exp(-value))), 3) for value in by_hand],
-)
+print("probabilities:", [round(value, 3) for value in probabilities])
 
 # %% [markdown]
 # ## What it costs
 #
 # The third wish was efficiency. Training costs about 6 floating-point operations for each weight of a matrix and each time it is
 # used: a multiplication and an addition forward, and twice as many backward. Looking up an embedding costs none. The token level
-# is used once for each token, not each byte, so the rate of boundaries decides the cost. Attention scores are left out of this
+# runs once for each token, not for each byte, so the rate of boundaries decides the cost. Attention scores are left out of this
 # count, as in the paper.
 
 # %% mystnb={"figure": {"caption": "Training cost of the paper's 147M model against the rate of boundaries, attention left out.", "name": "fig-cost"}, "image": {"alt": "A straight line rising from the cost of the byte level alone at rate zero to several times that at rate one."}}
@@ -358,17 +334,15 @@ counts = parameter_counts(big)
 at_target = flops_per_byte(big, big.rule.target_rate)
 for name, count in counts.items():
     print(f"{name:13s} {count / 1e6:8.3f} million weights")
-print(
-    f"cost at the target rate: {at_target / 1e6:.1f} MFLOP per byte, {at_target / flops_per_byte(big, 1.0):.0%} of a token for every byte"
-)
-print(f"share of the policy in it: {6 * counts['policy'] / at_target:.3%}")
-print(
-    f"share of the early head in it: {6 * counts['early_head'] / at_target:.2%}"
-)
+share = at_target / flops_per_byte(big, 1.0)
+print(f"cost at the target rate: {at_target / 1e6:.1f} MFLOP per byte,")
+print(f"{share:.0%} of the cost with a token for every byte")
+print(f"share of the policy: {6 * counts['policy'] / at_target:.3%}")
+print(f"share of the early head: {6 * counts['early_head'] / at_target:.2%}")
 
 # %% [markdown]
-# The paper wishes for less than a tenth of a percent of extra cost over boundaries that are given. The policy itself is as cheap
-# as that. The early head, which only serves to compute rewards, is not: by this count it alone costs more.
+# The paper wishes for less than a tenth of a percent of extra cost over given boundaries. The policy is as cheap as that. The early
+# head, which only serves to compute rewards, is not: by this count it alone costs more.
 #
 # ## What we saw
 #
@@ -395,21 +369,19 @@ print("c:", np.cumsum([1, 0, 0, 1, 0, 0, 0, 1]).tolist())
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 ends = np.flatnonzero(a)
-ahead = [
-    int(ends[min(c[j], len(ends) - 1)]) - j for j in range(8)
-]  # no next token: the last one, at or before j
+# where there is no next token: the last one, at or before j
+ahead = [int(ends[min(c[j], len(ends) - 1)]) - j for j in range(8)]
 print("bytes ahead that the token has seen:", ahead)
-print(
-    "positions that would see the byte they predict:",
-    [j for j in range(8) if ahead[j] >= 1],
-)
+seeing = [j for j in range(8) if ahead[j] >= 1]
+print("positions that would see the byte they predict:", seeing)
 
 # %% [markdown]
-# **3. The forced boundary** (medium, 10 minutes). Ask the model for a row without a boundary at position 0 and read the error. Why
-# is there no sensible alternative for the first bytes?
+# **3. The forced boundary** (medium, 10 minutes). A model takes given boundaries, too: `model(ids, boundaries=string)`, with a Boolean
+# tensor of shape [1, 24] here. Give it a row without a boundary at position 0 and read the error. What could the first bytes read
+# instead?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 try:
     model(ids, boundaries=torch.zeros(1, 24, dtype=torch.bool))
 except ValueError as error:
-    print(error)
+    print(textwrap.fill(str(error), 76))

@@ -12,13 +12,16 @@
 #     language: python
 #     name: python3
 #   rltok:
-#     constants:
-#       '0.01': lambda of the paper, the weight of the policy term
 #     download_mb: 0
 # ---
 
 # %% [markdown] tags=["header-strip"]
 # # 02 The gradient of a choice
+#
+# **In short.** A drawn boundary has no gradient, but the average over all draws has one. It is the gradient of the loss at what was
+# drawn, plus loss times *score*; for a short text both are computed here exactly, by adding up all strings. One draw is right on
+# average and poor alone. Chapter 01 built the network; this chapter derives how it can learn where to cut, and the next one writes
+# that down as one cell of code.
 #
 # **After this chapter you can** say why backpropagation stops at a drawn boundary, derive the two terms of the gradient that a
 # model with drawn boundaries needs, and check every step of it by adding up all the ways to cut a short text.
@@ -46,24 +49,25 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
-# %% tags=["setup"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["setup", "hide-input"]
 import itertools
+import textwrap
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from torch.nn.functional import logsigmoid
 
 import rltok
 from rltok import vocab
 from rltok.config import ObjectiveConfig, with_settings
 from rltok.estimator import advantages
-from rltok.evidence.chapters import ch02_graph
+from rltok.evidence.chapters import ch02_graph, ch02_pictures
 from rltok.losses import next_byte_nll
 from rltok.rng import row_uniforms
-from rltok.rules import Boundaries
 from rltok.runs.models import new_model
 from rltok.show import plots
-from rltok.step import accumulate_gradient, losses_of
+from rltok.show.notebook import judge
+from rltok.step import losses_of
 from rltok.variance import exact
 from rltok.variance.gradients import policy_parameters
 
@@ -81,10 +85,11 @@ plots.use_style()
 # others, and the policy sees its last three decisions. It computes in `float64`, where rounding errors are about $10^{-16}$.
 # After many operations they may add up to a little more; when two numbers agree to $10^{-12}$, we call them equal.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 settings = {
-    "train.seed": 1, "model.embedding_dim": 16, "model.num_heads": 2, "model.mid_layers": 1,
-    "model.rule.lags": 3, "model.rule.target_rate": 0.3, "model.rule.scale": 1.0,
+    "train.seed": 1, "model.embedding_dim": 16, "model.num_heads": 2,
+    "model.mid_layers": 1, "model.rule.lags": 3,
+    "model.rule.target_rate": 0.3, "model.rule.scale": 1.0,
 }  # fmt: skip
 model = new_model(
     with_settings(rltok.preset("tiny"), settings), torch.device("cpu")
@@ -101,10 +106,9 @@ def row(words: str) -> torch.Tensor:
 text = "to be or"
 ids = row(text)
 N = ids.shape[1] - 1
-print(
-    f"{N} positions: BOS and the bytes of {text[:-1]!r}. The last byte, {text[-1]!r}, is only predicted."
-)
-print(f"{sum(parameter.numel() for parameter in model.parameters())} weights")
+print(f"{N} positions: BOS and the bytes of {text[:-1]!r}")
+print(f"The last byte, {text[-1]!r}, is only predicted.")
+print(sum(weight.numel() for weight in model.parameters()), "weights")
 
 # %% [markdown]
 # The model accepts a given string of boundaries instead of drawing one. So we can ask for the loss of any string: the mean of
@@ -118,43 +122,33 @@ def as_boundaries(string: str) -> torch.Tensor:
 
 
 for string in ("10000000", "10010000", "10010010", "11111111"):
-    print(
-        string,
-        f"loss {model(ids, boundaries=as_boundaries(string)).nll.mean().item():.4f}",
-    )
+    out = model(ids, boundaries=as_boundaries(string))
+    print(string, f"loss {out.nll.mean().item():.4f}")
 
 # %% [markdown]
 # The loss is a function of the string. But there is no string *between* 10010000 and 10010010. A function on strings is a table,
 # and a table has no slope.
 #
-# What does change smoothly is the *chance* of each string, because it comes from the logits of the policy. Suppose we nudge the
-# policy: multiply its weights by $1.01$. Predict: what happens to the loss of the string 10010010?
+# What does change smoothly is the *probability* of each string, because it comes from the logits of the policy. Suppose we nudge
+# the policy: multiply its weights by $1.01$. Predict: what happens to the loss of the string 10010010?
 
 # %% tags=["prediction"]
-guess = "it falls"  # one of: it falls, it rises, it stays
+guess = None  # "it falls", "it rises" or "it stays"
 
-# %% tags=["measurement"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 before = model(ids, boundaries=as_boundaries("10010010"))
 with torch.no_grad():
     kept = model.rule.project.weight.clone()
     model.rule.project.weight.mul_(1.01)  # the nudge
     after = model(ids, boundaries=as_boundaries("10010010"))
     model.rule.project.weight.copy_(kept)
-print(
-    "logits before:",
-    [round(value, 3) for value in before.boundary_logits[0, 1:5].tolist()],
-    "...",
-)
-print(
-    "logits after: ",
-    [round(value, 3) for value in after.boundary_logits[0, 1:5].tolist()],
-    "...",
-)
-found = "it stays" if torch.equal(before.nll, after.nll) else "it moves"
-print(
-    "loss:", found, "- the guess was", "right" if guess == found else "wrong"
-)
-assert found == "it stays"
+for name, made in (("before", before), ("after ", after)):
+    some = made.boundary_logits[0, 1:5].tolist()
+    print(f"logits {name}:", [round(value, 3) for value in some], "...")
+moved = (after.nll.mean() - before.nll.mean()).item()
+kinds = {-1: "it falls", 0: "it stays", 1: "it rises"}
+print(judge(guess, kinds[int(np.sign(moved))]))
+assert torch.equal(before.nll, after.nll)
 
 # %% [markdown]
 # The policy decides *which* string is drawn. For a string that is there, the loss does not depend on the policy any more.
@@ -164,7 +158,7 @@ assert found == "it stays"
 (slope,) = torch.autograd.grad(
     before.nll.mean(), model.rule.project.weight, allow_unused=True
 )
-print("gradient of the loss with respect to the policy's weights:", slope)
+print("gradient of the loss by the policy's weights:", slope)
 assert slope is None
 
 # %% [markdown]
@@ -199,11 +193,15 @@ print(f"expected loss {expected(logit):.2f}, derivative {by_calculus:.2f}")
 
 # %% [markdown]
 # The derivative is negative: a larger logit means a smaller expected loss. So it should be, as the boundary is the better choice.
-#
+
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "The single decision: the loss jumps between two values, its expectation over draws is smooth in the logit.", "name": "fig-decision"}, "image": {"alt": "A falling S-shaped curve between two dotted lines, the loss without a boundary above and with one below. Left of the middle a point with its falling tangent."}} tags=["hide-input"]
+plots.show(ch02_pictures.decision_figure(p, 2, 3))
+
+# %% [markdown]
 # Now the trick on which the method rests. We want that derivative *as an average over draws*, because averages can be estimated
-# by drawing. Write $\pi(a)$ for the chance of an outcome $a$ and $f(a)$ for its loss. The derivative of $\sum_a \pi(a) f(a)$ is
-# $\sum_a \pi'(a) f(a)$. This is not an average yet: the factors $\pi'(a)$ are no chances. But the chain rule says
-# $(\log \pi)' = \pi' / \pi$, so
+# by drawing. Write $\pi(a)$ for the probability of an outcome $a$ and $f(a)$ for its loss. The derivative of
+# $\sum_a \pi(a) f(a)$ is $\sum_a \pi'(a) f(a)$. This is not an average yet: the factors $\pi'(a)$ are not probabilities. But the
+# chain rule says $(\log \pi)' = \pi' / \pi$, so
 #
 # $$\pi'(a) = \pi(a) \, (\log \pi(a))'.$$
 #
@@ -211,7 +209,7 @@ print(f"expected loss {expected(logit):.2f}, derivative {by_calculus:.2f}")
 # an average: draw $a$, then take loss times $(\log \pi(a))'$. The last factor is called the *score* of the outcome. By calculus
 # it is $1 - p$ for a boundary and $-p$ for none.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 h = 1e-5
 score_of_boundary = (
     np.log(sigmoid(logit + h)) - np.log(sigmoid(logit - h))
@@ -223,9 +221,8 @@ assert (
     abs(score_of_boundary - (1 - p)) < 1e-9
     and abs(score_of_none - (-p)) < 1e-9
 )
-print(
-    f"score of a boundary {score_of_boundary:.2f}, of no boundary {score_of_none:.2f}"
-)
+print(f"score of a boundary {score_of_boundary:.2f},", end=" ")
+print(f"of no boundary {score_of_none:.2f}")
 
 # %% [markdown]
 # So a step of training could look like this: draw $a$; compute the estimate, loss times score; move $l$ a little *against* it.
@@ -233,30 +230,26 @@ print(
 # Predict: a boundary was drawn, which is the better choice. Does this step make boundaries more likely or less likely?
 
 # %% tags=["prediction"]
-guess = "more"  # more or less
+guess = None  # "more" or "less"
 
-# %% tags=["measurement"]
-print("outcome      chance  loss  score  loss x score")
-for outcome, chance, loss, score in (
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
+print("outcome      probability  loss  score  loss x score")
+for outcome, weight, loss, score in (
     ("boundary   ", p, 2, 1 - p),
     ("no boundary", 1 - p, 3, -p),
 ):
-    print(
-        f"{outcome}  {chance:6.1f}  {loss:4d}  {score:5.1f}  {loss * score:12.1f}"
-    )
-found = "more" if 2 * (1 - p) < 0 else "less"
+    product = loss * score
+    print(f"{outcome}  {weight:11.1f}  {loss:4d}  {score:5.1f}", end="  ")
+    print(f"{product:12.1f}")
 average = p * 2 * (1 - p) + (1 - p) * 3 * (-p)
-print(
-    f"after a boundary, boundaries get {found} likely - the guess was",
-    "right" if guess == found else "wrong",
-)
 print(f"average of loss x score: {average:.2f}")
+print(judge(guess, "more" if 2 * (1 - p) < 0 else "less"))
 assert abs(average - by_calculus) < 1e-15
 
 # %% [markdown]
-# A surprise for many: losses are positive, so *every* outcome that is drawn is pushed down. The bad outcome is only pushed down
-# harder, and what counts is the average, which is exactly the derivative above. One draw may point the wrong way; the mean of
-# many does not. Keep this in mind: it is why the next chapter is about variance.
+# This surprises many: losses are positive, so *every* outcome that is drawn becomes less likely. The bad outcome is pushed down
+# harder, and what counts is the average, which is exactly the derivative above. One draw may point the wrong way; the mean of many
+# does not. This is why the next chapter is about variance.
 #
 # Estimates of this kind are called *score-function estimates*, or REINFORCE {cite}`williams1992`.
 #
@@ -271,70 +264,54 @@ assert abs(average - by_calculus) < 1e-15
 plots.show(ch02_graph.computation_graph())
 
 # %% [markdown]
-# Two things are left out of the picture: logits also see earlier decisions, and the early head of chapter 00 has not come in yet.
+# The picture leaves out two things: logits also see earlier decisions, and the early head of chapter 00 comes in later.
 #
 # Is the picture true? We go through the forward pass step by step and ask PyTorch which nodes a gradient reaches.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 X = model.encode(ids[:, :-1])  # eq. (1)
-decided = model.decide(
-    X, ids, boundaries=as_boundaries("10010010")
-)  # eq. (2), here with a given string
+string = as_boundaries("10010010")
+decided = model.decide(X, ids, boundaries=string)  # eq. (2), given
 l_nodes, a_nodes = decided.logits, decided.boundaries
-token_states = model.mid(
-    model.rule.downsample(X, decided)
-)  # eqs. (3) and (4)
-decoded = model.decode(
-    model.rule.upsample(token_states, X, decided)
-)  # eqs. (5) and (6)
+selected = model.rule.downsample(X, decided)  # eq. (3)
+token_states = model.mid(selected)  # eq. (4)
+upsampled = model.rule.upsample(token_states, X, decided)  # eq. (5)
+decoded = model.decode(upsampled)  # eq. (6)
 nll = next_byte_nll(model.output_logits(decoded), ids[:, 1:])
 
 for name, node in (("tokens", token_states), ("X", X), ("logits", l_nodes)):
     (reached,) = torch.autograd.grad(
         nll.mean(), node, retain_graph=True, allow_unused=True
     )
-    print(
-        f"backpropagation from the loss reaches {name:7s}",
-        reached is not None,
-    )
-print(
-    "the drawn boundaries are of type",
-    a_nodes.dtype,
-    "and can carry a gradient:",
-    a_nodes.requires_grad,
-)
+    print(f"from the loss to {name:10s}", reached is not None)
 (reached,) = torch.autograd.grad(l_nodes.sum(), X)
-print(
-    "backpropagation from the logits reaches X:",
-    bool(reached.abs().max() > 0),
-)
+print("from the logits to X       ", bool(reached.abs().max() > 0))
+print("boundaries carry a gradient", a_nodes.requires_grad)
 
 # %% [markdown]
-# The encoder state $X$ stands on both ways: it feeds the prediction, and it feeds the policy. We come back to that.
+# The encoder state $X$ stands on both ways: it feeds the prediction and the policy. Chapter 02b returns to this.
 #
 # ## All strings of a short row
 #
 # Position 0 holds BOS, where the boundary is forced. That leaves 7 free positions and $2^7 = 128$ strings: few enough for a
-# loop. For each we need two numbers, its loss $f(a)$ and its chance $\pi(a)$.
+# loop. For each we need two numbers, its loss $f(a)$ and its probability $\pi(a)$.
 #
-# The chance of a string is a product over its decisions, taken from left to right: $p_i = \sigma(l_i)$ for a boundary at $i$, and
+# The probability of a string is a product over its decisions, taken from left to right: $p_i = \sigma(l_i)$ for a boundary at $i$, and
 # $1 - p_i$ for none. The logit $l_i$ may depend on the earlier decisions, so it belongs to the string.
 
 # %%
-l_string = (
-    before.boundary_logits[0].detach().numpy()
-)  # logits along the string 10010010
-chance = 1.0
+# logits along the string 10010010
+l_string = before.boundary_logits[0].detach().numpy()
+product = 1.0
 for i, digit in enumerate("10010010"):
     if i > 0:  # the boundary on BOS is not drawn
         p_i = sigmoid(l_string[i])
-        chance *= p_i if digit == "1" else 1 - p_i
-        print(
-            f"position {i}: p = {p_i:.3f}, decided {digit}, chance of the string so far {chance:.4f}"
-        )
+        product *= p_i if digit == "1" else 1 - p_i
+        print(f"position {i}: p = {p_i:.3f}, decided {digit},", end=" ")
+        print(f"probability so far {product:.4f}")
 
 # %% [markdown]
-# Now for all of them. We keep the logarithm of the chance, because we shall need its gradient. In the code, `logsigmoid(l)` is
+# Now for all of them. We keep the logarithm of the probability, because we shall need its gradient. In the code, `logsigmoid(l)` is
 # $\log p$, and `logsigmoid(-l)` is $\log(1 - p)$.
 
 # %%
@@ -344,10 +321,10 @@ strings = torch.tensor(
 )
 
 
-def loss_and_log_chances(
+def loss_and_log_probabilities(
     string: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """For one string: loss at each position [N], log-chance of each decision [N], logits [N]; with gradient."""
+    """Loss, log-probability and logit of each position; with gradient."""
     out = model(ids, boundaries=string[None])
     signed = torch.where(
         string, out.boundary_logits[0], -out.boundary_logits[0]
@@ -359,52 +336,43 @@ def loss_and_log_chances(
 
 
 with torch.no_grad():
-    table = [loss_and_log_chances(string) for string in strings]
+    table = [loss_and_log_probabilities(string) for string in strings]
 f = torch.stack([nll.mean() for nll, _, _ in table])  # f(a), nats per byte
 pi = torch.stack([each.sum() for _, each, _ in table]).exp()  # pi(a)
 assert abs(pi.sum() - 1) < 1e-12
-assert (
-    abs(
-        pi[strings.tolist().index(as_boundaries("10010010")[0].tolist())]
-        - chance
-    )
-    < 1e-12
-)  # the one done by hand
-print(
-    f"{len(strings)} strings, their chances add up to {pi.sum().item():.6f}"
-)
+by_hand = strings.tolist().index(as_boundaries("10010010")[0].tolist())
+assert abs(pi[by_hand] - product) < 1e-12
+print(f"{len(strings)} strings,", end=" ")
+print(f"their probabilities add up to {pi.sum().item():.6f}")
 
 # %%
-print("string    chance    loss")
+print("string    probability    loss")
 for s in [*pi.argsort(descending=True)[:4], f.argmin(), f.argmax()]:
-    print(
-        "".join(str(int(digit)) for digit in strings[s]),
-        f" {pi[s].item():.4f}  {f[s].item():.4f}",
-    )
+    written = "".join(str(int(digit)) for digit in strings[s])
+    print(f"{written}  {pi[s].item():11.4f}  {f[s].item():.4f}")
 print("(the four likeliest, then the best and the worst)")
 
 # %% [markdown]
-# The expected loss is the sum of chance times loss over the table. Nothing is estimated; this is the exact value, which in
+# The expected loss is the sum of probability times loss over the table. Nothing is estimated; this is the exact value, which in
 # practice nobody can afford. The package does the same for any short row in `rltok.variance.exact`.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 expected_loss = (pi * f).sum()
 package = exact.enumerate_row(model, ids)
 assert torch.equal(package.boundaries, strings)
 assert abs(exact.expected_loss(model, ids) - expected_loss) < 1e-12
-print(
-    f"expected loss {expected_loss.item():.6f}, by the package {-package.expected.item() / N:.6f}"
-)
+print(f"expected loss {expected_loss.item():.6f},", end=" ")
+print(f"by the package {-package.expected.item() / N:.6f}")
 
 # %% [markdown]
-# What training can afford is to draw. The mean loss over draws comes closer to the exact value the more we draw. How far off it
-# typically is, is told by its *standard error*: the spread of the single losses, divided by the root of their number. Predict:
-# from 64 to 4096 draws, by which factor does the standard error shrink?
+# What training can afford is to draw. The mean loss over draws comes closer to the exact value the more we draw. Its typical
+# distance is the *standard error*: the spread of the single losses, divided by the root of their number. Predict: from 64 to 4096
+# draws, by which factor does the standard error shrink?
 
 # %% tags=["prediction"]
-guess = 64
+guess = None  # a factor
 
-# %% tags=["measurement"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 draws, errors = {}, {}
 for many in (64, 512, 4096):
     uniforms = row_uniforms(seed=0, step=0, rows=range(many), length=N)
@@ -413,23 +381,20 @@ for many in (64, 512, 4096):
             dim=1
         )
     errors[many] = draws[many].std().item() / many**0.5
-    off = draws[many].mean().item() - expected_loss.item()
-    print(
-        f"{many:4d} draws: mean {draws[many].mean().item():.4f}, standard error {errors[many]:.4f}, off by {off:+.4f}"
-    )
+    mean = draws[many].mean().item()
+    off = mean - expected_loss.item()
+    print(f"{many:4d} draws: mean {mean:.4f}, off by {off:+.4f},", end=" ")
+    print(f"standard error {errors[many]:.4f}")
     assert abs(off) < 4 * errors[many]
-found = round(errors[64] / errors[4096])
-print(
-    f"the standard error shrank by a factor of {found} - the guess was",
-    "right" if guess == found else "wrong",
-)
+print(judge(guess, round(errors[64] / errors[4096])))
 
 # %% [markdown]
 # ## The gradient, step by step
 #
 # Now the derivation of the paper's appendix A.1, for all weights $\theta$ at once. $\nabla$ stands for the derivative with
 # respect to each of them, and $\mathbb{E}_{a \sim \pi}$ for the average over strings that the policy draws. The paper writes it
-# for the log-probability of the row, which we want *large*:
+# for the log-probability of the row, which we want *large* (that average is the right side of eq. (10), which comes under "What is
+# maximised"):
 #
 # $$\nabla_\theta\, \mathbb{E}_{a \sim \pi_\theta} \log p_\theta(y \mid a, x) \tag{11}$$
 # $$= \mathbb{E}_{a \sim \pi_\theta} \big[ \nabla_\theta \log p_\theta(y \mid a, x) \tag{12}$$
@@ -441,12 +406,12 @@ print(
 # We want each line as numbers. For every string, PyTorch gives two vectors: $\nabla f(a)$, and the score
 # $\nabla \log \pi(a)$.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 parameters = list(model.parameters())
 
 
 def gradient(value: torch.Tensor, keep: bool = True) -> torch.Tensor:
-    """Derivative with respect to all weights as one long vector; 0 where there is no path."""
+    """Derivative by all weights as one vector; 0 where no path is."""
     grads = torch.autograd.grad(
         value,
         parameters,
@@ -459,17 +424,17 @@ def gradient(value: torch.Tensor, keep: bool = True) -> torch.Tensor:
 
 grad_f, score = [], []
 for string in strings:
-    nll, each, _ = loss_and_log_chances(string)
+    nll, each, _ = loss_and_log_probabilities(string)
     grad_f.append(gradient(nll.mean()))
     score.append(gradient(each.sum(), keep=False))
 grad_f, score = torch.stack(grad_f), torch.stack(score)
-print("for each string, a vector of this length:", grad_f.shape, score.shape)
+print("two tables, strings x weights:", [*grad_f.shape], [*score.shape])
 
 # %% [markdown]
-# **Step 1: the gradient of the sum, as a whole.** All strings in one batch; their chances and losses both keep their graph, and
-# PyTorch differentiates the whole sum. This is what the other lines must equal.
+# **Step 1: the gradient of the sum, as a whole.** All strings in one batch; their probabilities and losses both keep their graph,
+# and PyTorch differentiates the whole sum. This is what the other lines must equal.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 out = model(ids.expand(len(strings), -1), boundaries=strings)
 signed = torch.where(strings, out.boundary_logits, -out.boundary_logits)
 pi_graph = (
@@ -483,25 +448,22 @@ print(f"length of the exact gradient: {whole.norm().item():.4f}")
 
 
 def same(x: torch.Tensor, y: torch.Tensor) -> str:
-    """Say that two vectors are equal up to rounding, or fail; their largest entries are of size 1."""
+    """Say that two vectors are equal up to rounding, or fail."""
     assert (x - y).abs().max() < 1e-12
     return "equal to within 1e-12"
 
 
 # %% [markdown]
 # **Step 2: the product rule.** $\nabla \sum_a \pi(a) f(a) = \sum_a \pi(a) \nabla f(a) + \sum_a f(a) \nabla \pi(a)$. The first
-# sum holds the chances fixed, the second the losses. In PyTorch, `detach()` holds a factor fixed.
+# sum holds the probabilities fixed, the second the losses. In PyTorch, `detach()` holds a factor fixed.
 
 # %%
 through_losses = gradient((pi_graph.detach() * f_graph).sum())
-through_chances = gradient((pi_graph * f_graph.detach()).sum())
-print(
-    "sum of the two and the whole:",
-    same(through_losses + through_chances, whole),
-)
-print(
-    f"lengths: {through_losses.norm().item():.4f} and {through_chances.norm().item():.4f}"
-)
+through_policy = gradient((pi_graph * f_graph.detach()).sum())
+total = through_losses + through_policy
+print("sum of the two and the whole:", same(total, whole))
+lengths = [through_losses.norm().item(), through_policy.norm().item()]
+print(f"lengths: {lengths[0]:.4f} and {lengths[1]:.4f}")
 
 # %% [markdown]
 # **Step 3: the log-derivative trick.** $\nabla \pi(a) = \pi(a) \nabla \log \pi(a)$, as with the single decision. First for one
@@ -514,7 +476,7 @@ print(
 )
 print(
     "for the sum:             ",
-    same(through_chances, ((f * pi)[:, None] * score).sum(dim=0)),
+    same(through_policy, ((f * pi)[:, None] * score).sum(dim=0)),
 )
 
 # %% [markdown]
@@ -545,9 +507,9 @@ print("eq. (13):", same(split.flat("policy", names), policy_term))
 # and that of the gradient itself.
 
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 def moved(direction: torch.Tensor, h: float) -> float:
-    """Expected loss after a step of length h along the direction; the weights are put back."""
+    """Expected loss a step h along the direction; weights are kept."""
     start = torch.nn.utils.parameters_to_vector(parameters).detach()
     with torch.no_grad():
         torch.nn.utils.vector_to_parameters(start + h * direction, parameters)
@@ -569,64 +531,43 @@ for name, direction in (
     along = (whole @ direction).item()
     assert abs(by_differences - along) < 1e-7
     print(
-        f"{name:8s} direction: by finite differences {by_differences:9.6f}, by eqs. (12) and (13) {along:9.6f}"
+        f"{name:8s} direction: by differences {by_differences:9.6f},", end=" "
     )
+    print(f"by eqs. (12), (13) {along:9.6f}")
 
 # %% [markdown]
-# ## A misprint in the derivation
-#
-# The third line of appendix A.1 in the paper reads
-#
-# $$\nabla_\theta \sum_a \big( \nabla_\theta \log p(y \mid a, x) + \log p(y \mid a, x) \nabla_\theta \log \pi(a \mid x) \big)\, \pi(a \mid x)$$
-#
-# The sum is already the gradient. The $\nabla_\theta$ in front is one too many: it would be the gradient of the gradient. Take
-# it literally for the single decision by hand. Its two losses are fixed numbers, so only the second part is left: the sum is
-# $g(l) = p (1 - p)(2 - 3)$, and its derivative is $p (1 - p)(1 - 2p)(2 - 3)$, another number.
-
-
-# %%
-def g(logit: float) -> float:
-    """Derivative of the expected loss of the single decision."""
-    return sigmoid(logit) * (1 - sigmoid(logit)) * (2 - 3)
-
-
-literal = (g(logit + 1e-5) - g(logit - 1e-5)) / 2e-5
-assert abs(literal - p * (1 - p) * (1 - 2 * p) * (2 - 3)) < 1e-9
-print(
-    f"the sum {g(logit):.3f}, with another derivative in front {literal:.3f}"
-)
-print(
-    f"for the model: a gradient has {len(whole):,} entries, its gradient {len(whole):,} x {len(whole):,} = {len(whole) ** 2:,}"
-)
-
-# %% [markdown]
-# For one weight it is a second derivative, for many it is a matrix, which cannot equal a vector. The lines before and after it
-# in the appendix are right: they are the four steps that we have checked.
-#
 # ## The score has expectation zero
 #
-# Chances add up to 1, whatever the weights are. So $\sum_a \pi(a) \nabla \log \pi(a) = \sum_a \nabla \pi(a) = \nabla 1 = 0$: on
+# Probabilities add up to 1, whatever the weights are. So $\sum_a \pi(a) \nabla \log \pi(a) = \sum_a \nabla \pi(a) = \nabla 1 = 0$: on
 # average, the score is zero. For the single decision: $p (1 - p) + (1 - p)(-p) = 0$. For the model:
 
 # %%
 mean_score = pi @ score
 assert mean_score.abs().max() < 1e-12
-print(
-    "largest entry of one score:     ", f"{score[s].abs().max().item():.4f}"
-)
+print(f"largest entry of one score:      {score[s].abs().max().item():.4f}")
 print("largest entry of the mean score: 0 to within 1e-12")
 
 # %% [markdown]
 # This has a use. Subtract from the loss any number $b$ that does not depend on the string. The policy term stays what it is,
 # since $\mathbb{E}[(f - b) \nabla \log \pi] = \mathbb{E}[f \nabla \log \pi] - b \cdot 0$. Such a number is called a
-# *baseline*. What changes is how much the single estimates scatter. Our losses are all close to 6 and differ by less than 1.
-#
-# Predict: subtract the expected loss. By which factor does the mean squared length of the estimate shrink?
+# *baseline*. What changes is how much the single estimates scatter. For the single decision:
+
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "The two possible estimates of the single decision, for every baseline. Their mean never changes; their distance does, and it vanishes where the lines cross.", "name": "fig-baseline"}, "image": {"alt": "Two straight lines over the baseline, one falling and one rising slowly, that cross left of the dotted expected loss; between them a level dashed line, the mean, which passes through the crossing."}} tags=["hide-input"]
+plots.show(ch02_pictures.baseline_figure(p, 2, 3))
+
+# %%
+spread = (pi @ (f - expected_loss) ** 2).sqrt().item()
+print(f"losses of the 128 strings: mean {expected_loss.item():.3f},", end=" ")
+print(f"spread {spread:.3f}")
+
+# %% [markdown]
+# Predict from these two numbers: subtract the expected loss. By which factor does the mean *squared* length of the estimate
+# shrink?
 
 # %% tags=["prediction"]
-guess = 10
+guess = None  # a factor
 
-# %% tags=["measurement"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 plain = f[:, None] * score
 centred = (f - expected_loss)[:, None] * score
 print("expectation:", same(pi @ plain, pi @ centred))
@@ -634,15 +575,14 @@ sizes = [
     (pi @ estimate.square().sum(dim=1)).item()
     for estimate in (plain, centred)
 ]
-print(
-    f"mean squared length: {sizes[0]:.2f} without baseline, {sizes[1]:.5f} with it"
-)
-print(
-    f"it shrank by a factor of {sizes[0] / sizes[1]:.0f}; the guess was {guess}"
-)
+print(f"mean squared length: {sizes[0]:.2f} without baseline,", end=" ")
+print(f"{sizes[1]:.5f} with it")
+print(judge(guess, round(sizes[0] / sizes[1])))
+print(f"(mean / spread) squared: {(expected_loss.item() / spread) ** 2:.0f}")
 
 # %% [markdown]
-# The same expectation, far less noise, for a subtraction. How far this idea goes is the subject of chapter 03.
+# The same expectation, far less noise, for a subtraction: the losses lose their common mean and keep their spread, so the squares
+# shrink about as the square of mean over spread. How far this idea goes is the subject of chapter 03.
 #
 # ## Decisions do not change the past
 #
@@ -661,40 +601,32 @@ print(
 # matrix zero?
 
 # %% tags=["prediction"]
-guess = "below the diagonal"  # one of: below the diagonal, above the diagonal, nowhere
+guess = None  # "below the diagonal", "above the diagonal" or "nowhere"
 
-# %% tags=["measurement"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 position_losses = torch.stack([nll for nll, _, _ in table])  # [128, N]
 logits = torch.stack([each for _, _, each in table])
 own_score = strings.double() - logits.sigmoid()
 own_score[:, 0] = 0.0  # BOS: nothing is decided
-C = (
-    torch.einsum("s,si,sj->ij", pi, own_score, position_losses) / N
-)  # the sum over all strings s
+# the sum over all strings s
+C = torch.einsum("s,si,sj->ij", pi, own_score, position_losses) / N
 assert C.tril(-1).abs().max() < 1e-14
 shown = torch.where(C.abs() < 1e-14, 0.0, C) * 1000
 print("1000 C:  " + "".join(f"{'j=' + str(j):>8s}" for j in range(N)))
 for i in range(1, N):
-    print(
-        f"   i={i}   "
-        + "".join(
-            f"{value:8.2f}" if value else "       0"
-            for value in shown[i].tolist()
-        )
-    )
-print(
-    "zero below the diagonal - the guess was",
-    "right" if guess == "below the diagonal" else "wrong",
-)
+    cells = [f"{v:8.2f}" if v else "       0" for v in shown[i].tolist()]
+    print(f"   i={i}   " + "".join(cells))
+print(judge(guess, "below the diagonal"))
 
 # %% [markdown]
 # The diagonal itself is not zero: the boundary at $i$ is visible in the prediction made at $i$. `exact.influence` computes the
-# same for all weights instead of the logit: for each pair of positions a vector $I_{ij}$, the *influence*, which is what the
-# loss at $j$ contributes to the gradient of decision $i$. The picture shows the lengths of these vectors.
+# same for all weights instead of the logit: for each pair of positions a vector, the *influence*
+#
+# $$I_{ij} = \mathbb{E}_{a \sim \pi} \Big[ \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N}\, \nabla \log \pi(a_i) \Big],$$
+#
+# which is what the loss at $j$ contributes to the gradient of decision $i$. The picture shows the lengths of these vectors.
 
-# %% mystnb={"figure": {"caption": "How strongly the loss at j acts on the gradient of decision i, exactly, for 'to be or'. White is zero: below the diagonal, because decisions do not change the past, and in row 0, where nothing is decided.", "name": "fig-influence"}, "image": {"alt": "An eight by eight heat map, decisions down, losses across. All cells below the diagonal and the whole first row are white. Coloured cells fill the rest, unevenly."}}
-import matplotlib.pyplot as plt
-
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "How strongly the loss at j acts on the gradient of decision i, exactly, for 'to be or'. White is zero: below the diagonal, because decisions do not change the past, and in row 0, where nothing is decided.", "name": "fig-influence"}, "image": {"alt": "An eight by eight heat map, decisions down, losses across. All cells below the diagonal and the whole first row are white. Coloured cells fill the rest, unevenly."}} tags=["hide-input"]
 pieces = exact.influence(model, ids)
 lengths = pieces.norm(dim=-1)
 assert lengths.tril(-1).max() < 1e-12
@@ -712,19 +644,15 @@ plots.show(figure)
 # the rest out changes no expectation.
 
 # %%
-reaches = list(
-    policy_parameters(model)
-)  # the weights that the policy term reaches: those of policy and encoder
+reaches = list(policy_parameters(model))  # those of policy and encoder
 later_only = sum(pieces[i, j] for i in range(N) for j in range(i, N))
-print(
-    "cells on and above the diagonal, and eq. (13):",
-    same(later_only, split.flat("policy", reaches)),
-)
+equal = same(later_only, split.flat("policy", reaches))
+print("cells on and above the diagonal, and eq. (13):", equal)
 
 # %% [markdown]
 # ## What is maximised
 #
-# We have called the expected loss the thing to minimise. Does it have to do with the probability of the text? The paper writes
+# The expected loss is what training lowers. What has it to do with the probability of the text? The paper writes
 #
 # $$\log p_\theta(y \mid x) = \mathbb{E}_{a \sim \pi_\theta} \log p_\theta(y \mid a, x) \tag{10}$$
 #
@@ -733,32 +661,29 @@ print(
 # over all ways to cut it, $p(y \mid x) = \sum_a \pi(a \mid x) \, p(y \mid a, x)$. So the left side of eq. (10) is the logarithm
 # of a mean, the right side is the mean of logarithms. Are they equal?
 #
-# By hand: two strings, each with chance one half; with the one, the text has probability $0.9$, with the other $0.1$.
+# By hand: two strings, each with probability one half; with one of them the text has probability $0.9$, with the other $0.1$.
 
 # %% tags=["prediction"]
-guess = "equal"  # logarithm of the mean: equal, larger or smaller than mean of the logarithms
+# the logarithm of the mean, beside the mean of the logarithms, is
+guess = None  # "equal", "larger" or "smaller"
 
-# %% tags=["measurement"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 log_of_mean = np.log(0.5 * 0.9 + 0.5 * 0.1)
 mean_of_logs = 0.5 * np.log(0.9) + 0.5 * np.log(0.1)
-found = (
-    "larger"
-    if log_of_mean > mean_of_logs
-    else "equal"
-    if log_of_mean == mean_of_logs
-    else "smaller"
-)
-print(
-    f"log of the mean {log_of_mean:.3f}, mean of the logs {mean_of_logs:.3f}"
-)
-print(
-    f"the logarithm of the mean is {found} - the guess was",
-    "right" if guess == found else "wrong",
-)
+kinds = {-1: "smaller", 0: "equal", 1: "larger"}
+print(f"log of the mean {log_of_mean:.3f},", end=" ")
+print(f"mean of the logs {mean_of_logs:.3f}")
+print(judge(guess, kinds[int(np.sign(log_of_mean - mean_of_logs))]))
 
 # %% [markdown]
 # Not equal. The logarithm bends downwards, so the logarithm of a mean is at least the mean of the logarithms; this is *Jensen's
-# inequality*. Eq. (10) should be read as
+# inequality*.
+
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "Jensen's inequality for the two strings: the logarithm at the mean lies above the middle of the chord.", "name": "fig-jensen"}, "image": {"alt": "The logarithm as a rising curve that bends downwards, a straight chord below it between two points, and in the middle a vertical bar from the chord up to the curve, the gap."}} tags=["hide-input"]
+plots.show(ch02_pictures.jensen_figure(0.9, 0.1))
+
+# %% [markdown]
+# Eq. (10) should be read as
 #
 # $$\log p_\theta(y \mid x) \ge \mathbb{E}_{a \sim \pi_\theta} \log p_\theta(y \mid a, x).$$
 #
@@ -777,29 +702,25 @@ for words in ("to be or", "not to b", "e, that ", "is the q"):
     print(f"{words!r:11s} {left:9.3f}  {right:10.3f}  {left - right:6.3f}")
 
 # %% [markdown]
-# The gap is small beside the loss. And it has a good side: the loss that is reported for such models comes from drawn
-# boundaries, so on average it is the right side, and does not flatter them. When is the gap zero? When all strings that can be
-# drawn serve equally well. One way to get there: only one string can be drawn. Let us make the policy more decided, by raising
-# each chance to a power $k$ and dividing by the sum.
+# The gap is small beside the loss. And it has a good side: the loss that is reported for such models comes from drawn boundaries, so
+# on average it is the right side and does not flatter them. The gap is zero when all strings that can be drawn serve equally well, for
+# one when only one string can be drawn. To make the policy more decided, raise each probability to a power $k$ and divide by the sum.
 
 # %%
-print("  k  chance of the likeliest     gap")
+print("  k  probability, likeliest     gap")
 log_p = -N * f  # log p(y | a, x) of the whole row
 for k in (1, 4, 16, 64):
-    decided_chances = pi**k / (pi**k).sum()
-    gap = (
-        torch.log((decided_chances * log_p.exp()).sum())
-        - (decided_chances * log_p).sum()
-    )
-    print(f"{k:3d}  {decided_chances.max().item():23.4f}  {gap.item():6.4f}")
+    decided = pi**k / (pi**k).sum()
+    gap = torch.log((decided * log_p.exp()).sum()) - (decided * log_p).sum()
+    print(f"{k:3d}  {decided.max().item():22.4f}  {gap.item():6.4f}")
 
 # %% [markdown]
-# The paper's figure 13 shows a policy that becomes decided early in training. Then the gap is small too.
+# The paper's figure 13 shows a policy that becomes decided early in training. From then on its gap is small, too.
 #
 # ## One draw at a time
 #
-# Training draws one string for each row. Its loss has two parts, one for each term: the loss of that string, and a stand-in for
-# the policy term,
+# Training draws one string for each row. Its loss has two parts, one for each term: the loss of that string, and a *surrogate loss*
+# for the policy term,
 #
 # $$-\sum_i \log \pi(a_i) \cdot A_i / N \quad \text{with } A_i \text{ held fixed.}$$
 #
@@ -812,10 +733,11 @@ for k in (1, 4, 16, 64):
 # * `later, minus early`: the same, and from each loss we subtract that of the early head. It has seen no boundaries, so it is a
 #   baseline.
 #
-# The code below takes the loss that training takes, with weight 1 on both parts. For each of the 128 strings it computes the
-# gradient that training would compute if it drew that string, and averages with the chances.
+# The cell takes the loss that training takes, the sum of both parts (the package's `losses_of` returns them as `auto` and `policy`;
+# chapter 02b spells them out). For each of the 128 strings it computes the gradient that training would
+# compute if it drew that string, and averages with the probabilities.
 
-# %%
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 ways = {
     "whole row": ObjectiveConfig(
         gamma=1.0, centring="none", relative_rewards=False, credit="total"
@@ -835,33 +757,40 @@ for string in strings:
         losses = losses_of(out, paid, target_rate=0.3)
         estimates[name].append(gradient(losses.auto + losses.policy))
 estimates = {name: torch.stack(found) for name, found in estimates.items()}
+print("mean over all strings, and the exact gradient")
 for name, found in estimates.items():
-    print(
-        f"{name:19s} mean over all strings and the exact gradient:",
-        same(pi @ found, whole),
-    )
+    print(f"{name:19s}", same(pi @ found, whole))
 
 # %% [markdown]
 # An estimate whose expectation is the true value is called *unbiased*. All three are. (The two settings that we left out, the
 # discount `gamma` and the centring over a batch, can change the expectation. Chapter 03 takes them up.)
 #
-# Unbiased does not mean good. Look at the policy's own weights only, and at single draws. Predict: in what share of all draws
-# does the estimate point away from the exact gradient, so that a small step of descent makes the expected loss *larger*? Guess for
-# the first way, `whole row`.
-#
-# (The *cosine* of two vectors tells how well their directions agree: 1 for the same, 0 for a right angle, negative where they
-# point away from each other.)
+# Unbiased does not mean good. Look at the policy's own weights only, and at single draws. How long is an estimate, beside the exact
+# gradient that it is meant for?
 
-# %% tags=["prediction"]
-guess = 0.1
-
-# %% tags=["measurement"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 index = torch.cat(
     [
-        torch.full((p.numel(),), name.startswith("rule."))
-        for name, p in model.named_parameters()
+        torch.full((weight.numel(),), name.startswith("rule."))
+        for name, weight in model.named_parameters()
     ]
 )
+print(f"exact gradient: length {whole[index].norm().item():.3f}")
+for name, found in estimates.items():
+    square = (pi @ found[:, index].square().sum(dim=1)).sqrt().item()
+    print(f"{name:19s} length (root mean square) {square:.3f}")
+
+# %% [markdown]
+# Predict for the first way, `whole row`: in what share of all draws does the estimate point away from the exact gradient, so that a
+# small step of descent makes the expected loss *larger*?
+#
+# (The *cosine* of two vectors says how well their directions agree: 1 for the same, 0 for a right angle, negative where they point
+# away from each other.)
+
+# %% tags=["prediction"]
+guess = None  # a share
+
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 print("                    points away  mean cosine")
 for name, found in estimates.items():
     cosines = torch.nn.functional.cosine_similarity(
@@ -871,199 +800,20 @@ for name, found in estimates.items():
     print(f"{name:19s} {away:11.2f} {(pi @ cosines).item():12.2f}")
     if name == "whole row":
         answer = away
-print(
-    f"with the whole row, {answer:.2f} of the draws point away; the guess was {guess}"
-)
+print(judge(guess, round(answer, 2)))
 
 # %% [markdown]
-# With the first way, a single draw is hardly better than tossing a coin. The other ways have the same expectation and point the
+# With the first way, a single draw is hardly better than a toss of a coin. The other ways have the same expectation and point the
 # right way more often. That is what all the reductions of variance in chapter 03 are for.
-#
-# ## Weights that both terms share
-#
-# In the figure, blue arrows reach the weights of encoder, token level and decoder, orange ones those of policy and encoder. Let
-# us sort the weights into these groups and measure both terms in each. Predict: in how many of the four groups are both terms
-# different from zero?
-
-# %% tags=["prediction"]
-guess = 2
-
-# %% tags=["measurement"]
-starts = {
-    "encoder": ("embedding.", "down_blocks."),
-    "policy": ("rule.",),
-    "token level": ("mid_blocks.",),
-    "decoder": ("up_blocks.", "output_"),
-}
-both = 0
-print("group        length of (12)  of (13)  share of (13)")
-for group, prefixes in starts.items():
-    members = [name for name in names if name.startswith(prefixes)]
-    first, second = (
-        split.flat("conditional", members).norm().item(),
-        split.flat("policy", members).norm().item(),
-    )
-    both += first > 0 and second > 0
-    print(
-        f"{group:11s} {first:15.3f} {second:8.3f} {second / (first + second):14.2f}"
-    )
-print(
-    f"both terms: {both} group - the guess was",
-    "right" if guess == both else "wrong",
-)
-
-# %% [markdown]
-# Only the encoder has both. It must serve two masters: describe bytes so that the next one can be predicted, and so that the
-# policy can tell good places from bad ones.
-#
-# This matters for a setting of the paper. It multiplies the policy part of the loss by $\lambda_\pi$, which is 0.01. For the
-# policy's own weights that only changes the length of this term. For the encoder it changes the *direction*: it gets the
-# whole of (12) and a hundredth of (13), and that is no longer the gradient of eq. (11).
-
-# %%
-members = [name for name in names if name.startswith(starts["encoder"])]
-first, second = (
-    split.flat("conditional", members),
-    split.flat("policy", members),
-)
-print("lambda_pi   encoder: cosine  missing part / exact")
-for weight in (1.0, 0.1, 0.01):
-    mixed, truth = first + weight * second, first + second
-    cosine = torch.nn.functional.cosine_similarity(mixed, truth, dim=0).item()
-    print(
-        f"{weight:9.2f} {cosine:17.4f} {((truth - mixed).norm() / truth.norm()).item():22.3f}"
-    )
-
-# %% [markdown]
-# In this fresh model (12) is so much longer in the encoder that the angle is small. Exercise 5 looks again after some training.
-# Whether the other direction does harm or good in training is a question for measurements; less of (13) also means less of its
-# noise.
-
-# %% [markdown]
-# ## The whole algorithm in one cell
-#
-# All parts are on the table. Here is the method of the paper as one page of code: the draw from left to right, rewards, returns,
-# advantages, the two surrogates, and their sum, with nothing taken from the package but the network's layers. (The discount and
-# the mean over the batch are those that chapter 03 measures; the second surrogate, eq. (24), presses all logits towards the rate
-# that is wanted.)
-
-
-# %%
-rate, gamma, lags, D, cap = 0.2, 0.9, 3, 1.0, 6.0
-
-
-def draw(terms, uniforms):
-    """Logits and decisions from left to right; terms [B, N, 1 + lags]."""
-    bias = np.log(rate / (1 - rate))
-    all_logits, a = [], []
-    for i in range(terms.shape[1]):
-        raw = terms[:, i, 0]
-        for j in range(1, min(lags, i) + 1):
-            raw = raw + a[i - j] * terms[:, i, j]  # eq. (21)
-        logits = cap * torch.tanh((raw / D + bias) / cap)  # (22), (23)
-        drawn = (uniforms[:, i] < torch.sigmoid(logits)).to(raw.dtype)
-        all_logits.append(logits)
-        a.append(drawn if i > 0 else torch.ones_like(drawn))  # (19), (20)
-    return torch.stack(all_logits, dim=1), torch.stack(a, dim=1).bool()
-
-
-def loss_of_update(net, ids, uniforms):
-    """Eq. (27), the bits per byte, and the boundaries drawn."""
-    X = net.encode(ids[:, :-1])  # byte states, eq. (1)
-    logits, a = draw(net.rule.terms(X), uniforms)
-    decoded = net.after_boundaries(X, Boundaries(a))  # (3) to (6)
-    nll = next_byte_nll(net.output_logits(decoded), ids[:, 1:])
-    early = next_byte_nll(net.early_logits(X), ids[:, 1:])  # (14)
-
-    G = (early - nll).detach()  # rewards, eq. (15), ...
-    for i in range(G.shape[1] - 2, -1, -1):
-        G[:, i] += gamma * G[:, i + 1]  # ... become returns, eq. (16)
-    A = G - G.mean(dim=0)  # advantages, eq. (17)
-
-    logits, A = logits[:, 1:], A[:, 1:]  # BOS is forced
-    log_pi = logsigmoid(torch.where(a[:, 1:], logits, -logits))
-    policy = -(log_pi * A).sum() / nll.numel()  # eq. (18)
-    gap = (torch.sigmoid(logits).mean() - rate).detach()
-    pressure = logits.mean() * gap  # eq. (24)
-    loss = nll.mean() + 0.1 * early.mean() + 0.3 * policy + 0.3 * pressure
-    return loss, nll.mean().item() / np.log(2), a
-
-
-# %% [markdown]
-# Is it the same as the package? The toy text below is made of 18 words in random order. On one batch of it, both must give every
-# weight the same gradient.
-
-# %%
-settings = {
-    "train.seed": 1, "model.embedding_dim": 32, "model.num_heads": 2,
-    "model.mid_layers": 1, "model.rule.lags": lags,
-    "model.rule.target_rate": rate, "model.rule.scale": D,
-    "objective.gamma": gamma,
-}  # fmt: skip
-config = with_settings(rltok.preset("tiny"), settings)
-net = new_model(config, torch.device("cpu"))
-words = "the cat sat on the mat and saw a bird near water while some"
-words = f"{words} other animal slept under trees".split()
-rng = np.random.default_rng(0)
-toy = vocab.encode(" ".join(rng.choice(words, 4000)))
-width = 64
-toy = torch.from_numpy(toy[: len(toy) // width * width].reshape(-1, width))
-toy = torch.cat([torch.full((len(toy), 1), vocab.BOS), toy], dim=1)
-batch = toy[:16], row_uniforms(0, 1, range(16), width)
-
-loss_of_update(net, *batch)[0].backward()
-by_hand = {name: w.grad.clone() for name, w in net.named_parameters()}
-net.zero_grad()
-accumulate_gradient(net, batch, config, share=1.0)
-for name, weight in net.named_parameters():
-    assert torch.allclose(by_hand[name], weight.grad, rtol=1e-3, atol=1e-6)
-print(f"the same gradient for all {len(by_hand)} groups of weights")
-
-# %% [markdown]
-# And does it learn? Two hundred updates of Adam. Nobody tells the model what a space is.
-
-# %% tags=["nbval-ignore-output"]
-# not compared: the digits of a training run differ between processors
-optimizer = torch.optim.Adam(net.parameters(), lr=6e-3)
-course = []
-for step in range(201):
-    ids_now = toy[torch.from_numpy(rng.integers(len(toy), size=16))]
-    uniforms = row_uniforms(0, 2 + step, range(16), width)
-    loss, bits, a = loss_of_update(net, ids_now, uniforms)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    after_space = a[:, 1:][ids_now[:, 1:-1] == ord(" ")].float().mean()
-    course.append((bits, after_space.item(), a.float().mean().item()))
-print("update  bits per byte  spaces  all bytes  (with a boundary after)")
-for step in range(0, 201, 50):
-    bits, spaces, drawn = course[step]
-    print(f"{step:6d} {bits:14.2f} {spaces:7.0%} {drawn:10.0%}")
-last = np.mean(course[-50:], axis=0)
-assert last[1] > 2 * last[2]  # spaces get more than twice their share
-
-# %% mystnb={"figure": {"caption": "Two hundred updates of the cell above on a toy text: the share of spaces, and of all bytes, with a boundary after them.", "name": "fig-whole"}, "image": {"alt": "Two curves over updates. The share of all bytes stays near one fifth. The share of spaces starts there and climbs far above it."}} tags=["nbval-ignore-output"]
-# not compared: the digits of a training run differ between processors
-figure, axes = plt.subplots()
-axes.plot([point[1] for point in course], label="spaces")
-axes.plot([point[2] for point in course], label="all bytes")
-axes.set(xlabel="update", ylabel="share with a boundary", ylim=(0, 1))
-axes.legend()
-plots.show(figure, checksum=False)
-
-# %% [markdown]
-# That is the whole method. Everything else in the package makes it fast, measures it, or asks whether a part of it is needed.
 #
 # ## What we saw
 #
 # * The loss of a drawn string has no derivative with respect to the policy. The expected loss has one.
-# * It has two terms: the gradient of the loss at the string that was drawn, and loss times score. We checked every step against
-#   the sum over
-#   all 128 strings, and the result against finite differences.
+# * It has two terms: the gradient of the loss at the string that was drawn, and loss times score. Every step was checked against the
+#   sum over all 128 strings, and the result against finite differences.
 # * The score is zero on average. So baselines may be subtracted, and a decision need not be paid for what came before it.
-# * Eq. (10) is an inequality: what is maximised is a lower bound on the log-probability of the text, and we measured the gap.
+# * Eq. (10) is an inequality: what is maximised is a lower bound on the log-probability of the text, and the gap was measured.
 # * The gradient from one draw is right on average and poor alone.
-# * The encoder gets both terms, and with $\lambda_\pi = 0.01$ not the gradient of the expected loss.
 #
 # One row and one fresh model carry these numbers. The identities hold for any; the sizes do not.
 #
@@ -1082,9 +832,8 @@ for b in (0.0, 1.0, 2.0, 2.2, 2.8, 4.0):
     )
     assert abs(mean - by_calculus) < 1e-15
     print(f"b = {b:.1f}: mean {mean:.2f}, variance {variance:.4f}")
-print(
-    "best at 2.2, where both outcomes give the same estimate; the expected loss, 2.8, is far better than 0 and not the best"
-)
+print("Best at 2.2, where both outcomes give the same estimate. The expected")
+print("loss, 2.8, is far better than 0 and not the best.")
 
 # %% [markdown]
 # **2. A baseline that is none** (easy, 5 minutes). What goes wrong if the number that is subtracted depends on the outcome, say
@@ -1093,13 +842,12 @@ print(
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 biased = p * (2 - 2) * (1 - p) + (1 - p) * (3 - 3) * (-p)
 print(f"expectation {biased:.2f} instead of {by_calculus:.2f}")
-print(
-    "the signal is gone: the mean of b times score need not be 0 when b depends on the outcome"
-)
+print("The signal is gone: the mean of b times score need not be 0 when b")
+print("depends on the outcome.")
 
 # %% [markdown]
 # **3. Where is the gap largest?** (medium, 10 minutes). Two strings, with losses of 2 and 3 nats for the row, the first with
-# chance $p$. Plot or print the gap between the two sides of eq. (10) over $p$. Where is it zero? Is it largest at one half?
+# probability $p$. Plot or print the gap between the two sides of eq. (10) over $p$. Where is it zero? Is it largest at one half?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 grid = np.linspace(0, 1, 101)
@@ -1108,12 +856,12 @@ gap = (
     + grid * 2
     + (1 - grid) * 3
 )
+ends = f"{abs(gap[0]):.3f} and {abs(gap[-1]):.3f}"
+print(f"at p = 0 and 1 only one string is drawn: gap {ends}")
 print(
-    f"at p = 0 and 1 nothing is left to chance: gap {abs(gap[0]):.3f} and {abs(gap[-1]):.3f}"
+    f"largest at p = {grid[gap.argmax()]:.2f}: {gap.max():.4f} nats;", end=" "
 )
-print(
-    f"largest at p = {grid[gap.argmax()]:.2f}: {gap.max():.4f} nats; at one half {gap[50]:.4f}"
-)
+print(f"at one half {gap[50]:.4f}")
 
 # %% [markdown]
 # **4. The price of being exact** (easy, 5 minutes). How many digits has the number of strings of one row of the paper, with
@@ -1124,114 +872,34 @@ print("digits:", len(str(2**4095)))
 try:
     exact.enumerate_boundaries(20)
 except ValueError as error:
-    print(error)
+    print(textwrap.fill(str(error), 76))
 
 # %% [markdown]
-# **5. After some training** (hard, 20 minutes). Train the model for twenty steps of Adam (learning rate $0.01$) on the *exact*
-# expected loss of four rows, those of the table of gaps. Predict first: will the policy term be a larger or a smaller share of
-# the encoder's gradient than before? Then measure share and cosine at
-# $\lambda_\pi = 0.01$ again, after ten steps and after twenty.
+# **5. A misprint** (medium, 10 minutes). For readers with the paper at hand: the third line of its appendix A.1 has one
+# $\nabla_\theta$ too many,
+#
+# $$\nabla_\theta \sum_a \big( \nabla_\theta \log p(y \mid a, x) + \log p(y \mid a, x) \nabla_\theta \log \pi(a \mid x) \big)\, \pi(a \mid x).$$
+#
+# The sum is already the gradient. Take the line literally for the single decision: what number comes out, and what would it be for
+# a model with many weights?
+
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-rows = torch.cat(
-    [row(words) for words in ("to be or", "not to b", "e, that ", "is the q")]
-)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-for step in range(21):
-    if step in (0, 10, 20):
-        now = exact.exact_gradient(model, rows)
-        first, second = (
-            now.flat("conditional", members),
-            now.flat("policy", members),
-        )
-        share = (second.norm() / (first.norm() + second.norm())).item()
-        cosine = torch.nn.functional.cosine_similarity(
-            first + 0.01 * second, first + second, dim=0
-        ).item()
-        print(
-            f"after {step:2d} steps: share of (13) in the encoder {share:.2f}, cosine at 0.01 {cosine:.2f}"
-        )
-    optimizer.zero_grad()
-    exact.expected_loss(model, rows).backward()
-    optimizer.step()
+def g(logit: float) -> float:
+    """Derivative of the expected loss of the single decision."""
+    return sigmoid(logit) * (1 - sigmoid(logit)) * (2 - 3)
+
+
+literal = (g(logit + 1e-5) - g(logit - 1e-5)) / 2e-5
+assert abs(literal - p * (1 - p) * (1 - 2 * p) * (2 - 3)) < 1e-9
+print(f"the sum {g(logit):.3f}, with another derivative {literal:.3f}")
 print(
-    "the share goes up and down as the two terms change: one moment of training says little"
+    f"A gradient has {len(whole):,} entries, the gradient of it is a matrix"
 )
-
-# %% [markdown]
-# **6. Write three of its functions** (medium, 20 minutes). Fill in each body; the cell checks what is there and passes over what
-# returns `None`. (a) The log-probability of a string of decisions from its logits, position 0 left out. (b) Discounted returns of
-# one row, eq. (16). (c) Advantages against the mean of the *other* rows, *leave one out*.
-
-
-# %%
-def log_probability(logits: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
-    """[B, N] logits and decisions -> [B], nats."""
-    return None  # yours
-
-
-def returns(rewards: torch.Tensor, gamma: float) -> torch.Tensor:
-    """[N] rewards -> [N] returns."""
-    return None  # yours
-
-
-def leave_one_out(returns: torch.Tensor) -> torch.Tensor:
-    """[B, N] returns -> [B, N] advantages."""
-    return None  # yours
-
-
-def check(log_probability, returns, leave_one_out) -> None:
-    """Compare each with a slow computation of another kind."""
-    draws = torch.Generator().manual_seed(0)
-    logits, r = torch.randn(2, 4, 6, generator=draws).double()
-    a = logits > 0.3
-    p = 1 / (1 + np.exp(-logits.numpy()))
-    each = np.where(a, p, 1 - p)[:, 1:]
-    slow = {
-        "log-probability": np.log(each.prod(axis=1)),
-        "returns": [sum(0.9**k * r[0, i + k] for k in range(6 - i))
-                    for i in range(6)],
-        "leave one out": [[r[b, i] - np.mean([r[o, i] for o in range(4) if o != b])
-                           for i in range(6)] for b in range(4)],
-    }  # fmt: skip
-    yours = log_probability(logits, a), returns(r[0], 0.9), leave_one_out(r)
-    for (name, wanted), answer in zip(slow.items(), yours, strict=True):
-        if answer is None:
-            print(f"{name}: not written yet")
-            continue
-        right = np.allclose(np.asarray(answer), np.asarray(wanted))
-        print(f"{name}: {'right' if right else 'not yet right'}")
-
-
-check(log_probability, returns, leave_one_out)
-
-
-# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-def solved_returns(rewards: torch.Tensor, gamma: float) -> torch.Tensor:
-    """From the end back: each return is its reward and gamma times the next one."""
-    found = rewards.clone()
-    for i in range(len(rewards) - 2, -1, -1):
-        found[i] += gamma * found[i + 1]
-    return found
-
-
-def solved_leave_one_out(returns: torch.Tensor) -> torch.Tensor:
-    """The mean of the others is (sum - own) / (B - 1)."""
-    others = len(returns) - 1
-    return returns - (returns.sum(dim=0) - returns) / others
-
-
-def solved_log_probability(
-    logits: torch.Tensor, a: torch.Tensor
-) -> torch.Tensor:
-    """log sigmoid(l) where a boundary was drawn, log sigmoid(-l) where none was."""
-    return logsigmoid(torch.where(a, logits, -logits))[:, 1:].sum(dim=1)
-
-
-check(solved_log_probability, solved_returns, solved_leave_one_out)
+print(f"of {len(whole):,} x {len(whole):,}, which cannot equal a vector.")
 
 # %% [markdown]
 # ## Where to go next
 #
-# The [next chapter](03_variance_ladder.ipynb) climbs the ladder from the plain estimate to the paper's, and measures what each
-# rung buys. The [equation register](../book/equations.md) lists the equations of this chapter with their functions and tests.
+# [Chapter 02b](02b_the_whole_algorithm.ipynb) puts the parts together. [Chapter 03](03_variance_ladder.ipynb) then measures what each
+# reduction of variance buys. The [equation register](../book/equations.md) lists the equations of this chapter with their functions and tests.

@@ -656,8 +656,8 @@ Markdown(ch04_travel.table(travel))
 
 # %% [markdown]
 # *starts after*: share of training before the policy moves; *travel*: as a share of the paper's; *white space* and *first letters*: share
-# of white space, and of the first letters of words, with a boundary after it; ± the standard error over three seeds, and for the loss half
-# a 95 % interval.
+# of white space, and of the first letters of words, with a boundary after it; ± the standard error over seeds, and for the loss half the
+# width of the interval by which this book judges differences.
 
 # %% mystnb={"figure": {"caption": "Left: the share of white space with a boundary during training, one line a run. Right: where boundaries are at the end, one point a run. Colours: how often the policy's learning rate is multiplied; dashed lines and open points: policies that start late. Preset tiny with the paper's D, bundled English sample.", "name": "fig-policy-travel"}, "image": {"alt": "Left, a line for each run over the training text read: policies that move at once with a multiplier of 5 or more rise to nearly all white space; those that start late scatter between none and nearly all. Right, a point for each run: early ones with a multiplier lie together at much white space and few first letters, late ones along a line from there to few spaces and many first letters."}}
 plots.show(ch04_travel.figure(travel))

@@ -533,7 +533,7 @@ Markdown("\n\n".join(tables.heading(sweep) for sweep in sweeps))
 # interruption lost stand in the last row. Peak memory is that of the last session that trained.
 
 # %%
-there = ch06_runs.planned_methods(sweeps, list(runs))
+there = ch06_runs.planned_methods(sweeps[-1:], list(runs))
 Markdown(ch06_runs.facts_table(sweeps[-1], there))
 
 # %% [markdown]

@@ -27,7 +27,7 @@ def pytest_configure(config):
 
 
 def pytest_itemcollected(item):
-    """Stored and new figures count as equal when they look equal, and stderr is a matter of tests/test_notebooks.py."""
+    """Stored and new figures count as equal when they look equal, and stderr is a matter of tests/scripts/notebooks/test_notebooks.py."""
     if item.path.suffix == ".ipynb":
         if "stderr" not in item.parent.skip_compare:
             item.parent.skip_compare = (*item.parent.skip_compare, "stderr")

@@ -2,13 +2,14 @@
 
 >>> import rltok
 >>> record = rltok.train(rltok.preset("tiny"), "sample", "runs/tiny")
->>> model = rltok.load("runs/tiny")
+>>> model = rltok.load("runs/tiny")  # or a model that comes with rltok: rltok.load("demo")
 """
 
 from rltok import estimator, losses, policy, vocab
 from rltok.config import Config
 from rltok.errors import RltokError
 from rltok.presets import preset, presets
+from rltok.runs.export import export
 from rltok.runs.loading import load
 from rltok.runs.snapshots import boundary_view
 from rltok.runs.training import train
@@ -24,6 +25,7 @@ __all__ = [
     "UNetOutput",
     "boundary_view",
     "estimator",
+    "export",
     "load",
     "losses",
     "paint",

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtrc, stdtrit
 
 SURE, LEANING = 0.95, 0.8  # two-sided levels: beyond the interval of the first a difference counts, beyond the second it leans
 ROUNDING = 1e-9  # bits per byte; equal scores differ by rounding alone
@@ -17,11 +16,15 @@ def t_limit(level: float, freedom: float) -> float:
     Args:
         freedom: degrees of freedom of the error, math.inf for one that is known, as the error over many units is.
     """
+    from scipy.special import stdtrit  # here, or importing rltok would take nearly twice as long
+
     return float(stdtrit(freedom, (1 + level) / 2))
 
 
 def by_guessing(right: int, items: int, chance: float) -> float:
     """Probability of so many right answers or more of these items by guessing: P(X >= right), X binomial, exact."""
+    from scipy.special import bdtrc
+
     return float(bdtrc(right - 1, items, chance)) if right > 0 else 1.0
 
 

@@ -11,12 +11,13 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
 quick=(
-    tests/test_{house,environment,readme,notebooks,results,task_items,provenance}.py
-    tests/test_set_up.py::test_make_names_the_index_and_another_one_can_be_named
-    tests/test_backends.py::test_worker_processes_inherit_the_choice
-    tests/test_cli.py::test_python_dash_m_rltok_is_the_command_and_hands_on_its_exit_code
-    tests/test_chapter_06.py::test_no_command_writes_where_git_or_another_run_would_mind
-    tests/test_strict_nbval.py::test_pytest_nbval_alone_is_green_and_runs_tests_and_notebooks
+    tests/project/test_{house,environment,readme}.py tests/scripts/notebooks/test_{notebooks,provenance}.py
+    tests/runs/test_results.py tests/benchmarks/test_task_items.py
+    tests/scripts/test_set_up.py::test_make_names_the_index_and_another_one_can_be_named
+    tests/kernels/test_backends.py::test_worker_processes_inherit_the_choice
+    tests/cli/test_cli.py::test_python_dash_m_rltok_is_the_command_and_hands_on_its_exit_code
+    tests/scripts/notebooks/test_chapter_06.py::test_no_command_writes_where_git_or_another_run_would_mind
+    tests/scripts/notebooks/test_strict_nbval.py::test_pytest_nbval_alone_is_green_and_runs_tests_and_notebooks
 )
 tests=("${@:-${quick[@]}}")
 WORKERS=${WORKERS-2}  # of pytest-xdist; empty: one process

@@ -39,9 +39,9 @@ GUARD = """
 import importlib.util, pathlib, pytest
 
 def pytest_collection_finish(session):
-    found = pathlib.Path(importlib.util.find_spec("rltok").origin).resolve()
-    if pathlib.Path(__file__).resolve().parent not in found.parents:
-        pytest.exit(f"rltok was imported from {found}, not from the copy", returncode=3)
+    origin = pathlib.Path(importlib.util.find_spec("rltok").origin).resolve()
+    if pathlib.Path(__file__).resolve().parent not in origin.parents:
+        pytest.exit(f"rltok was imported from {origin}, not from the copy", returncode=3)
 """
 
 

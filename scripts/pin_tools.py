@@ -25,7 +25,7 @@ NO_TOOLS = ("bpe", "data", "board")  # extras of the package itself
 
 def closure(requirements: list[str]) -> dict[str, str]:
     """Name -> installed version of everything that these requirements ask for, directly or through others."""
-    found, waiting = {}, [(Requirement(line), "") for line in requirements]
+    pins, waiting = {}, [(Requirement(line), "") for line in requirements]
     while waiting:
         requirement, extra = waiting.pop()
         name = canonicalize_name(requirement.name)
@@ -36,10 +36,10 @@ def closure(requirements: list[str]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
         for wanted in ("", *requirement.extras):
-            if (name, wanted) not in found:
-                found[name, wanted] = installed.version
+            if (name, wanted) not in pins:
+                pins[name, wanted] = installed.version
                 waiting += [(Requirement(line), wanted) for line in installed.requires or ()]
-    return {name: version for (name, _), version in found.items()}
+    return {name: version for (name, _), version in pins.items()}
 
 
 def main() -> None:

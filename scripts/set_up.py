@@ -30,14 +30,14 @@ def pip(*arguments: str, **how) -> subprocess.CompletedProcess:
 def lowest(*extras: str) -> dict[str, str]:
     """The lowest version that is declared of each package; of tools that constraints.txt pins, none."""
     pinned = {line.split("==")[0].lower() for line in PINS.read_text(encoding="utf-8").splitlines()}
-    found = {}
+    bounds = {}
     for requirement in sum((PROJECT["optional-dependencies"][extra] for extra in extras), PROJECT["dependencies"]):
         if own := re.match(r"rltok\[(.+)\]", requirement):
-            found |= lowest(*own[1].split(","))
+            bounds |= lowest(*own[1].split(","))
         else:
             name, version = re.match(r"([\w-]+)>=([\w.]+)", requirement).groups()
-            found |= {name: version} if name.lower() not in pinned else {}
-    return found
+            bounds |= {name: version} if name.lower() not in pinned else {}
+    return bounds
 
 
 def numbers(version: str) -> list[int]:
@@ -86,8 +86,8 @@ def install_torch(index: str, version: str = "") -> None:
         print(f"An NVIDIA card is here, so {cuda}", flush=True)
         return
     wanted = numbers(version) if version else []
-    found = [build for build in cpu_builds(index) if numbers(build)[: len(wanted)] == wanted]
-    if not found:
+    builds = [build for build in cpu_builds(index) if numbers(build)[: len(wanted)] == wanted]
+    if not builds:
         print(
             f"No NVIDIA card is here, but {index} has no torch without CUDA for this Python, or does not answer, so {cuda}"
             " To name another index, add TORCH_INDEX=ADDRESS to `make`.",
@@ -95,11 +95,11 @@ def install_torch(index: str, version: str = "") -> None:
         )
         return
     print(
-        f"No NVIDIA card is here, so torch {found[0]}, without CUDA, is installed: about 200 MB to download,"
+        f"No NVIDIA card is here, so torch {builds[0]}, without CUDA, is installed: about 200 MB to download,"
         " unless it lies on this machine.",
         flush=True,
     )
-    pip("install", "-q", "--no-deps", "--retries", "2", "--index-url", index, f"torch=={found[0]}", check=True)
+    pip("install", "-q", "--no-deps", "--retries", "2", "--index-url", index, f"torch=={builds[0]}", check=True)
 
 
 def main() -> int:

@@ -15,11 +15,11 @@ from pathlib import Path
 LIST = Path(__file__).resolve().parents[1] / "tests" / "slow_tests.txt"
 REST = 40.0  # seconds of the tests that stay; two processes share them, and each needs some 20 s to start and collect
 SHORT = 2.0  # seconds of a file
-LINE = re.compile(r"([\d.]+)s (setup|call|teardown) +tests/(\w+\.py)::")
+LINE = re.compile(r"([\d.]+)s (setup|call|teardown) +tests/([\w/]+\.py)::")
 
 
 def slow_files(durations: str, rest: float = REST, short: float = SHORT) -> list[str]:
-    """Names of the files to leave out, by what `pytest --durations=0 -vv` printed."""
+    """Paths below tests/ of the files to leave out, by what `pytest --durations=0 -vv` printed."""
     seconds: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     for taken, phase, name in LINE.findall(durations):

@@ -59,12 +59,12 @@ def numpy_row(model, row):
     target = [PREDICTED.index(i) for i in ids[1:]]
     places, log_pi, nll = np.arange(len(target)), [], []
     for string in strings:
-        found = forward(model, ids, np.where(string, -1.0, 2.0))  # uniforms that leave no choice
-        assert (found["boundaries"] == string).all()
-        each = np.log(sigmoid(np.where(string, found["boundary_logits"], -found["boundary_logits"])))
+        out = forward(model, ids, np.where(string, -1.0, 2.0))  # uniforms that leave no choice
+        assert (out["boundaries"] == string).all()
+        each = np.log(sigmoid(np.where(string, out["boundary_logits"], -out["boundary_logits"])))
         log_pi.append(np.where(places == 0, 0, each))
-        nll.append(-found["log_probs"][places, target])
-    return NumpyRow(strings, np.array(log_pi), np.array(nll), -found["early_log_probs"][places, target])
+        nll.append(-out["log_probs"][places, target])
+    return NumpyRow(strings, np.array(log_pi), np.array(nll), -out["early_log_probs"][places, target])
 
 
 def numpy_rows(model, ids):
@@ -77,8 +77,8 @@ def joint_chances(rows):
 
 
 def gamma_of(name):
-    found = re.search(r"gamma([\d.]+)", name)
-    return float(found[1]) if found else 1.0
+    match = re.search(r"gamma([\d.]+)", name)
+    return float(match[1]) if match else 1.0
 
 
 def returns_by_hand(nll, early_nll, name):
@@ -121,29 +121,29 @@ def flat_gradient(loss, parameters):
 
 def training_gradients(model, ids, strings, names):
     """{name: [S, P]}: gradient of the policy loss that training minimises, string by string."""
-    found, lengths = [], lengths_of(ids)
+    gradients, lengths = [], lengths_of(ids)
     for string in strings:
         out = model(ids, boundaries=string)
         nll, early = out.nll.detach().numpy(), out.early_nll.detach().numpy()
         paid = [torch.from_numpy(advantages_by_hand(nll, early, lengths, name)).to(out.nll) for name in names]
         losses = torch.stack([losses_of(out, each, 0.3).policy for each in paid])
         grads = torch.autograd.grad(losses, reached(model), torch.eye(len(names)).to(losses), is_grads_batched=True)
-        found.append(torch.cat([grad.flatten(1) for grad in grads], dim=1))
-    return dict(zip(names, torch.stack(found, dim=1), strict=True))
+        gradients.append(torch.cat([grad.flatten(1) for grad in grads], dim=1))
+    return dict(zip(names, torch.stack(gradients, dim=1), strict=True))
 
 
 def scores(model, row, strings):
     """[S, n, P]: gradient of log pi(a_i) at each string of one row, 0 at the forced position."""
-    found = []
+    rows = []
     for string in torch.from_numpy(strings):
         logits = model(row[row != PAD][None], boundaries=string[None]).boundary_logits[0]
         each = torch.where(string, logits, -logits).sigmoid().log()
         grads = [flat_gradient(value, reached(model)) for value in each]
-        found.append(torch.stack([torch.zeros_like(grads[0]), *grads[1:]]))
-    return torch.stack(found).numpy()
+        rows.append(torch.stack([torch.zeros_like(grads[0]), *grads[1:]]))
+    return torch.stack(rows).numpy()
 
 
-def close(found, expected, *, atol, what=""):
+def close(actual, expected, *, atol, what=""):
     """Equal to within `atol`, and not because both are nothing."""
-    found, expected = (np.asarray(x.detach() if isinstance(x, torch.Tensor) else x) for x in (found, expected))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=atol, err_msg=str(what))
+    actual, expected = (np.asarray(x.detach() if isinstance(x, torch.Tensor) else x) for x in (actual, expected))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol, err_msg=str(what))

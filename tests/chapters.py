@@ -5,8 +5,8 @@ import re
 
 def code(cells, start):
     """The source of the one code cell in which a line begins so."""
-    (found,) = (c.source for c in cells if c.cell_type == "code" and re.search(rf"^{re.escape(start)}", c.source, re.M))
-    return found
+    (match,) = (c.source for c in cells if c.cell_type == "code" and re.search(rf"^{re.escape(start)}", c.source, re.M))
+    return match
 
 
 def between(cells, first, last):

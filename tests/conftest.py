@@ -1,8 +1,4 @@
-"""Settings of every test run. Nothing of rltok is imported here: fixtures do, in tests.
-
-What rltok needs of other packages is, though: jaxtyping's hook has whatever is imported during an import of rltok compiled anew,
-as it looks for bytecode under a name of its own. That took several seconds of every process.
-"""
+"""Settings of every test run. Nothing of rltok is imported here: fixtures do, in tests."""
 
 import gc
 import json
@@ -11,23 +7,11 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
-import beartype  # noqa: F401
-import filelock  # noqa: F401
 import jaxtyping
-import pandas  # noqa: F401
-import pyarrow.parquet  # noqa: F401
 import pytest
-import safetensors.torch  # noqa: F401
-import scipy.special  # noqa: F401
-import torch
 from hypothesis import settings
-from torch.utils._python_dispatch import TorchDispatchMode
-
-# Without a card Triton's interpreter runs the kernels; it reads this when the first of them is imported.
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
+from paths import ROOT, TESTS
 
 # git must act on the folder that a test names, by its own rules: not on the repository whose hook runs the tests, and not as a
 # user's settings have it (signed commits, hooks for all repositories).
@@ -47,16 +31,39 @@ settings.register_profile("rltok", deadline=None, derandomize=True)
 settings.load_profile("rltok")
 
 
+def pytest_configure(config):
+    """Where tests run, all that rltok needs is imported before it.
+
+    jaxtyping's hook has whatever is imported during an import of rltok compiled anew, as it looks for bytecode under a name of
+    its own; that took several seconds. The process that hands out the tests of `-n` runs none, and workers start after it.
+    """
+    if config.getoption("dist", "no") != "no":
+        return
+    import beartype  # noqa: F401
+    import filelock  # noqa: F401
+    import pandas  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+    import safetensors.torch  # noqa: F401
+    import scipy.special  # noqa: F401
+    import torch
+
+    # Without a card Triton's interpreter runs the kernels; it reads this when the first of them is imported.
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    gc.disable()  # until all is collected: what is made there stays
+
+
 def pytest_collection_modifyitems(items):
-    """Files that take long come first: at the end two processes share short tests, and neither waits for the other."""
-    long = Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split()
-    items.sort(key=lambda item: item.path.name not in long)
+    """What takes long comes first, notebooks before all: at the end two processes share short files, and neither waits."""
+    long = {TESTS / name for name in (TESTS / "slow_tests.txt").read_text(encoding="utf-8").split()}
+    items.sort(key=lambda item: (item.path.suffix != ".ipynb", item.path not in long))
 
 
 def pytest_collection_finish():
     """What is there before the first test stays to the end: no collection of garbage need look at its million objects again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish():
@@ -78,11 +85,11 @@ def run(capsys):
     from rltok.cli.main import main
 
     def run(*arguments, code=0):
-        found = main([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        assert found == code, told.err
-        assert not code or told.err.splitlines()[-1].startswith("rltok: ")
-        return told
+        ended = main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        assert ended == code, output.err
+        assert not code or output.err.splitlines()[-1].startswith("rltok: ")
+        return output
 
     return run
 
@@ -99,11 +106,17 @@ def finished(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.fixture
+def short_snapshots(monkeypatch):
+    """Runs keep the boundaries of ten bytes of text instead of long ones."""
+    monkeypatch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": "Two gulls."})
+
+
 @contextmanager
 def helper(name, **streams):
-    """The process of a file of this folder that takes orders, a line each, and runs them in its children."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    command = [sys.executable, str(Path(__file__).with_name(name))]
+    """The process of a file beside this one that takes orders, a line each, and runs them in its children."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(TESTS / name)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, **streams
     ) as process:
@@ -134,23 +147,24 @@ def ended(commands, tmp_path):
         order = {"arguments": arguments, "signals": sent, "ignored": ignored, "folder": str(tmp_path)}
         commands.stdin.write(json.dumps(order) + "\n")
         commands.stdin.flush()
-        code, told = int(commands.stdout.readline()), (tmp_path / "stderr").read_text()
-        assert "Traceback" not in told and "Interrupt" not in told
-        return code, told
+        code, output = int(commands.stdout.readline()), (tmp_path / "stderr").read_text()
+        assert "Traceback" not in output and "Interrupt" not in output
+        return code, output
 
     return run
-
-
-class _NothingRead(TorchDispatchMode):
-    WAITING = ("aten._local_scalar_dense", "aten.equal", "aten.nonzero", "aten.masked_select")
-
-    def __torch_dispatch__(self, operation, types, arguments=(), settings=None):
-        assert not str(operation).startswith(self.WAITING), f"{operation} waits for the device"
-        return operation(*arguments, **(settings or {}))
 
 
 @pytest.fixture
 def nothing_read():
     """Fails when an operation needs a number or a size from the device, for which a CUDA card would have to be waited for."""
-    with _NothingRead():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    waiting = ("aten._local_scalar_dense", "aten.equal", "aten.nonzero", "aten.masked_select")
+
+    class NothingRead(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, arguments=(), settings=None):
+            assert not str(operation).startswith(waiting), f"{operation} waits for the device"
+            return operation(*arguments, **(settings or {}))
+
+    with NothingRead():
         yield

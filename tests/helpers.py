@@ -68,5 +68,10 @@ def random_boundaries(rows, length, *, rate=0.4, seed=0) -> torch.Tensor:
 
 
 def sigmoid(x):
-    """Of a numpy array, in float64."""
+    """The logistic function of a numpy array, in float64."""
     return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
+
+
+def random(*shape, seed=0):
+    """Normal numbers in float64."""
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))

@@ -37,14 +37,14 @@ def outputs_and_gradients(
 def relative_errors(
     kernel: Callable[..., tuple[Tensor, ...]], reference: Callable[..., tuple[Tensor, ...]], inputs: list[Tensor]
 ) -> list[float]:
-    """||found - expected|| / ||expected|| of outputs and gradients; the reference works on the inputs in float64."""
+    """||actual - expected|| / ||expected|| of outputs and gradients; the reference works on the inputs in float64."""
     with torch.no_grad():
         shapes = [x.shape for x in reference(*(x.double() for x in inputs))]
     weights = [randn(*shape, seed=100 + number, dtype=torch.float64) for number, shape in enumerate(shapes)]
     expected = outputs_and_gradients(reference, [x.double() for x in inputs], weights)
     with poisoned():
-        found = outputs_and_gradients(kernel, inputs, weights)
-    return [float((f.double() - e).norm() / e.norm().clamp(min=1e-12)) for f, e in zip(found, expected, strict=True)]
+        actual = outputs_and_gradients(kernel, inputs, weights)
+    return [float((f.double() - e).norm() / e.norm().clamp(min=1e-12)) for f, e in zip(actual, expected, strict=True)]
 
 
 def randn(*shape: int, seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:
@@ -56,12 +56,12 @@ def randn(*shape: int, seed: int, dtype: torch.dtype = torch.float32, scale: flo
 @contextmanager
 def waits() -> Iterator[list[str]]:
     """Collects one entry for every time that the processor waits for the card, as far as torch notices."""
-    found: list[str] = []
+    warned: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            yield found
+            yield warned
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    found += [str(warning.message) for warning in caught if "called a synchronizing" in str(warning.message)]
+    warned += [str(warning.message) for warning in caught if "called a synchronizing" in str(warning.message)]

@@ -8,14 +8,14 @@ from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.evidence.records import Sweep
 from rltok.evidence.schema import SCHEMA, WHAT
 from rltok.presets import preset
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 
 PLACES = ("validation", "test", "piqa", "hellaswag", "arc_easy", "lambada")
 UNITS = 30
 
 
 def noise(*key, scale=0.3):
-    """Numbers that belong to a document, the same for every contender."""
+    """Numbers that belong to a document, the same for every method."""
     maker = random.Random(str(key))
     return [maker.gauss(0, scale) for _ in range(UNITS)]
 
@@ -66,7 +66,7 @@ def record(
         text: {"text": words.encode().decode("latin-1"), "boundaries": drawn[text][: len(words.encode())], "percent": None}
         for text, words in FIXED_TEXTS.items()
     }
-    found = {
+    entries = {
         "schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "seed": seed, "full": full, "config": config.to_dict(),
         "config_hash": config.digest(), "commit": "0" * 40, "device": "cpu", "versions": {},
         "data": {"name": "text", "train": {}}, "bytes": 20_000, "seconds": 5.0, "flops": 2e10,
@@ -75,7 +75,7 @@ def record(
         "positions": {"start": [0, 8, 16, 24], "rewards": [0.0, 0.1, 0.1, 0.1], "returns": [0.5, 1.0, 0.9, 0.2], "gamma": 0.99},
         "snapshots": [{"step": step, **view} for step in (0, 1, 5, 20)],
     }  # fmt: skip
-    return sealed(json.loads(json.dumps(found)))
+    return with_digest(json.loads(json.dumps(entries)))
 
 
 def sweep_of(*records):
@@ -95,7 +95,7 @@ def with_repeats(sweep, *records):
 
 
 def seeds_of(name, bits, seeds=3, **more):
-    """Runs of a contender with so many seeds, whose losses differ a little."""
+    """Runs of a method with so many seeds, whose losses differ a little."""
     return [record(name, seed, bits=bits + 0.002 * (seed - 1), **more) for seed in range(seeds)]
 
 
@@ -106,3 +106,9 @@ def write(folder, *records, repeat=1):
         place.mkdir(parents=True, exist_ok=True)
         number = f"-{repeat}" if repeat > 1 else ""
         (place / f"{one['name']}-seed{one['seed']}{number}.json").write_text(json.dumps(one))
+
+
+def rows_of(table):
+    """Cells of a Markdown table, head first."""
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    return [lines[0], *lines[2:]]

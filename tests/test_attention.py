@@ -40,8 +40,8 @@ def test_every_window_backend_equals_a_loop_over_positions(length, window, softc
     q, k, v = random_qkv(2, length, 3, 4, seed=length)
     expected = np.stack([brute_force(q[b], k[b], v[b], window, softcap) for b in range(2)])
     for name in backends(softcap):  # float64, softmax in another order
-        found = window_attention(q, k, v, window=window, softcap=softcap, backend=name)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12, err_msg=name)
+        actual = window_attention(q, k, v, window=window, softcap=softcap, backend=name)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("softcap", SOFTCAPS)
@@ -51,21 +51,21 @@ def test_packed_rows_equal_a_loop_over_each_row_alone(offsets, softcap):
     rows = [slice(*ends) for ends in zip(offsets, offsets[1:], strict=False)]
     expected = np.concatenate([brute_force(q[row], k[row], v[row], 99, softcap) for row in rows])
     for name in ("reference", "padded", "auto"):
-        found = row_causal_attention(q, k, v, torch.tensor(offsets), softcap=softcap, backend=name)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12, err_msg=name)
+        actual = row_causal_attention(q, k, v, torch.tensor(offsets), softcap=softcap, backend=name)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("softcap", [None, 1.0])
 @pytest.mark.parametrize(("length", "window"), [(1, 4), (13, 4), (200, 64)])  # blocks of its mask have 128 positions
 def test_flex_attention_equals_the_references_in_windows_and_in_packed_rows(length, window, softcap):
     q, k, v = random_qkv(2, length, 2, 4, seed=length)
-    found, expected = (window_attention(q, k, v, window=window, softcap=softcap, backend=name) for name in ("flex", "reference"))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    actual, expected = (window_attention(q, k, v, window=window, softcap=softcap, backend=name) for name in ("flex", "reference"))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
     offsets = torch.tensor(sorted({0, length // 3, length - 1, length}))
-    found, expected = (
+    actual, expected = (
         row_causal_attention(q[0], k[0], v[0], offsets, softcap=softcap, backend=name) for name in ("flex", "reference")
     )
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("softcap", [None, 1.0])
@@ -115,10 +115,10 @@ def test_the_softcap_bounds_scores_before_the_softmax():
 def test_bf16_stays_bf16_and_close_to_float64(softcap):
     exact, narrow = random_qkv(1, 30, 2, 8), random_qkv(1, 30, 2, 8, dtype=torch.bfloat16)
     for name in backends(softcap):
-        found = window_attention(*narrow, window=8, softcap=softcap, backend=name)
-        assert found.dtype == torch.bfloat16
+        actual = window_attention(*narrow, window=8, softcap=softcap, backend=name)
+        assert actual.dtype == torch.bfloat16
         expected = window_attention(*exact, window=8, softcap=softcap, backend="reference")
-        torch.testing.assert_close(found.double(), expected, rtol=0.1, atol=0.2)  # scores of size 10 in three digits
+        torch.testing.assert_close(actual.double(), expected, rtol=0.1, atol=0.2)  # scores of size 10 in three digits
 
 
 def test_unknown_backends_are_errors():

@@ -14,8 +14,8 @@ def classes_of(text, *, first=vocab.BOS):
 
 
 def test_a_short_text_by_hand():
-    found = classes_of(b"Hi, you\n2x")
-    assert found == [
+    classes = classes_of(b"Hi, you\n2x")
+    assert classes == [
         "other", "word start", "letter", "punctuation", "space", "word start", "letter", "letter", "space", "digit", "letter",
     ]  # fmt: skip
 

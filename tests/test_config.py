@@ -75,10 +75,10 @@ LEAVES = dict(leaves())
 
 
 def refused(settings, *words):
-    with pytest.raises(RltokError) as found:
+    with pytest.raises(RltokError) as error:
         with_settings(Config(), settings)
     for word in words:
-        assert word in str(found.value), found.value
+        assert word in str(error.value), error.value
 
 
 # Digest and round trip

@@ -74,9 +74,11 @@ def test_a_step_waits_for_the_card_once_a_micro_batch_and_twice_an_update(precis
     batch = (ragged_ids(6, 200).cuda(), row_uniforms(0, 1, range(6), 200).cuda())
     train_step(model, optimizer, [batch], config, step=1)
     for count in (1, 2, 3):
-        with waits() as found:
+        with waits() as waiting:
             train_step(model, optimizer, [batch] * count, config, step=1)
-        assert len(found) == 2 + count * (1 if precision == "bf16" else 1 + config.model.mid_layers)  # plain attention waits, too
+        assert len(waiting) == 2 + count * (
+            1 if precision == "bf16" else 1 + config.model.mid_layers
+        )  # plain attention waits, too
 
 
 def test_a_new_variant_of_a_kernel_is_counted_as_a_compilation():

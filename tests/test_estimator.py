@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from helpers import random_boundaries, sigmoid
+from helpers import random, random_boundaries, sigmoid
 
 from rltok.errors import RltokError
 from rltok.estimator import (
@@ -19,10 +19,6 @@ from rltok.estimator import (
 
 GAMMAS = [0.0, 0.5, 0.9, 0.99, 0.9999, 1.0]
 LENGTHS = [1, 2, 255, 256, 257, 512, 1100]
-
-
-def random(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def ragged_mask(*lengths):
@@ -102,14 +98,14 @@ def test_total_credit_pays_every_decision_the_sum_of_its_row():
 @pytest.mark.parametrize("lengths", [(4,), (5, 5), (6, 3, 1), (1, 8, 8, 2, 5)], ids=str)
 def test_advantages_are_returns_minus_the_mean_over_the_rows_scored_there(lengths, leave_one_out):
     mask, returns = ragged_mask(*lengths), random(len(lengths), max(lengths))
-    found = batch_relative_advantages(returns, mask, leave_one_out)
+    actual = batch_relative_advantages(returns, mask, leave_one_out)
     for b, i in np.ndindex(*returns.shape):
         rows = [c for c in range(len(lengths)) if mask[c, i]]
         if not mask[b, i] or len(rows) == 1:
-            assert found[b, i] == 0
+            assert actual[b, i] == 0
             continue
         mean = np.mean([returns[c, i] for c in rows if not (leave_one_out and c == b)])
-        assert found[b, i].item() == pytest.approx(returns[b, i].item() - mean, abs=1e-14)
+        assert actual[b, i].item() == pytest.approx(returns[b, i].item() - mean, abs=1e-14)
 
 
 def test_without_a_mask_all_rows_count_and_one_row_has_nothing_to_compare_with():
@@ -123,8 +119,8 @@ def test_without_a_mask_all_rows_count_and_one_row_has_nothing_to_compare_with()
 def test_what_stands_outside_the_mask_is_ignored():
     mask, returns = ragged_mask(6, 3, 1), random(3, 6)
     for leave_one_out in (False, True):
-        found = batch_relative_advantages(torch.where(mask, returns, 1e6), mask, leave_one_out)
-        assert torch.equal(found, batch_relative_advantages(returns, mask, leave_one_out))
+        actual = batch_relative_advantages(torch.where(mask, returns, 1e6), mask, leave_one_out)
+        assert torch.equal(actual, batch_relative_advantages(returns, mask, leave_one_out))
 
 
 @pytest.mark.parametrize("rows", [2, 3, 4])
@@ -171,9 +167,9 @@ def test_the_policy_loss_and_its_gradient_equal_their_formulas_over_the_mask(len
     ):
         loss = policy_loss(logits, a, advantages, given, count)
         assert loss.item() == pytest.approx(-(log_pi * advantages.numpy())[chosen].sum() / over, abs=1e-14)
-        (found,) = torch.autograd.grad(loss, logits)
+        (actual,) = torch.autograd.grad(loss, logits)
         expected = np.where(chosen, -advantages.numpy() * (a.numpy() - sigmoid(x)) / over, 0)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-14)
 
 
 def test_values_outside_the_mask_cannot_spoil_the_policy_loss():
@@ -186,5 +182,5 @@ def test_values_outside_the_mask_cannot_spoil_the_policy_loss():
 def test_no_gradient_flows_through_the_advantages():
     logits, advantages = (random(2, 4, seed=seed).requires_grad_() for seed in (0, 1))
     loss = policy_loss(logits, random_boundaries(2, 4), advantages)
-    found = torch.autograd.grad(loss, [logits, advantages], allow_unused=True)
-    assert found[0].any() and found[1] is None
+    actual = torch.autograd.grad(loss, [logits, advantages], allow_unused=True)
+    assert actual[0].any() and actual[1] is None

@@ -42,27 +42,27 @@ def by_hand(model, rows, seed):
 
 def test_bits_per_byte_and_its_standard_error_equal_a_direct_computation():
     model, rows = tiny_model().eval(), ragged_rows()
-    found = evaluate(model, rows, seed=5, batch=2)
+    score = evaluate(model, rows, seed=5, batch=2)
     bits, boundaries = by_hand(model, rows, 5)
     per_row = [float(np.mean(row)) for row in bits]
     assert {len(row) for row in bits} != {24}  # else no row is ragged
-    assert found.bits_per_byte == pytest.approx(np.concatenate(bits).mean(), rel=1e-5)
-    assert found.standard_error == pytest.approx(np.std(per_row, ddof=1) / math.sqrt(len(per_row)), rel=1e-4)
-    assert found.row_bits_per_byte == pytest.approx(per_row, rel=1e-5)
-    assert (found.rows, found.scored_bytes) == (len(rows), sum(map(len, bits)))
-    assert found.tokens_per_byte == pytest.approx(np.concatenate(boundaries).mean())
-    assert found.rate == pytest.approx(np.concatenate([row[1:] for row in boundaries]).mean())
+    assert score.bits_per_byte == pytest.approx(np.concatenate(bits).mean(), rel=1e-5)
+    assert score.standard_error == pytest.approx(np.std(per_row, ddof=1) / math.sqrt(len(per_row)), rel=1e-4)
+    assert score.row_bits_per_byte == pytest.approx(per_row, rel=1e-5)
+    assert (score.rows, score.scored_bytes) == (len(rows), sum(map(len, bits)))
+    assert score.tokens_per_byte == pytest.approx(np.concatenate(boundaries).mean())
+    assert score.rate == pytest.approx(np.concatenate([row[1:] for row in boundaries]).mean())
 
 
 def test_the_early_head_and_the_entropy_are_means_over_the_same_bytes():
     model, rows = tiny_model().eval(), ragged_rows()
-    found = evaluate(model, rows, seed=5, batch=64)
+    score = evaluate(model, rows, seed=5, batch=64)
     ids = rows.ids(range(len(rows)))
     with torch.no_grad():
         out = model(ids, uniforms=row_uniforms(5, 0, range(len(rows)), 24))
-    assert found.early_bits_per_byte == pytest.approx(float(out.early_nll[out.scored].mean()) / math.log(2), rel=1e-5)
+    assert score.early_bits_per_byte == pytest.approx(float(out.early_nll[out.scored].mean()) / math.log(2), rel=1e-5)
     p = out.boundary_logits.double().sigmoid()[out.drawn]
-    assert found.policy_entropy == pytest.approx(float(-(p * p.log() + (1 - p) * (1 - p).log()).mean()), rel=1e-5)
+    assert score.policy_entropy == pytest.approx(float(-(p * p.log() + (1 - p) * (1 - p).log()).mean()), rel=1e-5)
 
 
 @pytest.mark.parametrize("rule", ["learned", "random_k"])
@@ -83,10 +83,10 @@ def test_the_draw_depends_on_the_seed_and_the_same_seed_gives_the_same_digits():
 @pytest.mark.parametrize("training", [True, False])
 def test_scoring_happens_in_evaluation_mode_and_leaves_the_model_in_the_mode_it_was_in(training):
     model, rows = tiny_model(softcap=2.0).train(training), ragged_rows()
-    found = evaluate(model, rows, seed=1, batch=4)
+    score = evaluate(model, rows, seed=1, batch=4)
     assert model.training == training
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert found == evaluate(model.eval(), rows, seed=1, batch=4)
+    assert score == evaluate(model.eval(), rows, seed=1, batch=4)
 
 
 def test_max_rows_scores_the_first_rows_only():
@@ -143,9 +143,9 @@ def test_boundaries_are_counted_by_the_class_of_the_byte_before_them():
 
 def test_classes_that_do_not_occur_have_no_rate():
     rows = cut_documents([Document(b"abc def " * 4, "s", "0")], 16, "windows", name="t")
-    found = evaluate(tiny_model(), rows, seed=1, batch=2)
-    assert found.class_rates["digit"] is None and found.class_rates["punctuation"] is None
-    assert found.whitespace_share == found.class_rates["space"] is not None
+    score = evaluate(tiny_model(), rows, seed=1, batch=2)
+    assert score.class_rates["digit"] is None and score.class_rates["punctuation"] is None
+    assert score.whitespace_share == score.class_rates["space"] is not None
 
 
 def made(*row_bits) -> Evaluation:
@@ -187,19 +187,19 @@ def many_documents(seed=0):
 
 def test_the_error_over_documents_is_that_of_a_ratio_of_sums_near_the_jackknife():
     model, rows = tiny_model().eval(), many_documents()
-    found = evaluate(model, rows, seed=5, batch=7)
+    score = evaluate(model, rows, seed=5, batch=7)
     bits, sizes = np.zeros(12), np.zeros(12)
     for number, row in enumerate(by_hand(model, rows, 5)[0]):
         bits[rows.document[number]] += row.sum()
         sizes[rows.document[number]] += len(row)
-    assert found.document_bytes == tuple(sizes) and found.document_bits == pytest.approx(bits, rel=1e-5)
+    assert score.document_bytes == tuple(sizes) and score.document_bits == pytest.approx(bits, rel=1e-5)
     ratio = bits.sum() / sizes.sum()
-    assert found.bits_per_byte == pytest.approx(ratio, rel=1e-5)
+    assert score.bits_per_byte == pytest.approx(ratio, rel=1e-5)
     error = math.sqrt(12 / 11 * sum((b - ratio * size) ** 2 for b, size in zip(bits, sizes, strict=True))) / sizes.sum()
-    assert (found.documents, found.standard_error_documents) == (12, pytest.approx(error, rel=1e-3))
+    assert (score.documents, score.standard_error_documents) == (12, pytest.approx(error, rel=1e-3))
     without = np.array([(bits.sum() - b) / (sizes.sum() - size) for b, size in zip(bits, sizes, strict=True)])
     jackknife = math.sqrt(11 / 12 * ((without - without.mean()) ** 2).sum())
-    assert found.standard_error_documents == pytest.approx(jackknife, rel=0.15)
+    assert score.standard_error_documents == pytest.approx(jackknife, rel=0.15)
 
 
 def test_documents_are_those_of_the_rows_scored_and_one_has_no_error():
@@ -244,55 +244,55 @@ DRAWN = [("learned", "faithful"), *STRAIGHT_THROUGH]
 @pytest.mark.parametrize(("rule", "variant"), [*DRAWN, ("even", "faithful")])
 def test_a_threshold_keeps_the_boundaries_that_are_more_likely_than_not(rule, variant):
     model, rows = tiny_model(rule, variant=variant).eval(), ragged_rows()
-    found = evaluate(model, rows, seed=1, batch=3, draws="threshold")
+    score = evaluate(model, rows, seed=1, batch=3, draws="threshold")
     again = evaluate(model, rows, seed=2, batch=3, draws="threshold")
-    assert (found.draws, found.row_bits_per_byte) == ("threshold", again.row_bits_per_byte)
+    assert (score.draws, score.row_bits_per_byte) == ("threshold", again.row_bits_per_byte)
     ids = rows.ids(range(len(rows)))
     out = model(ids, uniforms=torch.full((len(rows), 24), 0.5))
     if rule != "even":
         chances = out.soft if out.boundary_logits is None else out.boundary_logits.sigmoid()
         assert torch.equal(out.boundaries[out.drawn], (chances > 0.5)[out.drawn])
-        assert 0 < found.rate < 1
-    assert found.rate == pytest.approx(float(out.boundaries[out.drawn].float().mean()))
-    assert found.tokens_per_byte == pytest.approx(float(out.boundaries[out.scored].float().mean()))
+        assert 0 < score.rate < 1
+    assert score.rate == pytest.approx(float(out.boundaries[out.drawn].float().mean()))
+    assert score.tokens_per_byte == pytest.approx(float(out.boundaries[out.scored].float().mean()))
     if rule in ("hnet", "even"):
-        assert found.row_bits_per_byte == evaluate(model, rows, seed=1, batch=3).row_bits_per_byte
+        assert score.row_bits_per_byte == evaluate(model, rows, seed=1, batch=3).row_bits_per_byte
 
 
 def test_the_mean_of_draws_is_that_of_their_nats_and_counts_each_byte_once():
     model, rows = tiny_model().eval(), many_documents()
-    found = evaluate(model, rows, seed=5, batch=7, draws="mean", num_draws=3)
+    score = evaluate(model, rows, seed=5, batch=7, draws="mean", num_draws=3)
     ids = rows.ids(range(len(rows)))
     with torch.no_grad():
         outs = [model(ids, uniforms=row_uniforms(5, draw, range(len(rows)), 24)) for draw in range(3)]
     scored, drawn = outs[0].scored, outs[0].drawn
     bits = torch.stack([out.nll.double() for out in outs]).mean(dim=0) / math.log(2)
     per_row = (bits.sum(dim=1) / scored.sum(dim=1)).numpy()
-    assert found.row_bits_per_byte == pytest.approx(per_row, rel=1e-5)
-    assert found.standard_error == pytest.approx(np.std(per_row, ddof=1) / math.sqrt(len(rows)), rel=1e-4)
-    assert found.bits_per_byte == pytest.approx(float(bits.sum() / scored.sum()), rel=1e-5)
-    assert (found.scored_bytes, sum(found.document_bytes)) == (int(scored.sum()), int(scored.sum()))
-    assert (sum(found.class_counts.values()), found.draws) == (int(drawn.sum()), "mean of 3")
-    assert found.rate == pytest.approx(np.mean([float(out.boundaries[drawn].float().mean()) for out in outs]))
-    assert found.tokens_per_byte == pytest.approx(np.mean([float(out.boundaries[scored].float().mean()) for out in outs]))
+    assert score.row_bits_per_byte == pytest.approx(per_row, rel=1e-5)
+    assert score.standard_error == pytest.approx(np.std(per_row, ddof=1) / math.sqrt(len(rows)), rel=1e-4)
+    assert score.bits_per_byte == pytest.approx(float(bits.sum() / scored.sum()), rel=1e-5)
+    assert (score.scored_bytes, sum(score.document_bytes)) == (int(scored.sum()), int(scored.sum()))
+    assert (sum(score.class_counts.values()), score.draws) == (int(drawn.sum()), "mean of 3")
+    assert score.rate == pytest.approx(np.mean([float(out.boundaries[drawn].float().mean()) for out in outs]))
+    assert score.tokens_per_byte == pytest.approx(np.mean([float(out.boundaries[scored].float().mean()) for out in outs]))
     entropies = [torch.distributions.Bernoulli(logits=out.boundary_logits[drawn]).entropy().mean() for out in outs]
-    assert found.policy_entropy == pytest.approx(float(torch.stack(entropies).mean()), rel=1e-4)
+    assert score.policy_entropy == pytest.approx(float(torch.stack(entropies).mean()), rel=1e-4)
     sample = evaluate(model, rows, seed=5, batch=7)
-    assert (found.early_bits_per_byte, found.class_counts) == (pytest.approx(sample.early_bits_per_byte), sample.class_counts)
+    assert (score.early_bits_per_byte, score.class_counts) == (pytest.approx(sample.early_bits_per_byte), sample.class_counts)
     first = (outs[0].nll.double().sum(dim=1) / scored.sum(dim=1) / math.log(2)).tolist()
     assert sample.row_bits_per_byte == pytest.approx(first, rel=1e-5)
 
 
 def test_class_counts_pool_the_rates():
-    found = evaluate(tiny_model(), ragged_rows(), seed=5, batch=2)
-    rates = [found.class_rates[name] or 0.0 for name in CLASSES]
-    counts = [found.class_counts[name] for name in CLASSES]
-    assert found.rate == pytest.approx(np.dot(rates, counts) / sum(counts))
-    assert found.class_counts["digit"] > 0
+    score = evaluate(tiny_model(), ragged_rows(), seed=5, batch=2)
+    rates = [score.class_rates[name] or 0.0 for name in CLASSES]
+    counts = [score.class_counts[name] for name in CLASSES]
+    assert score.rate == pytest.approx(np.dot(rates, counts) / sum(counts))
+    assert score.class_counts["digit"] > 0
 
 
 @pytest.mark.parametrize(
-    ("rule", "draws", "count", "told"),
+    ("rule", "draws", "count", "message"),
     [
         ("learned", "best", 1, "draws must be one of sample, threshold, mean; got 'best'"),
         ("learned", "mean", 1, "draws='mean' needs num_draws of at least 2; got 1"),
@@ -301,6 +301,6 @@ def test_class_counts_pool_the_rates():
         ("random_k", "threshold", 1, "RandomKRule draws without a probability of each"),
     ],
 )
-def test_draws_that_do_not_go_together_are_refused(rule, draws, count, told):
-    with pytest.raises(RltokError, match=told):
+def test_draws_that_do_not_go_together_are_refused(rule, draws, count, message):
+    with pytest.raises(RltokError, match=message):
         evaluate(tiny_model(rule), ragged_rows(), seed=1, batch=2, draws=draws, num_draws=count)

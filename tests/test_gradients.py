@@ -67,9 +67,9 @@ def test_the_gradient_of_each_part_and_of_their_sum_equals_finite_differences(we
         with torch.no_grad():
             parameter.copy_(start)
         slopes[name] = (ends[0] - ends[1]) / (2 * STEP)
-        found = 0.0 if parameter.grad is None else (parameter.grad * direction).sum().item()
+        along = 0.0 if parameter.grad is None else (parameter.grad * direction).sum().item()
         # central differences err by STEP^2 times third derivatives and by rounding / STEP: both below 1e-9 here
-        assert found == pytest.approx(slopes[name], rel=1e-6, abs=1e-8), name
+        assert along == pytest.approx(slopes[name], rel=1e-6, abs=1e-8), name
     assert max(map(abs, slopes.values())) > 1e-2
 
 

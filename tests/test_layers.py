@@ -5,15 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from helpers import random
 from torch import nn
 
 from rltok.layers import Block, GeGLU, RMSNorm, apply_rotary, initialise, rotary_table
 
 LONG = torch.arange(4096)
-
-
-def random(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
 def distinct(table):
@@ -35,11 +32,11 @@ def test_rms_norm_divides_by_the_root_mean_square_and_multiplies_by_one_plus_wei
 
 def test_rms_norm_starts_as_the_plain_norm_and_computes_bf16_in_fp32():
     norm, x = RMSNorm(300, eps=1e-6), random(4, 300).bfloat16()
-    found = norm(x)
-    assert found.dtype == torch.bfloat16
+    actual = norm(x)
+    assert actual.dtype == torch.bfloat16
     expected = x.double() / x.double().square().mean(-1, keepdim=True).sqrt()
     # one rounding to bf16 at the end (2^-9 relative); a sum of 300 squares in bf16 would be off by several of them
-    torch.testing.assert_close(found.double(), expected, rtol=2**-8, atol=0)
+    torch.testing.assert_close(actual.double(), expected, rtol=2**-8, atol=0)
 
 
 # Rotary positions
@@ -72,9 +69,9 @@ def test_in_bf16_only_769_of_4096_positions_would_be_distinct():
 
 def test_rotation_of_two_positions_by_hand():
     x = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]], dtype=torch.float64)
-    found = apply_rotary(x, *rotary_table(torch.tensor([1, 2]), 2, 10000.0, torch.float64))
+    actual = apply_rotary(x, *rotary_table(torch.tensor([1, 2]), 2, 10000.0, torch.float64))
     expected = [[[math.cos(1), math.sin(1)]], [[-math.sin(2), math.cos(2)]]]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-15)
 
 
 def test_scores_depend_on_the_distance_of_positions_only_and_lengths_stay():

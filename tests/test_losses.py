@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import ragged_ids, random_uniforms, sigmoid, tiny_model
+from helpers import ragged_ids, random, random_uniforms, sigmoid, tiny_model
 
 from rltok.config import ObjectiveConfig
 from rltok.estimator import advantages
@@ -12,26 +12,22 @@ from rltok.step import losses_of
 from rltok.vocab import PAD
 
 
-def random(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
-
-
 def test_nll_is_minus_the_log_softmax_at_the_target_and_exactly_0_on_padding():
     logits = 5 * random(2, 3, 264)
     targets = torch.tensor([[7, 255, 0], [257, PAD, PAD]])
     x = logits.numpy()
     log_probs = x - np.log(np.exp(x).sum(-1, keepdims=True))
     expected = np.where(targets != PAD, -np.take_along_axis(log_probs, targets.numpy()[..., None], -1)[..., 0], 0)
-    found = next_byte_nll(logits, targets)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
-    assert found[1].tolist()[1:] == [0.0, 0.0]
+    actual = next_byte_nll(logits, targets)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-13)
+    assert actual[1].tolist()[1:] == [0.0, 0.0]
 
 
 def test_nll_of_bf16_logits_is_computed_in_fp32():
     logits = random(1, 4, 264).bfloat16()
-    found = next_byte_nll(logits, torch.zeros(1, 4, dtype=torch.int64))
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), next_byte_nll(logits.double(), torch.zeros(1, 4, dtype=torch.int64)))
+    actual = next_byte_nll(logits, torch.zeros(1, 4, dtype=torch.int64))
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual.double(), next_byte_nll(logits.double(), torch.zeros(1, 4, dtype=torch.int64)))
 
 
 def test_nll_sends_no_gradient_to_positions_on_padding():

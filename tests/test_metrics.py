@@ -33,16 +33,16 @@ def test_means_weigh_every_byte_and_every_decision_alike_whatever_its_micro_batc
     metrics = StepMetrics(4)
     metrics.add(*one_row(b"a b c", [1, 0, 1, 0, 0], [1.0, 2.0, 3.0, 4.0, 5.0], [7.0, 1.0, -1.0, 1.0, -1.0]))
     metrics.add(*one_row(b" x", [1, 1], [0.0, 6.0], [50.0, 3.0]))
-    found = metrics.to_dict()
+    means = metrics.to_dict()
     # inputs are BOS and all bytes but the last; a boundary belongs to the input byte at its position
     assert metrics.scored_bytes == 7
-    assert found["nll"] == pytest.approx(21 / 7)
-    assert found["early_nll"] == pytest.approx(28 / 7)
-    assert found["rate"] == pytest.approx(2 / 5)  # decisions after a, space, b, space; then after space
-    assert found["tokens_per_byte"] == pytest.approx(4 / 7)  # with the two forced ones
-    assert found["policy_entropy"] == pytest.approx(math.log(2))
-    assert found["whitespace_share"] == pytest.approx(2 / 3)
-    assert found["advantage_rms"] == pytest.approx(math.sqrt((1 + 1 + 1 + 1 + 9) / 5))  # forced and padded ones left out
+    assert means["nll"] == pytest.approx(21 / 7)
+    assert means["early_nll"] == pytest.approx(28 / 7)
+    assert means["rate"] == pytest.approx(2 / 5)  # decisions after a, space, b, space; then after space
+    assert means["tokens_per_byte"] == pytest.approx(4 / 7)  # with the two forced ones
+    assert means["policy_entropy"] == pytest.approx(math.log(2))
+    assert means["whitespace_share"] == pytest.approx(2 / 3)
+    assert means["advantage_rms"] == pytest.approx(math.sqrt((1 + 1 + 1 + 1 + 9) / 5))  # forced and padded ones left out
 
 
 def test_without_white_space_its_share_is_unknown_not_zero():
@@ -85,6 +85,6 @@ def test_before_anything_was_learned_no_learning_rate_is_to_blame():
     metrics = StepMetrics(1)
     metrics.add(*one_row(b"abc", [1, 0, 1], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]))
     metrics.grad_norm = torch.tensor(math.inf)
-    with pytest.raises(RltokError, match="update 1: .*Nothing was learned yet: bring settings of model and objective") as found:
+    with pytest.raises(RltokError, match="update 1: .*Nothing was learned yet: bring settings of model and objective") as error:
         metrics.check_finite()
-    assert "learning_rate" not in str(found.value) and "checkpoint" not in str(found.value)
+    assert "learning_rate" not in str(error.value) and "checkpoint" not in str(error.value)

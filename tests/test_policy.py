@@ -75,9 +75,9 @@ def test_logits_of_four_bytes_by_hand():
 def test_logits_equal_a_loop_over_positions_and_lags(lags, length, softcap):
     terms, boundaries = random_terms(3, length, lags, std=30), random_boundaries(3, length)
     settings = {**SETTINGS, "softcap": softcap}
-    found = boundary_logits(terms, boundaries, **settings)
+    actual = boundary_logits(terms, boundaries, **settings)
     # float64, at most ten terms of size 100
-    np.testing.assert_allclose(found, all_logits(terms, boundaries, **settings), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(actual, all_logits(terms, boundaries, **settings), rtol=0, atol=1e-12)
 
 
 def test_the_logits_start_at_the_target_rate_and_the_cap_moves_it_from_200_to_204_thousandths():
@@ -116,8 +116,8 @@ def test_both_samplers_and_a_scalar_loop_draw_the_same_bits(std, softcap, dtype,
         uniforms = generator.random((rows, length))
         expected = [draw_one_row(t, u, margin, **settings) for t, u in zip(terms.double().numpy(), uniforms, strict=True)]
         for backend in ("plain", "sweeps", "auto"):
-            found = sample_boundaries(terms, torch.from_numpy(uniforms).to(dtype), **settings, backend=backend)
-            assert found.tolist() == expected, (lags, backend)
+            boundaries = sample_boundaries(terms, torch.from_numpy(uniforms).to(dtype), **settings, backend=backend)
+            assert boundaries.tolist() == expected, (lags, backend)
 
 
 @pytest.mark.parametrize("lags", [0, 1, 8])
@@ -243,8 +243,8 @@ def test_the_kernel_follows_chains_across_chunks_and_skips_terms_of_decisions_th
     assert on_device(echo, half, "triton", **settings) == [[i % 3 == 0 for i in range(150)]]
     terms = random_terms(2, 70, 2, 3.0, dtype=torch.float32)
     terms[0, 5, 0] = terms[0, 0, 1] = terms[0, 1, 2] = terms[:, 20:60:2, 1] = float("nan")
-    found = [on_device(terms, random_uniforms(2, 70), name, **settings) for name in ("plain", "sweeps", "triton")]
-    assert found[0] == found[1] == found[2] and not found[2][0][5]
+    drawn = [on_device(terms, random_uniforms(2, 70), name, **settings) for name in ("plain", "sweeps", "triton")]
+    assert drawn[0] == drawn[1] == drawn[2] and not drawn[2][0][5]
 
 
 def test_a_uniform_equal_to_its_probability_draws_nothing():
@@ -258,9 +258,9 @@ def test_a_uniform_equal_to_its_probability_draws_nothing():
 def test_the_kernel_does_not_make_the_processor_wait_for_the_card():
     terms, uniforms = random_terms(3, 200, 8, dtype=torch.float32).to(DEVICE), random_uniforms(3, 200).to(DEVICE)
     sample_boundaries(terms, uniforms, **SETTINGS, backend="triton")  # compiles
-    with waits() as found:
+    with waits() as waiting:
         sample_boundaries(terms, uniforms, **SETTINGS)
-    assert not found
+    assert not waiting
 
 
 def test_the_kernel_says_what_it_cannot_draw(monkeypatch):
@@ -372,12 +372,14 @@ def test_a_fresh_policy_draws_204_thousandths_in_training_and_200_in_evaluation(
     states = torch.randn(rows, length, 64, generator=torch.Generator().manual_seed(1))
     deviation = math.sqrt(0.2 * 0.8 / (rows * length))
     for training, rate in ((True, capped_rate(0.2, 6.0)), (False, 0.2)):
-        found = rule.train(training).decide(states, torch.zeros(rows, length, dtype=torch.long), random_uniforms(rows, length))
-        assert abs(found.boundaries[:, 1:].float().mean().item() - rate) < 4 * deviation
+        boundaries = rule.train(training).decide(
+            states, torch.zeros(rows, length, dtype=torch.long), random_uniforms(rows, length)
+        )
+        assert abs(boundaries.boundaries[:, 1:].float().mean().item() - rate) < 4 * deviation
         # the mean of p, without the noise of the draw: beyond the cap only curvature is left, p (1 - p) (1 - 2p) s^2 / 2
-        spread = found.logits[:, 1:].var().item()
+        spread = boundaries.logits[:, 1:].var().item()
         expected = rate + rate * (1 - rate) * (1 - 2 * rate) * spread / 2
-        assert abs(found.logits[:, 1:].sigmoid().mean().item() - expected) < 2e-4
+        assert abs(boundaries.logits[:, 1:].sigmoid().mean().item() - expected) < 2e-4
 
 
 def test_rates_without_a_logit_and_beyond_the_cap_are_named():

@@ -112,8 +112,8 @@ def test_no_preset_is_short_at_its_own_budget(name):
 
 def test_a_short_run_is_told_the_multiplier_with_which_its_policy_moves_as_far_as_the_papers():
     short = preset("32m", {"train.training_bytes": 100_000_000})
-    told = travel_advice(short)
-    multiplier = float(re.search(r"train\.policy_lr_multiplier=(\S+)$", told)[1])
+    text = travel_advice(short)
+    multiplier = float(re.search(r"train\.policy_lr_multiplier=(\S+)$", text)[1])
     enough = with_settings(short, {"train.policy_lr_multiplier": multiplier})
     assert policy_travel(enough) == pytest.approx(policy_travel(preset("147m")), rel=0.05)
     assert travel_advice(enough) is None
@@ -135,8 +135,8 @@ def test_the_faithful_variants_carry_the_numbers_of_their_papers():
 
 
 def test_the_authors_preset_differs_from_ours_in_these_settings_only():
-    found = set(differences(preset("147m_authors").to_dict(), preset("147m").to_dict()))
-    assert found == {
+    changed = set(differences(preset("147m_authors").to_dict(), preset("147m").to_dict()))
+    assert changed == {
         "name", "objective.gamma", "objective.lambda_auto", "model.rule.lags", "model.head_norm", "train.micro_batch",
     }  # fmt: skip
     assert "147m_authors" in presets() and "147m_authors_lags0" not in presets()
@@ -150,9 +150,9 @@ def test_the_name_of_a_variant_or_of_a_run_of_it_begins_with_its_size(name):
 
 @pytest.mark.parametrize(("name", "hint"), [("147", "147m"), ("40m_gama0.9", "40m_gamma0.9"), ("zzz", "Add a variant such as")])
 def test_an_unknown_name_is_an_error_that_lists_sizes_and_the_nearest(name, hint):
-    with pytest.raises(RltokError) as found:
+    with pytest.raises(RltokError) as error:
         preset(name)
-    assert repr(name) in str(found.value) and hint in str(found.value) and "24m, 32m, 40m" in str(found.value)
+    assert repr(name) in str(error.value) and hint in str(error.value) and "24m, 32m, 40m" in str(error.value)
 
 
 # Small corpora
@@ -192,9 +192,9 @@ def test_a_corpus_that_fills_the_preset_keeps_it():
 
 def test_a_batch_that_cannot_be_filled_is_an_error_whose_remedy_works():
     config, num_bytes = preset("tiny"), 5000
-    with pytest.raises(RltokError, match="less than one batch of 16") as found:
+    with pytest.raises(RltokError, match="less than one batch of 16") as error:
         check_batch_fits(config, 9, num_bytes)
-    pairs = [word.split("=") for word in str(found.value).split("--set ")[1].split()]
+    pairs = [word.split("=") for word in str(error.value).split("--set ")[1].split()]
     values = {key: int(value) if value.isdigit() else value for key, value in pairs}
     remedied = with_settings(config, values)
     check_batch_fits(remedied, training_rows(remedied, num_bytes), num_bytes)
@@ -225,12 +225,12 @@ def test_the_remedy_for_a_batch_that_little_text_does_not_fill_works_with_and_wi
     config = with_settings(preset("tiny"), settings)
     for num_bytes in range(2 * length, 12 * length, 3 * length - 5):
         rows = training_rows(config, num_bytes)
-        with pytest.raises(RltokError) as found:
+        with pytest.raises(RltokError) as error:
             check_batch_fits(config, rows, min(num_bytes, rows * length))
-        if "too few to train on" in str(found.value):
+        if "too few to train on" in str(error.value):
             assert num_bytes < 32
             continue
-        pairs = [word.split("=") for word in str(found.value).split("--set ")[1].split()]
+        pairs = [word.split("=") for word in str(error.value).split("--set ")[1].split()]
         remedied = with_settings(config, {key: int(value) if value.isdigit() else value for key, value in pairs})
         check_batch_fits(remedied, training_rows(remedied, num_bytes), num_bytes)
         check_batch_fits(remedied, rows * length // remedied.data.sequence_length, num_bytes)

@@ -47,13 +47,13 @@ def advantages_by_hand(out, gamma):
     scored = out.scored.numpy()
     rows, length = rewards.shape
     returns = np.array([[sum(gamma**j * r[i + j] for j in range(length - i)) for i in range(length)] for r in rewards])
-    found = np.zeros_like(returns)
+    actual = np.zeros_like(returns)
     for i in range(length):
         there = [b for b in range(rows) if scored[b, i]]
         if len(there) > 1:
             for b in there:
-                found[b, i] = returns[b, i] - np.mean([returns[other, i] for other in there])
-    return found
+                actual[b, i] = returns[b, i] - np.mean([returns[other, i] for other in there])
+    return actual
 
 
 def gradient_by_hand(model, batches, gamma, rate):
@@ -108,7 +108,7 @@ def test_metrics_are_means_over_the_whole_update_not_over_its_last_micro_batch()
     model, config, batches = tiny_model(), config_for(), batches_of()
     with torch.no_grad():  # before the weights move
         outs = [model(ids, uniforms=uniforms) for ids, uniforms in batches]
-    found = train_step(model, make_optimizer(model, config.train), batches, config, 1).to_dict()
+    metrics = train_step(model, make_optimizer(model, config.train), batches, config, 1).to_dict()
     scored = sum(int(out.scored.sum()) for out in outs)
     drawn = sum(int(out.drawn.sum()) for out in outs)
     assert (scored, drawn) == (44, 38)  # the boundary on BOS of each of the 6 rows is forced
@@ -122,7 +122,7 @@ def test_metrics_are_means_over_the_whole_update_not_over_its_last_micro_batch()
         "policy_entropy": float(-(p * p.log() + (1 - p) * (1 - p).log()).mean()),
         "advantage_rms": math.sqrt(squares / drawn),
     }
-    assert {key: found[key] for key in wanted} == pytest.approx(wanted, rel=1e-4)
+    assert {key: metrics[key] for key in wanted} == pytest.approx(wanted, rel=1e-4)
 
 
 def test_another_rate_loss_takes_the_place_of_eq_24_with_its_weight_and_its_mask():
@@ -144,9 +144,9 @@ def test_another_rate_loss_takes_the_place_of_eq_24_with_its_weight_and_its_mask
 
 def test_a_rule_without_a_policy_has_no_entropy_and_no_gradient_of_its_own():
     model, config = tiny_model("random_k"), config_for("random_k")
-    found = train_step(model, make_optimizer(model, config.train), batches_of(), config, 1).to_dict()
-    assert found["policy_entropy"] is None
-    assert found["grad_norm_rule"] == 0.0
+    metrics = train_step(model, make_optimizer(model, config.train), batches_of(), config, 1).to_dict()
+    assert metrics["policy_entropy"] is None
+    assert metrics["grad_norm_rule"] == 0.0
 
 
 @pytest.mark.parametrize("step", [1, 3, 40])
@@ -306,9 +306,9 @@ def test_micro_batches_made_ahead_are_those_of_their_update(prepared):
     ahead = Prefetcher(corpus, config, cpu, last=3)
     ahead._last = 3  # as on a card
     for step in (1, 2, 3):
-        found, expected = ahead(step), micro_batches(corpus, config, step, cpu)
-        assert len(found) == 2
-        assert all(torch.equal(x, y) for a, b in zip(found, expected, strict=True) for x, y in zip(a, b, strict=True))
+        actual, expected = ahead(step), micro_batches(corpus, config, step, cpu)
+        assert len(actual) == 2
+        assert all(torch.equal(x, y) for a, b in zip(actual, expected, strict=True) for x, y in zip(a, b, strict=True))
         for _ in range(prepared):
             ahead.prepare()
     assert ahead._ready == []  # nothing is made for an update after the last

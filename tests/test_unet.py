@@ -38,15 +38,15 @@ def test_the_forward_pass_equals_a_numpy_one_written_from_the_equations(settings
         expected = forward(model, ids[row, : n + 1].numpy(), uniforms[row, :n].numpy())
         targets = np.array([PREDICTED.index(target) for target in ids[row, 1 : n + 1].tolist()])
         np.testing.assert_array_equal(out.boundaries[row, :n], expected["boundaries"])
-        found = {
+        actual = {
             "byte_states": model.encode(ids[:, :-1])[row, :n],
             "boundary_logits": out.boundary_logits[row, :n],
             "log_probs": log_probs[row, :n, PREDICTED],
         }
         expected["nll"] = -expected["log_probs"][np.arange(n), targets]
         expected["early_nll"] = -expected["early_log_probs"][np.arange(n), targets]
-        found |= {"nll": out.nll[row, :n], "early_nll": out.early_nll[row, :n]}
-        for name, value in found.items():  # float64, sums in another order
+        actual |= {"nll": out.nll[row, :n], "early_nll": out.early_nll[row, :n]}
+        for name, value in actual.items():  # float64, sums in another order
             np.testing.assert_allclose(value.detach(), expected[name], rtol=0, atol=1e-11, err_msg=name)
 
 

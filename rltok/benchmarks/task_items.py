@@ -155,8 +155,8 @@ def _problem(task: Task, row: Any) -> str | None:
         if not _is_text(row[name]):
             return f"have a {name!r} that is no string of valid characters"
     if task.choices is not None:
-        found = row[task.choices]
-        if not isinstance(found, list) or len(found) < 2 or not all(map(_is_text, found)):
+        answers = row[task.choices]
+        if not isinstance(answers, list) or len(answers) < 2 or not all(map(_is_text, answers)):
             return f"have {task.choices!r} that are no list of two or more strings"
     if "label" in task.fields:
         most = 2 if task.choices is None else len(row[task.choices])
@@ -168,14 +168,14 @@ def _problem(task: Task, row: Any) -> str | None:
 
 def _checked(name: str, rows: list[tuple[int, Any]], place: str, source: str, expected: bool) -> TaskItems:
     """Items of numbered lines; every kind of problem is counted and named with the first line that has it."""
-    task, found = TASKS[name], {}
+    task, problems = TASKS[name], {}
     for number, row in rows:
         problem = _problem(task, row)
         if problem is not None:
-            found.setdefault(problem, []).append(number)
-    if found:
+            problems.setdefault(problem, []).append(number)
+    if problems:
         faults = "; ".join(
-            f"{len(at)} of {len(rows)} items {problem}, the first on {place} {at[0]}" for problem, at in found.items()
+            f"{len(at)} of {len(rows)} items {problem}, the first on {place} {at[0]}" for problem, at in problems.items()
         )
         raise RltokError(f"{source}: {faults}. Take the set again from where it is published, or mend these lines.")
     if not rows or (expected and len(rows) != task.count):

@@ -103,7 +103,7 @@ def bits_of_bytes(
     model: AutoregressiveUNet, items: Sequence[Item], *, seed: int, batch: int, draws: str = "sample", num_draws: int = 1,
     all_choices: bool = False,
 ) -> list[dict[int, np.ndarray]]:  # fmt: skip
-    """Of each item, by choice, the bits of each byte of the continuation; without `all_choices` of the right one alone.
+    """Bits of each byte of the continuation, by item and choice; without `all_choices` of the right one alone.
 
     Arguments as of `score_items`.
     """
@@ -140,8 +140,8 @@ def score_items(
     each_byte = bits_of_bytes(
         model, chosen, seed=seed, batch=batch, draws=draws, num_draws=num_draws, all_choices=all_choices
     )  # fmt: skip
-    bits = [{choice: float(found.sum()) / len(found) for choice, found in item.items()} for item in each_byte]
-    gold = [found[item.gold] for found, item in zip(bits, chosen, strict=True)]
+    bits = [{choice: float(each.sum()) / len(each) for choice, each in item.items()} for item in each_byte]
+    gold = [choices[item.gold] for choices, item in zip(bits, chosen, strict=True)]
     each = torch.tensor(gold, dtype=torch.float64)
     require_finite(float(each.mean()))
     return TaskScore(
@@ -153,9 +153,9 @@ def score_items(
 
 def _accuracy(items: Sequence[Item], bits: list[dict[int, float]]) -> dict[str, float | None]:
     """How often the right choice has the fewest bits per byte (of equal ones the first counts), where there is a choice."""
-    if any(len(found) < 2 for found in bits):
+    if any(len(choices) < 2 for choices in bits):
         return {"accuracy": None, "accuracy_error": None, "chance": None}
-    right = sum(min(sorted(found), key=found.__getitem__) == item.gold for found, item in zip(bits, items, strict=True))
+    right = sum(min(sorted(choices), key=choices.__getitem__) == item.gold for choices, item in zip(bits, items, strict=True))
     share = right / len(items)
     chance = sum(1 / len(item.choices) for item in items) / len(items)
     return {"accuracy": share, "accuracy_error": math.sqrt(share * (1 - share) / len(items)), "chance": chance}

@@ -13,9 +13,10 @@ from rltok.cli.compare import compare
 from rltok.cli.doctor import doctor
 from rltok.cli.evaluate import evaluate, print_json, scoring_device, shown
 from rltok.cli.generate import generate
+from rltok.cli.models import export, models
 from rltok.cli.options import parse_settings, use_colour
 from rltok.cli.prepare import prepare
-from rltok.cli.reading import MOST_TEXT, file_bytes
+from rltok.cli.reading import MOST_TEXT, file_bytes, showable
 from rltok.cli.variance import variance
 from rltok.config import Config, from_dict, with_settings
 from rltok.data import load_corpus
@@ -33,7 +34,20 @@ from rltok.vocab import to_utf8
 LITTLE_TEXT = 1000  # bytes
 PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
 
-__all__ = ["bench", "compare", "demo", "doctor", "evaluate", "generate", "prepare", "show", "train", "variance"]
+__all__ = [
+    "bench",
+    "compare",
+    "demo",
+    "doctor",
+    "evaluate",
+    "export",
+    "generate",
+    "models",
+    "prepare",
+    "show",
+    "train",
+    "variance",
+]
 
 
 def _read_config(path: str) -> Config:
@@ -115,14 +129,8 @@ def _text_to_show(options: argparse.Namespace) -> bytes:
     if options.text is not None and options.file is not None:
         raise RltokError("give a text or --file, not both.")
     if options.file is not None:
-        data = file_bytes(options.file, options.bytes)
-    else:
-        data = to_utf8(PASSAGE if options.text is None else options.text)
-    if len(data) > MOST_TEXT:
-        raise RltokError(f"the text has {len(data)} bytes; at most {MOST_TEXT} can be shown. Give a part of it.")
-    if not data:
-        raise RltokError("there is no text to show. Give at least one byte.")
-    return data
+        return showable(file_bytes(options.file, options.bytes))
+    return showable(to_utf8(PASSAGE if options.text is None else options.text))
 
 
 def show(options: argparse.Namespace) -> None:
@@ -145,6 +153,9 @@ def show(options: argparse.Namespace) -> None:
 
 def demo(options: argparse.Namespace) -> None:
     """`rltok demo`."""
-    result = demo_module.run_demo(options.out, seed=options.seed, device=options.device, smoke=options.smoke, quiet=options.json)
+    text = None if options.text is None else showable(to_utf8(options.text))
+    result = demo_module.run_demo(
+        options.out, seed=options.seed, device=options.device, smoke=options.smoke, quiet=options.json, text=text
+    )  # fmt: skip
     if options.json:
         print_json(result)

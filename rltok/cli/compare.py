@@ -16,10 +16,10 @@ from rltok.data import Corpus, Rows, load_corpus
 from rltok.data.sources import is_hub, text_bytes
 from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
-from rltok.evidence.methods import SMOKE_ROWS, base_config, comparison, contenders
+from rltok.evidence.methods import SMOKE_ROWS, base_config, comparison, named_methods
 from rltok.evidence.packed import read_folder
 from rltok.evidence.plan import Plan, check_packages
-from rltok.evidence.ranking import figure, standings, table
+from rltok.evidence.ranking import figure, ranked, table
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import Sweep
 from rltok.evidence.runner import Outcome, Setting, begun_elsewhere, default_workers, run_plan, stored
@@ -61,7 +61,7 @@ def _compare(options: argparse.Namespace, out: Path) -> None:
     runs: dict[str, dict[int, Record]] = {}
     for run in plan.runs:
         runs.setdefault(run.name, {})[run.seed] = records[run.stem]
-    lines = standings(Sweep(plan.name, runs, []), options.split)
+    lines = ranked(Sweep(plan.name, runs, []), options.split)
     summary = _summary(options, plan, lines)
     with room(out):
         write_json(out / SUMMARY, summary)
@@ -115,7 +115,7 @@ def _claim(out: Path, resume: bool) -> None:
 
 def _prepare(options: argparse.Namespace, out: Path) -> tuple[Plan, Setting, dict[str, Record]]:
     """Everything that can be wrong, before anything is trained or written."""
-    names, settings, device = contenders(options.rules), parse_settings(options.set), resolve_device(options.device)
+    names, settings, device = named_methods(options.rules), parse_settings(options.set), resolve_device(options.device)
     if options.jobs is not None and options.jobs < 1:
         raise RltokError(f"--jobs must be at least 1; got {options.jobs}. Leave it out for one run a thread.")
     if options.resume and options.out is None:

@@ -1,25 +1,31 @@
-"""`make demo`: train a tiny model on bundled text, show where it learned to end its tokens, compare with random boundaries."""
+"""`make demo`: boundaries of a model that comes with rltok; then train a tiny one on bundled text, show where it learned to end
+its tokens, compare with random boundaries."""
 
 import json
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rltok.byte_classes import CLASSES
 from rltok.config import Config, with_settings
-from rltok.data import Corpus, load_corpus
+from rltok.data import FIXED_TEXTS, Corpus, load_corpus
 from rltok.device import backend_of, resolve_device
 from rltok.evaluation import Evaluation, evaluate, paired_difference
 from rltok.presets import preset
 from rltok.runs.loading import load
 from rltok.runs.models import new_model
+from rltok.runs.shipped import facts_of, weights_of
 from rltok.runs.snapshots import boundary_view
 from rltok.runs.training import train
 from rltok.show.terminal import legend, paint, paint_view
 from rltok.system.files import check_name, new_folder, quoted
 
+SHIPPED = "small-english"
 SMOKE_BYTES = 12 * 8192
 SHOWN_BYTES = 420
 SHOWN_CLASSES = ("space", "word start", "letter", "punctuation")
@@ -44,6 +50,20 @@ def passage(corpus: Corpus) -> bytes:
     """Some lines of held-out text, from the first full row of the test split, ending at a space."""
     text = bytes(corpus.test.bytes_[1][:SHOWN_BYTES])
     return text[: text.rfind(b" ")]
+
+
+def show_shipped(own: bytes | None, device: torch.device, seed: int, colour: bool, tell: Callable[[str], None]) -> dict[str, str]:
+    """Show a paragraph, and the user's text if there is one, with boundaries of a trained model; returns them without colour."""
+    model = load(weights_of(SHIPPED)).to(device)
+    tell(f"{SHIPPED}, a model of {facts_of(SHIPPED)['parameters']:,d} parameters that comes with rltok, ends its tokens here:\n")
+    plain = {}
+    for name, text in {"paragraph": FIXED_TEXTS["prose"].encode(), "text": own}.items():
+        if text is not None:
+            view = boundary_view(model, text, seed)
+            tell(paint_view(text, view, colour) + "\n")
+            plain[name] = paint(text, view["boundaries"], None, False)
+    tell(legend(colour) + "\n")
+    return plain
 
 
 def _table(before: Evaluation, after: Evaluation, random: Evaluation) -> list[str]:
@@ -80,19 +100,26 @@ def verdict(after: Evaluation, random: Evaluation) -> str:
     )
 
 
-def run_demo(out: str | None, *, seed: int, device: str, smoke: bool, quiet: bool) -> dict[str, Any]:
-    """Train learned and random boundaries, print the story, write demo.json; returns what it holds."""
+def run_demo(
+    out: str | None, *, seed: int, device: str, smoke: bool, quiet: bool, text: bytes | None = None
+) -> dict[str, Any]:  # fmt: skip
+    """Train learned and random boundaries, print the story, write demo.json; returns what it holds.
+
+    text: of the user, to be shown first with the boundaries of a model that comes with rltok.
+    """
     if out is not None:
         check_name(out, "folder")
     with new_folder(None if out is None else Path(out), "demo") as folder:
-        return _run(folder, seed=seed, device=device, smoke=smoke, quiet=quiet)
+        return _run(folder, text, seed=seed, device=device, smoke=smoke, quiet=quiet)
 
 
-def _run(folder: Path, *, seed: int, device: str, smoke: bool, quiet: bool) -> dict[str, Any]:
-    tell: Callable[[str], None] = (lambda text: None) if quiet else print
+def _run(folder: Path, own: bytes | None, *, seed: int, device: str, smoke: bool, quiet: bool) -> dict[str, Any]:
+    tell: Callable[[str], None] = (lambda text: None) if quiet else partial(print, flush=True)
     chosen = resolve_device(device)
     config = demo_config(seed, smoke)
     backend_of(config, chosen)
+    colour = not quiet and sys.stdout.isatty()
+    shipped = show_shipped(own, chosen, seed, colour, tell)
     corpus = load_corpus("sample", config.data)
     rows = 32 if smoke else None
 
@@ -100,7 +127,7 @@ def _run(folder: Path, *, seed: int, device: str, smoke: bool, quiet: bool) -> d
         return evaluate(model.to(chosen), corpus.test, seed=seed, batch=config.train.micro_batch, max_rows=rows)
 
     untrained = new_model(config, chosen)
-    text, colour = passage(corpus), not quiet and sys.stdout.isatty()
+    text = passage(corpus)
     views = {"before": boundary_view(untrained, text, seed)}
     before = score(untrained)
     passes = config.num_updates * config.bytes_per_update / corpus.train.total_bytes
@@ -117,8 +144,8 @@ def _run(folder: Path, *, seed: int, device: str, smoke: bool, quiet: bool) -> d
     tell("\n" + legend(colour) + "\n\n" + "\n".join(_table(before, after, random)) + "\n\n" + verdict(after, random))
     gap = paired_difference(random, after)
     result = {
-        "smoke": smoke, "seed": seed, "config_hash": config.digest(), "before": before.to_dict(), "learned": after.to_dict(),
-        "random": random.to_dict(),
+        "shipped": shipped, "smoke": smoke, "seed": seed, "config_hash": config.digest(), "before": before.to_dict(),
+        "learned": after.to_dict(), "random": random.to_dict(),
         "passage": {moment: paint(text, view["boundaries"], None, False) for moment, view in views.items()},
         "random_minus_learned": gap.bits, "standard_error": gap.error_units, "classes": CLASSES,
     }  # fmt: skip

@@ -20,7 +20,7 @@ from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.evaluation import evaluate as evaluate_rows
-from rltok.runs.loading import load, load_config, text_name
+from rltok.runs.loading import load, load_config, trained_on
 from rltok.unet import AutoregressiveUNet
 
 EVALUATION_BATCH = 16
@@ -64,7 +64,10 @@ def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
 
 def _check_split(options: argparse.Namespace) -> None:
     """Raise `RltokError` for a split without --data if the run was not trained on the bundled sample."""
-    if options.data is None and options.split is not None and (trained := text_name(options.run)) not in ("sample", None):
+    if options.data is not None or options.split is None:
+        return
+    trained = (trained_on(options.run) or {}).get("name")
+    if trained not in ("sample", None):
         raise RltokError(
             f"--split {options.split} without --data is that of the bundled sample, but {options.run} was trained on {trained}."
             " Name the text: --data TEXT, or --data sample."

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rltok.generation.sampling import Sampling
+from rltok.runs.loading import NAMES
 
 
 def add_generate(commands: Any, add_common: Callable[[Any], None]) -> None:
@@ -17,7 +18,7 @@ def add_generate(commands: Any, add_common: Callable[[Any], None]) -> None:
         epilog="Such as: rltok generate runs/mine 'Once upon a time' --bytes 500 --temperature 0.7; or, until the end of the"
         " line: rltok generate runs/mine 'Dear' --stop $'\\n' --boundaries",
     )
-    parser.add_argument("run", help="a run's folder or one of its checkpoints")
+    parser.add_argument("run", help=NAMES)
     parser.add_argument("prompt", nargs="*", help="texts to go on with, each in quotes; default: the model starts from nothing")
     parser.add_argument("--file", help="go on with the text of a file instead ('-' reads standard input)")
     parser.add_argument(

@@ -31,7 +31,7 @@ MODEL_TOO_LARGE = {
 }  # fmt: skip
 TEXT_TOO_LARGE = {
     "prepare": "Take --jobs 1. A document is held as a whole: split those that are larger than memory.",
-    "show": SHORTER, "generate": FEWER, "demo": FREE, "doctor": FREE,
+    "show": SHORTER, "generate": FEWER, "demo": FREE, "doctor": FREE, "models": FREE, "export": FREE,
 }  # fmt: skip
 READ_LESS = "Read less of the text with --max-bytes, or let rltok prepare write it to files that stay on the disk."
 

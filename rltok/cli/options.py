@@ -17,6 +17,7 @@ from rltok.errors import RltokError
 from rltok.evidence.methods import RULES
 from rltok.kernels import backends
 from rltok.rng import DRAWS
+from rltok.runs.loading import HUB_FILE, NAMES
 from rltok.runs.results import versions
 from rltok.speed.bench import FULL_UPDATES
 
@@ -113,7 +114,7 @@ def _add_evaluate(commands: Any) -> None:
         help="held-out bits per byte of a trained model, on text or on benchmark sets",
         description="Score a trained model on text or, with --tasks, on benchmark sets.",
     )
-    evaluate.add_argument("run", help="a run's folder or one of its checkpoints")
+    evaluate.add_argument("run", help=NAMES)
     _add_data(evaluate)
     evaluate.set_defaults(data=None)  # to score the sample, which needs no --data
     evaluate.add_argument(
@@ -198,7 +199,7 @@ def _add_variance(commands: Any) -> None:
         description="Measure every rung of the variance ladder on real rows: of a trained RUN, or, without RUN, of a model that"
         " is trained for it, at the start, after a tenth, and at the end of training.",
     )
-    variance.add_argument("run", nargs="?", help="a run's folder or one of its checkpoints; default: train --preset")
+    variance.add_argument("run", nargs="?", help=f"{NAMES}; default: train --preset")
     variance.add_argument("--preset", help="what to train when there is no RUN (default: tiny)")
     _add_settings(variance, "of the preset")
     _add_data(variance)
@@ -214,6 +215,26 @@ def _add_variance(commands: Any) -> None:
     variance.add_argument("--seeds", type=int, nargs="+", default=[0], help="of training, rows and draws (default: 0)")
     variance.add_argument("--out", metavar="FILE", help="also write the record as JSON")
     _add_common(variance)
+
+
+def _add_models(commands: Any) -> None:
+    models = commands.add_parser(
+        "models",
+        help="the trained models that come with rltok",
+        description="List the trained models that come with rltok, with their scores on held-out text.",
+        epilog="Such as: rltok generate small-english 'Once upon a time'; in Python: rltok.load('small-english')",
+    )
+    _add_common(models)
+    export = commands.add_parser(
+        "export",
+        help="write a trained model into one file",
+        description="Write a trained model into one safetensors file with its settings inside, which every command takes as RUN,"
+        f" and rltok.load. Put on the Hugging Face hub as {HUB_FILE}, it has the name OWNER/NAME.",
+    )
+    export.add_argument("run", help=NAMES)
+    export.add_argument("file", help="a new file, NAME.safetensors")
+    export.add_argument("--bf16", action="store_true", help="round the weights to bf16: half the size")
+    _add_common(export)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -260,7 +281,7 @@ def build_parser() -> argparse.ArgumentParser:
     show = commands.add_parser(
         "show", help="boundaries of a text, coloured", description="Show where a trained model ends its tokens."
     )
-    show.add_argument("run", help="a run's folder or one of its checkpoints")
+    show.add_argument("run", help=NAMES)
     show.add_argument("text", nargs="?", help="the text; default: a short passage of our own")
     show.add_argument("--file", help="show the start of a file instead ('-' reads standard input)")
     show.add_argument("--bytes", type=int, default=2000, help="most bytes shown of a file (default: 2000)")
@@ -272,13 +293,16 @@ def build_parser() -> argparse.ArgumentParser:
 
     add_generate(commands, _add_common)
 
+    _add_models(commands)
+
     _add_variance(commands)
 
     demo = commands.add_parser(
         "demo",
         help="train a tiny model and watch its boundaries move",
-        description="The whole story in minutes, on bundled text.",
+        description="The whole story in minutes, on bundled text; first, the boundaries of a model that comes with rltok.",
     )
+    demo.add_argument("--text", help="also show the boundaries of this text")
     demo.add_argument("--smoke", action="store_true", help="a few updates only, to see that everything runs")
     demo.add_argument("--out", metavar="FOLDER", help="new folder for the two runs (default: runs/demo-N)")
     demo.add_argument("--seed", type=int, default=0)

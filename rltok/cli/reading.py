@@ -9,6 +9,15 @@ from rltok.errors import RltokError
 MOST_TEXT = 50_000  # bytes in one row: the attention of a longer one takes gigabytes
 
 
+def showable(data: bytes) -> bytes:
+    """A text of which boundaries are to be shown, unchanged. Raises `RltokError` for an empty and for a long one."""
+    if len(data) > MOST_TEXT:
+        raise RltokError(f"the text has {len(data)} bytes; at most {MOST_TEXT} can be shown. Give a part of it.")
+    if not data:
+        raise RltokError("there is no text to show. Give at least one byte.")
+    return data
+
+
 def file_bytes(name: str, most: int) -> bytes:
     """The first bytes of a file, at most so many; of standard input where its name is '-'."""
     if name == "-":

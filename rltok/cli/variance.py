@@ -12,9 +12,8 @@ from rltok.data import Corpus, load_corpus
 from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
 from rltok.presets import preset
-from rltok.runs.checkpoint import find_checkpoint
-from rltok.runs.loading import load, load_config
-from rltok.system.files import MISSING, check_record_path, read_file, write_record
+from rltok.runs.loading import load, load_config, trained_on
+from rltok.system.files import check_record_path, write_record
 from rltok.variance.gradients import GROUPS
 from rltok.variance.laboratory import Sizes, batches_of, default_names
 from rltok.variance.ladder import estimator
@@ -124,11 +123,11 @@ def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any
 
 def _elsewhere(run: str, corpus: Corpus) -> str:
     """Says so where the run was trained on another text than the one that is measured."""
+    trained = trained_on(run)
     try:
-        trained = json.loads(read_file(find_checkpoint(run).parents[1] / "data.json"))
-        same = trained["train"]["hash"] == corpus.description["train"]["hash"]
+        same = trained is None or trained["train"]["hash"] == corpus.description["train"]["hash"]
         return "" if same else f"; it was trained on {trained['name']}, which --data would name"
-    except (*MISSING, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):  # damaged
         return ""
 
 

@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 
 from rltok.data.documents import SPLITS
 from rltok.data.prepared import (
+    NOT_IN_DIGEST,
     OLD_REQUEST,
     PREPARED,
     PREPARED_SCHEMA,
     RECORD,
     SKIPPED,
     UNFINISHED,
-    UNSEALED,
     arrow_batches,
     file_facts,
     open_prepared,
@@ -36,7 +36,7 @@ from rltok.data.prepared import (
 )  # fmt: skip
 from rltok.data.units import BEYOND, COLUMNS, NAMED, STORED, Request, Unit, new_arrow, write_unit
 from rltok.errors import RltokError
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 from rltok.system.files import cannot_write, locked, quoted, require_own, room, write_json
 from rltok.system.workers import end_with_parent, stopping
 
@@ -369,7 +369,7 @@ def prepare_folder(
                 record = _finish(units, table, files, place, request)
                 seconds = time.perf_counter() - start
                 timing = {"seconds": seconds, "bytes": size, "bytes_per_second": size / max(1e-9, seconds)}
-                record = sealed(record | {"timing": timing}, UNSEALED)
+                record = with_digest(record | {"timing": timing}, NOT_IN_DIGEST)
                 for name in record["files"]:
                     (place / name).replace(folder / name)
                 write_json(folder / RECORD, record)

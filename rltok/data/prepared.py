@@ -20,7 +20,7 @@ from rltok.config import DataConfig
 from rltok.data.documents import one_line
 from rltok.data.rows import MIN_TAIL, Cut, MappedBytes, Rows, require_a_row
 from rltok.errors import RltokError
-from rltok.system.digest import is_sealed
+from rltok.system.digest import digest_matches
 from rltok.system.files import MISSING, read_file, require_regular
 
 RECORD, UNFINISHED = "prepared.json", ".unfinished"
@@ -28,7 +28,7 @@ OLD_REQUEST = "request.json"  # up to schema 2
 PREPARED = "rltok prepare"
 PREPARED_SCHEMA = 3  # 3: Arrow files
 TIMING = ("seconds", "bytes", "bytes_per_second")
-UNSEALED = ("timing",)  # differs from one preparation to the next, and nothing depends on it
+NOT_IN_DIGEST = ("timing",)  # differs from one preparation to the next, and nothing depends on it
 AGAIN = "Delete the folder and give the same `rltok prepare` again."
 SKIPPED = ("too_short", "empty", "null", "invalid_utf8", "no_text")  # why a document is not stored
 _REMEDY = {
@@ -220,7 +220,11 @@ def open_prepared(spec: str | Path) -> Prepared:
         if record["what"] == PREPARED and record["schema"] != PREPARED_SCHEMA:
             raise _of_another_version(folder)
         timing = [record["timing"][key] for key in TIMING]
-        if record["what"] == PREPARED and is_sealed(record, UNSEALED) and all(isinstance(time, int | float) for time in timing):
+        if (
+            record["what"] == PREPARED
+            and digest_matches(record, NOT_IN_DIGEST)
+            and all(isinstance(time, int | float) for time in timing)
+        ):
             return Prepared(folder, record)
         raise RltokError(f"{path} is damaged: its digest is not that of its entries. {AGAIN}")
     except MISSING as error:

@@ -30,12 +30,12 @@ def _gaps_of(first: str, rivals: Sequence[str], place: str) -> str:
 
 def table_1_claims() -> list[Claim]:
     """Claims against the three methods that do not know a tokenizer."""
-    found = [
+    from_table = [
         Claim(f"test_{rival}", f"held-out text: fewer bits per byte than {NAMES[rival]}", "Table 1",
             _gap_of("ours", rival, "test"), partial(criteria.lower, first="ours", second=rival, place="test"), True)
         for rival in RIVALS
     ]  # fmt: skip
-    found += [
+    from_table += [
         Claim(f"best_{place}", f"{PLACE_NAMES[place]}: fewer bits per byte than each of the three", "§4.2, Table 1",
             _gaps_of("ours", RIVALS, place), partial(criteria.lower_than_each, first="ours", rivals=RIVALS, place=place), True)
         for place in ("piqa", "hellaswag", "lambada")
@@ -44,7 +44,7 @@ def table_1_claims() -> list[Claim]:
         f"ARC-Easy: no difference from evenly spaced boundaries beyond about one standard error ({ARC_MARGIN})",
         "§4.2; Table 1 has 1.7", _gap_of("ours", "even", "arc_easy"),
         partial(criteria.equal, first="ours", second="even", place="arc_easy", margin=ARC_MARGIN))  # fmt: skip
-    return [*found, arc]
+    return [*from_table, arc]
 
 
 def guidance_claims() -> list[Claim]:

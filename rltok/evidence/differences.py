@@ -27,8 +27,8 @@ def gap(sweep: Sweep, first: str, second: str, place: str) -> Difference | None:
     paired = sweep.paired(first, second, place)
     if paired is None:
         return None
-    found = difference_of_units(*paired)
-    return found if found.seeds >= LEAST_SEEDS else borrow(found, by_pair(source(sweep, place), place))
+    own = difference_of_units(*paired)
+    return own if own.seeds >= LEAST_SEEDS else borrow(own, by_pair(source(sweep, place), place))
 
 
 def matched_gap(sweep: Sweep, name: str, place: str) -> Difference | None:
@@ -95,8 +95,8 @@ def freedom(pairs: Pairs) -> int:
 
 def bits_by_seed(sweep: Sweep, place: str) -> dict[str, dict[int, float]]:
     """Bits per byte of each method with several seeds, by seed."""
-    found = sweep.bits_per_byte.get(place, {})
-    return {name: dict(found.get(name, {})) for name in repeated(sweep)}
+    bits = sweep.bits_per_byte.get(place, {})
+    return {name: dict(bits.get(name, {})) for name in repeated(sweep)}
 
 
 def by_pair(sweep: Sweep, place: str) -> Pairs:

@@ -28,7 +28,7 @@ from rltok.runs.loading import load, load_config
 from rltok.runs.results import thin
 from rltok.runs.sessions import sessions_of
 from rltok.runs.snapshots import boundary_view
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 from rltok.system.files import MISSING, read_file
 from rltok.unet import AutoregressiveUNet
 
@@ -58,18 +58,18 @@ def rounded(values: Sequence[float], digits: int = DIGITS) -> list[float]:
 def with_flops(line: dict[str, Any], config: Config, keys: Sequence[str]) -> dict[str, Any]:
     """Some entries of a line of metrics, with the FLOPs of training up to it."""
     flops, attention = training_flops(config.model, line["bytes"], line["tokens"], config.data.sequence_length)
-    found = {key: line[key] for key in keys} | {"flops": flops, "attention_flops": attention}
-    return {key: rounded([value], CURVE_DIGITS)[0] if isinstance(value, float) else value for key, value in found.items()}
+    entries = {key: line[key] for key in keys} | {"flops": flops, "attention_flops": attention}
+    return {key: rounded([value], CURVE_DIGITS)[0] if isinstance(value, float) else value for key, value in entries.items()}
 
 
-def split_score(found: Evaluation, rows: Rows) -> dict[str, Any]:
+def split_score(score: Evaluation, rows: Rows) -> dict[str, Any]:
     """An evaluation with the bits and bytes of its units: documents, or rows where there are fewer than LEAST_DOCUMENTS."""
-    if found.documents >= LEAST_DOCUMENTS:
-        unit, bits, sizes = "documents", found.document_bits, found.document_bytes
+    if score.documents >= LEAST_DOCUMENTS:
+        unit, bits, sizes = "documents", score.document_bits, score.document_bytes
     else:
         unit, sizes = "rows", rows.scored.tolist()
-        bits = [per_byte * size for per_byte, size in zip(found.row_bits_per_byte, sizes, strict=True)]
-    return found.to_dict() | {
+        bits = [per_byte * size for per_byte, size in zip(score.row_bits_per_byte, sizes, strict=True)]
+    return score.to_dict() | {
         "hash": rows.hash,
         "unit": unit,
         "unit_bits": rounded(bits, CURVE_DIGITS),
@@ -77,9 +77,9 @@ def split_score(found: Evaluation, rows: Rows) -> dict[str, Any]:
     }
 
 
-def task_score(found: TaskScore) -> dict[str, Any]:
+def task_score(score: TaskScore) -> dict[str, Any]:
     """A benchmark's score with the bits per byte of every item."""
-    return found.to_dict() | {"item_bits_per_byte": rounded(found.item_bits_per_byte)}
+    return score.to_dict() | {"item_bits_per_byte": rounded(score.item_bits_per_byte)}
 
 
 def samples(model: AutoregressiveUNet, rows: Rows, seed: int) -> list[dict[str, Any]]:
@@ -125,13 +125,13 @@ def evidence_of(
 
     Args:
         folder: of the run.
-        sweep, name: of the sweep it belongs to, and of the contender.
+        sweep, name: of the sweep it belongs to, and of the method.
         rows: scored, of "validation", and of "test" where the run is not to be scored on it later, by `add_test`.
         tasks: items of each benchmark.
         device: "auto", "cpu" or "cuda".
         seed: of the boundary draws.
         max_items: of each benchmark, fewer than all.
-        rate_of: the contender of this seed whose rate is its target, which then differs from seed to seed.
+        rate_of: the method of this seed whose rate is its target, which then differs from seed to seed.
     """
     record = json.loads(read_file(folder / "record.json"))
     config, chosen = load_config(folder), resolve_device(device)
@@ -149,7 +149,7 @@ def evidence_of(
         }
         shown = samples(model, rows["validation"], seed)
     own = {key: value for key, value in record.items() if key not in ("curve", "evaluation", "schema", "name")}
-    return sealed(
+    return with_digest(
         {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "date": today()}
         | own
         | ({"rate_of": rate_of} if rate_of else {})
@@ -167,17 +167,17 @@ def evidence_of(
 def failure_of(config: Config, *, sweep: str, name: str, why: str, **named: Any) -> dict[str, Any]:
     """The record of a run that did not finish; `named` has commit, device, versions, data."""
     plain = {"config": config.to_dict(), "config_hash": config.digest(), "seed": config.train.seed}
-    return sealed(
+    return with_digest(
         {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "date": today(), **plain, **named, "failed": why}
     )
 
 
 def _table(path: Path) -> dict[str, Any]:
     """A file of a run's folder that holds a table."""
-    found = json.loads(read_file(path))
-    if not isinstance(found, dict):
+    content = json.loads(read_file(path))
+    if not isinstance(content, dict):
         raise ValueError("it holds no table")
-    return found
+    return content
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -202,22 +202,22 @@ def start_of(folder: Path, *, sweep: str, name: str, why: str) -> dict[str, Any]
     if (folder / "record.json").exists():
         raise RltokError(f"{folder} holds a finished run. Make its record with scripts/measure/run_sweep.py.")
     try:
-        found = _start(folder, sweep, name, why)
+        record = _start(folder, sweep, name, why)
     except RltokError:
         raise
     except (*MISSING, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise RltokError(f"{folder}: a file is missing or damaged ({error!r}), so the start cannot be kept.") from error
-    check_start(found, demanding(str(folder), "The start of this run cannot be kept."))
-    return found
+    check_start(record, demanding(str(folder), "The start of this run cannot be kept."))
+    return record
 
 
 def _start(folder: Path, sweep: str, name: str, why: str) -> dict[str, Any]:
     config, lines, sessions = from_dict(_table(folder / "config.json")), _lines(folder / "metrics.jsonl"), sessions_of(folder)
     train = [line for line in lines if line["split"] == "train"]
-    for found, what in ((train, "line of training"), (sessions, "session")):
-        if not found:
+    for stored, what in ((train, "line of training"), (sessions, "session")):
+        if not stored:
             raise RltokError(f"{folder} has no {what} yet, so there is nothing to keep.")
-    return sealed(
+    return with_digest(
         {"schema": SCHEMA, "what": START, "sweep": sweep, "name": name, "date": today(), "note": why}
         | {"config": config.to_dict(), "config_hash": config.digest(), "seed": config.train.seed}
         | {"data": _table(folder / "data.json")}
@@ -233,7 +233,7 @@ def _start(folder: Path, sweep: str, name: str, why: str) -> dict[str, Any]:
     )
 
 
-def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str, seed: int = 0) -> dict[str, Any]:
+def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str) -> dict[str, Any]:
     """The record with its score on test rows, which it may get once.
 
     Raises:
@@ -248,5 +248,5 @@ def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str, s
         raise RltokError(f"{folder} holds another run than the record of {record['name']}, seed {record['seed']}.")
     model = load(folder).to(chosen)
     with autocast(config, chosen):
-        found = evaluate(model, test, seed=seed, batch=config.train.micro_batch)
-    return sealed(record | {"scores": record["scores"] | {"test": split_score(found, test)}})
+        score = evaluate(model, test, seed=0, batch=config.train.micro_batch)
+    return with_digest(record | {"scores": record["scores"] | {"test": split_score(score, test)}})

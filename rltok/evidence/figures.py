@@ -97,8 +97,8 @@ def positions_data(sweep: Sweep) -> pd.DataFrame:
     def points(run: Record) -> list[list[float]]:
         if not is_learned(run):
             return []
-        found = run["positions"]
-        each = zip(found["start"], found["rewards"], found["returns"], strict=True)
+        binned = run["positions"]
+        each = zip(binned["start"], binned["rewards"], binned["returns"], strict=True)
         return [[start, reward, back] for start, reward, back in each if reward is not None]
 
     return _curves(sweep, points, ["position", "reward", "return"])
@@ -110,12 +110,12 @@ DATA: dict[str, Callable[[Sweep], pd.DataFrame]] = {
 }  # fmt: skip
 
 
-def gaps_data(sweep: Sweep, reference: str = TEXT_POLICY) -> pd.DataFrame:
-    """Paired differences of every method from a reference on every text: bits per byte, both errors, seeds, in words."""
+def gaps_data(sweep: Sweep) -> pd.DataFrame:
+    """Paired differences of every method from the policy on every text: bits per byte, both errors, seeds, in words."""
     rows: list[list[Any]] = []
     for name in methods_of(sweep):
         for place in ("validation", *PLACES):
-            gap = differences.gap(sweep, name, reference, place) if name != reference else None
+            gap = differences.gap(sweep, name, TEXT_POLICY, place) if name != TEXT_POLICY else None
             if gap is not None:
                 own = None if gap.borrowed else gap.error_seeds
                 rows.append([name, place, gap.bits, gap.error_units, own, gap.seeds, f"{gap}, {many(gap.seeds, 'seed')}"])
@@ -220,13 +220,10 @@ def positions_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
     return figure
 
 
-def sample_html(
-    sweep: Sweep, name: str, number: int = 0, characters: int = 400, seed: int | None = None, hover: bool = True
-) -> str:
+def sample_html(sweep: Sweep, name: str, characters: int = 400, hover: bool = True) -> str:
     """HTML: a held-out passage with a method's boundaries, as the paper's Figures 2 and 6 to 8."""
     runs = sweep.runs[name]
-    run = runs[min(runs) if seed is None else seed]
-    return passage_html(run["samples"][number], name, "held-out passage", characters, hard=name in HARD, hover=hover)
+    return passage_html(runs[min(runs)]["samples"][0], name, "held-out passage", characters, hard=name in HARD, hover=hover)
 
 
 def passage_html(view: dict[str, Any], name: str, what: str, characters: int, *, hard: bool = False, hover: bool = True) -> str:
@@ -245,21 +242,21 @@ def probabilities(view: dict[str, Any], size: int) -> list[float] | None:
     return digits and [int(digits[2 * i : 2 * i + 2]) / 100 for i in range(size)]
 
 
-def snapshots_figure(sweep: Sweep, name: str, text: str = "prose", characters: int = 64) -> "Figure":
+def snapshots_figure(sweep: Sweep, name: str, characters: int = 64) -> "Figure":
     """Boundary probabilities (or decisions) on the start of a fixed text: a row a snapshot, from first to last update."""
     import matplotlib.pyplot as plt
 
     runs = (run for seed in sorted(sweep.runs[name]) for run in sweep.of_seed(name, seed))
-    run = next((run for run in runs if "text" in run["snapshots"][0][text]), None)
+    run = next((run for run in runs if "text" in run["snapshots"][0]["prose"]), None)
     if run is None:  # the records of the other seeds leave texts out
         raise RltokError(
             f"no record of {name} in the sweep {sweep.name} keeps texts in its snapshots: that of seed 0"
             f" is missing. Make it: scripts/measure/run_sweep.py ... --only {name} --seeds 0."
         )
     shots = run["snapshots"]
-    shown = shots[0][text]["text"].encode("latin-1")[:characters]
-    decided = [[int(bit) for bit in shot[text]["boundaries"][: len(shown)]] for shot in shots]
-    grid = [probabilities(shot[text], len(shown)) or bits for shot, bits in zip(shots, decided, strict=True)]
+    shown = shots[0]["prose"]["text"].encode("latin-1")[:characters]
+    decided = [[int(bit) for bit in shot["prose"]["boundaries"][: len(shown)]] for shot in shots]
+    grid = [probabilities(shot["prose"], len(shown)) or bits for shot, bits in zip(shots, decided, strict=True)]
     figure, axes = plt.subplots(figsize=(8.4, 0.2 * len(shots) + 1.0))
     axes.imshow(np.array(grid), cmap="cividis", vmin=0, vmax=1, aspect="auto")
     axes.set_yticks(range(len(shots)), [str(shot["step"]) for shot in shots], fontsize=7)

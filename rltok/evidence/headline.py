@@ -87,14 +87,14 @@ def shares(sweep: Sweep, name: str) -> str:
 
 def settled_after(sweep: Sweep, name: str) -> float | None:
     """Bytes of training text after which every seed stays at white space (`SETTLED`); None where one does not."""
-    found = []
+    steps = []
     for run in sweep.runs[name].values():
         late = [point["bytes"] for point in run["held_out"] if (point["whitespace_share"] or 0) < SETTLED]
         after = [point["bytes"] for point in run["held_out"] if point["bytes"] > max(late, default=-1)]
         if not after:
             return None
-        found.append(after[0])
-    return max(found)
+        steps.append(after[0])
+    return max(steps)
 
 
 def sentences(best: Sweep, large: Sweep) -> list[str]:

@@ -17,8 +17,8 @@ def at(record: dict[str, Any], stage: str) -> list[dict[str, Any]]:
 
 def rows_of(record: dict[str, Any], stage: str, name: str, group: str = "policy") -> list[float | None]:
     """Rows needed for a cosine of 0.5, seed by seed; None is never."""
-    found = [one[group]["estimators"][name] for one in at(record, stage)]
-    for measures in found:
+    measures_of = [one[group]["estimators"][name] for one in at(record, stage)]
+    for measures in measures_of:
         if measures["limit"][0] is None:
             raise RltokError(f"{name} at stage {stage!r} is not resolved in this record. Measure more batches.")
-    return [measures["rows_needed"][0] for measures in found]
+    return [measures["rows_needed"][0] for measures in measures_of]

@@ -59,9 +59,9 @@ def stored_runs(
         return []
     with reading(path):
         runs = record["runs"]
-        if any(config_of(found).digest() != found["config_hash"] for found in runs):
+        if any(config_of(each).digest() != each["config_hash"] for each in runs):
             raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
-        if len({key_of(found) for found in runs}) < len(runs):
+        if len({key_of(each) for each in runs}) < len(runs):
             raise RltokError(f"--out {path} holds a run twice, so it stays. Name another file.")
         again = remade(runs)
         if any(again.get(key) != record.get(key) for key in ("data", "languages")):

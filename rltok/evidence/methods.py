@@ -16,12 +16,12 @@ MATCHED_RANDOM = tuple(MATCHED + rule for rule in ("whitespace", "bpe", "bpe_cau
 BUDGETS = ("smoke", "full")
 SMOKE_UPDATES = 8
 SMOKE_ROWS = 32  # scored at the end
-# What tells contenders or runs apart; the comparison sets it.
+# What tells methods or runs apart; the comparison sets it.
 TAKEN = ("name", "model.rule.name", "model.rule.variant", "model.rule.bpe_boundary", "train.seed")
 
 
-def contenders(names: Sequence[str]) -> list[str]:
-    """The contenders that a user names, each once, rate-matched random ones last; `all` stands for every one.
+def named_methods(names: Sequence[str]) -> list[str]:
+    """The methods that a user names, each once, rate-matched random ones last; `all` stands for every one.
 
     Raises:
         RltokError: an unknown name, or a rate-matched one without the rule whose rate it takes.
@@ -42,11 +42,11 @@ def base_config(
     size: str | None, settings: dict[str, Any], *, budget: str, seed: int, text_bytes: int | None = None,
     names: Sequence[str] = RULES,
 ) -> Config:  # fmt: skip
-    """What all contenders share: network, data, objective, training. Its rule is the learned one, if that competes.
+    """What all methods share: network, data, objective, training. Its rule is the learned one, if that competes.
 
     Args:
         size: a preset without variant; None is tiny, fitted to the text if its size is given.
-        settings: dotted settings for every contender; those of a rule touch the rules that read them.
+        settings: dotted settings for every method; those of a rule touch the rules that read them.
         budget: "smoke", or "full" for the preset's own.
         seed: of the run.
         text_bytes: size of a text to fit rows, batch and budget to.
@@ -78,7 +78,7 @@ def base_config(
     return with_settings(base, smoke | {"train.evaluate_rows": min(8, base.train.evaluate_rows)} | settings)
 
 
-def contender(base: Config, size: str | None, name: str, settings: dict[str, Any]) -> Config:
+def method_config(base: Config, size: str | None, name: str, settings: dict[str, Any]) -> Config:
     """The base with the rule of the preset variant `name`, and nothing else changed.
 
     Two exceptions, which change no result of other rules: straight-through rules may need smaller micro-batches, and the
@@ -103,11 +103,11 @@ def comparison(
     sweep: str, names: Sequence[str], bases: Sequence[Config], *, size: str | None, settings: dict[str, Any], full: bool,
     split: str,
 ) -> Plan:  # fmt: skip
-    """The plan of a comparison: each contender on each base, rate-matched random ones at the tokens per byte of their rule.
+    """The plan of a comparison: each method on each base, rate-matched random ones at the tokens per byte of their rule.
 
     Args:
         sweep: name of the plan.
-        names: of `contenders`.
+        names: of `named_methods`.
         bases: of `base_config`, one a seed, with this size and these settings.
         full: whether they have the preset's own budget.
         split: by whose score rates are matched.
@@ -119,7 +119,7 @@ def comparison(
 def _planned(name: str, base: Config, size: str | None, settings: dict[str, Any]) -> Planned:
     seed = base.train.seed
     if name not in MATCHED_RANDOM:
-        return Planned(name, seed, base=contender(base, size, name, settings))
+        return Planned(name, seed, base=method_config(base, size, name, settings))
     own = {f"train.{key}": value for key, value in OF_POLICY.items()}
     random = with_settings(base, own | {"model.rule.name": "random_k"})
     return Planned(name, seed, rate_of=name.removeprefix(MATCHED), base=random)

@@ -108,29 +108,29 @@ def _table(parts: Mapping[tuple[str, str], Columns]) -> pa.Table:
     """One table of the lists of each (run, entry), in this order; a column that one has not is null there."""
     names = dict.fromkeys(name for columns in parts.values() for name in columns)
     lengths = [len(next(iter(columns.values()))) for columns in parts.values()]
-    found: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         key: pa.array(np.repeat([of[place] for of in parts], lengths)).dictionary_encode() for place, key in enumerate(KEYS)
     }
     for name in names:
         values = [value for columns, length in zip(parts.values(), lengths, strict=True)
                   for value in columns.get(name, [None] * length)]  # fmt: skip
         if {int, float} <= {type(value) for value in values}:
-            found[name + INTS] = [value if type(value) is int else None for value in values]
+            arrays[name + INTS] = [value if type(value) is int else None for value in values]
             values = [value if type(value) is float else None for value in values]
-        found[name] = values
-    return pa.table(found)
+        arrays[name] = values
+    return pa.table(arrays)
 
 
 def _by_run(files: Iterable[bytes]) -> dict[str, dict[str, pa.Table]]:
     """The rows of each run, by entry, of all tables."""
-    found: dict[str, dict[str, pa.Table]] = {}
+    tables: dict[str, dict[str, pa.Table]] = {}
     for content in files:
         table = pq.read_table(pa.BufferReader(content)).unify_dictionaries().combine_chunks()
         run, entry = (table[key].chunk(0) for key in KEYS)
         code = run.indices.to_numpy().astype(np.int64) * len(entry.dictionary) + entry.indices.to_numpy()
         for start, stop in pairwise([0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), len(code)]):
-            found.setdefault(run[start].as_py(), {})[entry[start].as_py()] = table.slice(start, stop - start)
-    return found
+            tables.setdefault(run[start].as_py(), {})[entry[start].as_py()] = table.slice(start, stop - start)
+    return tables
 
 
 def read_folder(folder: Path, whole: bool = True, *, any_commit: bool = False) -> dict[str, Record]:
@@ -245,12 +245,12 @@ def _unpacked(folder: Path, sums: Mapping[str, str], names: Sequence[str]) -> di
 
     def content(name: str) -> bytes:
         try:
-            found = read_file(folder / name)
+            data = read_file(folder / name)
         except MISSING as error:
             raise RltokError(f"{folder.name}/{name} is missing. {RESTORE}") from error
-        if _digest(found) != sums[name]:
+        if _digest(data) != sums[name]:
             raise RltokError(f"{folder.name}/{name}: it was changed after it was packed: its digest differs. {RESTORE}")
-        return found
+        return data
 
     facts = {name: json.loads(content(name)) for name in names}
     has_rows = not all(each.get("failed") for each in facts.values())

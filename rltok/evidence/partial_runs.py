@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rltok.config import ADDED_SETTINGS, from_dict
-from rltok.evidence.record_checks import Demand, check_commit, check_origin, check_sealed, read_sealed
+from rltok.evidence.record_checks import Demand, check_commit, check_digest, check_origin, read_with_digest
 from rltok.evidence.records import Record
 from rltok.evidence.schema import SCHEMA, START
 
@@ -13,21 +13,21 @@ NEEDED = ("sweep", "name", "seed", "config", "config_hash", "commit", "device", 
 REMEDY = "Restore it from the repository, or make one of a run of yours: scripts/measure/keep_start.py."
 
 
-def check_start(found: Any, demand: Demand) -> None:
+def check_start(record: Any, demand: Demand) -> None:
     """The start of a run: `demand(ok, what is wrong)` raises for one that says too little, was edited or is of no known code."""
-    check_sealed(found, demand, START, SCHEMA)
-    lacking = [key for key in NEEDED if key not in found]
+    check_digest(record, demand, START, SCHEMA)
+    lacking = [key for key in NEEDED if key not in record]
     demand(not lacking, f"it lacks {', '.join(lacking)}")
-    check_origin(found, demand)
-    for session in found["sessions"]:
+    check_origin(record, demand)
+    for session in record["sessions"]:
         check_commit(session["commit"], demand)
-    whole = from_dict(found["config"]).to_dict()
+    whole = from_dict(record["config"]).to_dict()
     for section, added in ADDED_SETTINGS.items():  # which the code had not when it was made
-        mine = found["config"][section]
+        mine = record["config"][section]
         whole[section] = {key: value for key, value in whole[section].items() if key not in added or key in mine}
-    demand(whole == found["config"], "its configuration is not whole")
-    demand(isinstance(found["data"], dict) and "hash" in (found["data"].get("train") or {}), "its text has no hash")
-    demand(len(found["curve"]) > 0 and len(found["snapshots"]) > 0, "it holds no line of training, or no snapshot")
+    demand(whole == record["config"], "its configuration is not whole")
+    demand(isinstance(record["data"], dict) and "hash" in (record["data"].get("train") or {}), "its text has no hash")
+    demand(len(record["curve"]) > 0 and len(record["snapshots"]) > 0, "it holds no line of training, or no snapshot")
 
 
 def read_start(path: Path) -> Record:
@@ -36,4 +36,4 @@ def read_start(path: Path) -> Record:
     Raises:
         RltokError: no such file, another kind of record, one that says too little, an edited one, or one of no known code.
     """
-    return read_sealed(path, path.name, REMEDY, check_start)
+    return read_with_digest(path, path.name, REMEDY, check_start)

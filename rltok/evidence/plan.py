@@ -1,4 +1,4 @@
-"""A plan of runs: contenders, seeds, and what settings each run has; from a file, or made by `rltok compare`.
+"""A plan of runs: methods, seeds, and what settings each run has; from a file, or made by `rltok compare`.
 
 TOML --read_plan--> Plan     plan.config(run, records) --> settings, where a run may take numbers from another one's record
 """
@@ -29,7 +29,7 @@ class MissingRun(RltokError):
 
 @dataclass(frozen=True)
 class Planned:
-    """One run of a plan: a contender and a seed.
+    """One run of a plan: a method and a seed.
 
     Its settings start from `base`, or, without one, from the plan's preset with this `variant`.
     """
@@ -38,8 +38,8 @@ class Planned:
     seed: int
     variant: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    rate_of: str | None = None  # target rate: what this contender came to draw
-    same_pull_as: str | None = None  # lambda_policy * RMS of the advantages as of this contender
+    rate_of: str | None = None  # target rate: what this method came to draw
+    same_pull_as: str | None = None  # lambda_policy * RMS of the advantages as of this method
     repeat: int = 1  # how many times this seed is run with this one
     base: Config | None = None
 
@@ -95,7 +95,7 @@ class Plan:
 
 
 def same_gamma(plan: Plan, run: Planned) -> str:
-    """The contender with the same settings and nothing taken from others."""
+    """The method with the same settings and nothing taken from others."""
     for other in plan.runs:
         if (
             other.settings == run.settings
@@ -107,11 +107,11 @@ def same_gamma(plan: Plan, run: Planned) -> str:
 
 
 def taken(records: dict[str, Record], run: Planned, name: str) -> Record:
-    """The record of another contender at this run's seed."""
-    found = records.get(f"{name}-seed{run.seed}")
-    if found is None or found.get("failed"):
+    """The record of another method at this run's seed."""
+    record = records.get(f"{name}-seed{run.seed}")
+    if record is None or record.get("failed"):
         raise MissingRun(f"{run.stem} takes a number from {name}-seed{run.seed}, which has no finished record. Run that first.")
-    return found
+    return record
 
 
 def pull(record: Record) -> float:
@@ -120,18 +120,18 @@ def pull(record: Record) -> float:
     return statistics.median(sizes[len(sizes) // 2 :])
 
 
-def _check_types(found: dict[str, Any]) -> None:
+def _check_types(content: dict[str, Any]) -> None:
     """Raise TypeError or KeyError for a plan whose entries are of another kind."""
     kinds = {"preset": str, "full": bool, "seeds": list, "settings": dict, "run": list, "schedule": list, "max_items": int}
-    wrong = [key for key, kind in kinds.items() if key in found and type(found[key]) is not kind]
-    for run in found.get("run", []):
+    wrong = [key for key, kind in kinds.items() if key in content and type(content[key]) is not kind]
+    for run in content.get("run", []):
         kinds = {"name": str, "variant": str, "settings": dict, "seeds": list, "rate_of": str, "same_pull_as": str}
         wrong += [f"run.{key}" for key, kind in kinds.items() if key in run and type(run[key]) is not kind]
         wrong += [] if "name" in run else ["run.name"]
-    for schedule in found.get("schedule", []):
+    for schedule in content.get("schedule", []):
         kinds = {"name": str, "settings": dict}
         wrong += [f"schedule.{key}" for key, kind in kinds.items() if type(schedule.get(key)) is not kind]
-    seeds = [*found.get("seeds", []), *(seed for run in found.get("run", []) for seed in run.get("seeds", []))]
+    seeds = [*content.get("seeds", []), *(seed for run in content.get("run", []) for seed in run.get("seeds", []))]
     wrong += [f"seed {seed!r}" for seed in seeds if type(seed) is not int or seed < 0]
     if wrong:
         raise TypeError(", ".join(wrong))
@@ -143,31 +143,31 @@ def read_plan(path: Path) -> Plan:
     With schedules, each run is made under each of them: run `even` and schedule `late` give `even_late`.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RltokError(f"{path} is no plan: {error}.") from error
     try:
-        _check_types(found)
+        _check_types(content)
     except (TypeError, KeyError, AttributeError) as error:
         raise RltokError(f"{path}: a value is missing or of another kind ({error}).") from error
-    unknown = [key for key in found if key not in PLAN_KEYS]
-    unknown += [f"run.{key}" for run in found.get("run", []) for key in run if key not in RUN_KEYS]
-    unknown += [f"schedule.{key}" for schedule in found.get("schedule", []) for key in schedule if key not in SCHEDULE_KEYS]
-    if unknown or not found.get("run") or not found.get("seeds") or "preset" not in found or "full" not in found:
+    unknown = [key for key in content if key not in PLAN_KEYS]
+    unknown += [f"run.{key}" for run in content.get("run", []) for key in run if key not in RUN_KEYS]
+    unknown += [f"schedule.{key}" for schedule in content.get("schedule", []) for key in schedule if key not in SCHEDULE_KEYS]
+    if unknown or not content.get("run") or not content.get("seeds") or "preset" not in content or "full" not in content:
         raise RltokError(f"{path} needs preset, full, seeds and runs; it has unknown keys: {', '.join(unknown) or 'none'}.")
     runs = [
         Planned(f"{run['name']}{schedule['name'] and '_' + schedule['name']}", seed, run.get("variant"),
                 schedule["settings"] | run.get("settings", {}), run.get("rate_of"), run.get("same_pull_as"))
-        for run in found["run"] for schedule in found.get("schedule") or [{"name": "", "settings": {}}]
-        for seed in run.get("seeds", found["seeds"])
+        for run in content["run"] for schedule in content.get("schedule") or [{"name": "", "settings": {}}]
+        for seed in run.get("seeds", content["seeds"])
     ]  # fmt: skip
     if len({run.stem for run in runs}) < len(runs):
         raise RltokError(f"{path} names a run twice. Each needs a name of its own.")
-    return Plan(path.stem, found["preset"], found["full"], found.get("settings", {}), runs, found.get("max_items"))
+    return Plan(path.stem, content["preset"], content["full"], content.get("settings", {}), runs, content.get("max_items"))
 
 
 def wanted(plan: Plan, only: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Planned]:
-    """The runs of some contenders and seeds (None: all), in the plan's order; an unknown name or seed is an error."""
+    """The runs of some methods and seeds (None: all), in the plan's order; an unknown name or seed is an error."""
     unknown = [name for name in only or () if name not in {run.name for run in plan.runs}]
     if unknown:
         raise RltokError(

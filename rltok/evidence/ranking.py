@@ -22,16 +22,16 @@ def last_fifth(points: Sequence[dict[str, Any]], key: str) -> float:
     return sum(last) / len(last)
 
 
-def standings(sweep: Sweep, split: str) -> list[dict[str, Any]]:
+def ranked(sweep: Sweep, split: str) -> list[dict[str, Any]]:
     """One line a method, in the order in which they first occur.
 
     Bits per byte and `minus_learned` (None without the learned rule, and for itself) are `Difference`s; all else are means over
     seeds, on the rows of the split or, of cost and the rate over the last fifth, in training.
     """
-    return [_standing(sweep, name, split) for name in sweep.runs]
+    return [_line(sweep, name, split) for name in sweep.runs]
 
 
-def _standing(sweep: Sweep, name: str, split: str) -> dict[str, Any]:
+def _line(sweep: Sweep, name: str, split: str) -> dict[str, Any]:
     whole, runs = sweep.mean(name, split), list(sweep.runs[name].values())
     means = {key: sweep.values(name, key, split) for key in ("rate", "tokens_per_byte", "whitespace_share")} | {
         "last_fifth_rate": [last_fifth(run["curve"], "rate") for run in runs],
@@ -52,17 +52,15 @@ def _shown(value: float | None, digits: int = 3, sign: str = "") -> str:
     return "-" if value is None else f"{value:{sign}.{digits}f}"
 
 
-def _with_errors(found: Difference | None, sign: str = "") -> str:
-    if found is None:
+def _with_errors(gap: Difference | None, sign: str = "") -> str:
+    if gap is None:
         return "-"
-    units, seeds = ("" if error is None else f"{error:.4f}" for error in (found.error_units, found.error_seeds))
-    return (
-        _shown(found.bits, 4, sign) + (units and f" +- {units}") + (seeds and f" / {f'({seeds})' if found.borrowed else seeds}")
-    )
+    units, seeds = ("" if error is None else f"{error:.4f}" for error in (gap.error_units, gap.error_seeds))
+    return _shown(gap.bits, 4, sign) + (units and f" +- {units}") + (seeds and f" / {f'({seeds})' if gap.borrowed else seeds}")
 
 
 def table(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """The standings as lines of text."""
+    """The ranking as lines of text."""
     wide = max(26, *(len(_with_errors(line["bits_per_byte"])) + 2 for line in lines))
     shown = [
         f"{'rule':24s}{'bits per byte':>{wide}s}{'minus learned':>{wide}s}{'rate':>8s}{'tokens/byte':>13s}"
@@ -91,13 +89,13 @@ def figure(lines: Sequence[dict[str, Any]]) -> "Figure":
     use_style()
     drawn, axes = plt.subplots(figsize=(7.4, 4.2))
     for number, line in enumerate(lines):
-        marker, colour, found = (
+        marker, colour, score = (
             MARKERS[number // len(PALETTE) % len(MARKERS)],
             PALETTE[number % len(PALETTE)],
             line["bits_per_byte"],
         )
         axes.errorbar(
-            line["flops_per_byte"] / 1e6, found.bits, yerr=found.error_units or 0.0, fmt=marker, color=colour, capsize=3,
+            line["flops_per_byte"] / 1e6, score.bits, yerr=score.error_units or 0.0, fmt=marker, color=colour, capsize=3,
             label=line["name"],
         )  # fmt: skip
     axes.set(xlabel="training FLOPs per byte, millions (attention left out)", ylabel="held-out bits per byte")

@@ -18,14 +18,13 @@ class Rates(NamedTuple):
 
 
 @torch.no_grad()
-def text_rates(rule: Rule, rows: TrainingRows, *, batch: int, most_rows: int | None = None, seed: int = 0) -> Rates:
+def text_rates(rule: Rule, rows: TrainingRows, *, batch: int, most_rows: int | None = None) -> Rates:
     """Rates of a rule that looks at text alone: every rule without a policy or a router.
 
     Args:
         rule: its `decide` gets byte states of width 0.
         batch: rows at a time; the result does not depend on it.
         most_rows: count the first so many rows only.
-        seed: of the uniforms, as in `evaluate`.
     """
     total = len(rows) if most_rows is None else min(most_rows, len(rows))
     if total < 1:
@@ -36,9 +35,9 @@ def text_rates(rule: Rule, rows: TrainingRows, *, batch: int, most_rows: int | N
         ids = rows.ids(list(numbers))
         counts = ids[:, 1:] != PAD
         inputs = torch.where(counts | first_position(counts), ids[:, :-1], PAD)
-        uniforms = row_uniforms(seed, 0, numbers, inputs.shape[1])
-        found = rule.decide(torch.zeros(*inputs.shape, 0), inputs, uniforms).boundaries & counts
+        uniforms = row_uniforms(0, 0, numbers, inputs.shape[1])
+        boundaries = rule.decide(torch.zeros(*inputs.shape, 0), inputs, uniforms).boundaries & counts
         free = counts & ~first_position(counts)
-        tokens, hits = tokens + int(found.sum()), hits + int((found & free).sum())
+        tokens, hits = tokens + int(boundaries.sum()), hits + int((boundaries & free).sum())
         scored, drawn = scored + int(counts.sum()), drawn + int(free.sum())
     return Rates(hits / max(1, drawn), tokens / scored)

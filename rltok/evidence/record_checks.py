@@ -1,6 +1,6 @@
 """Files that carry their digest, as they are read, and where a run came from.
 
-file --read_sealed(check)--> record     each check takes `demand(ok, what is wrong)`, which raises with the file and the remedy
+file --read_with_digest(check)--> record     each check takes `demand(ok, what is wrong)`, which raises with file and remedy
 """
 
 import json
@@ -11,10 +11,10 @@ from typing import Any
 
 from rltok.config import from_dict
 from rltok.errors import RltokError
-from rltok.system.digest import is_sealed
+from rltok.system.digest import digest_matches
 from rltok.system.files import MISSING, read_file
 
-# By the start of a contender's name: what every difference is of.
+# By the start of a method's name: what every difference is of.
 RULE_OF = {"ours": "learned", "policy": "learned", "even": "even"}
 CLEAN = re.compile(r"[0-9a-f]{40}")
 
@@ -31,41 +31,41 @@ def demanding(where: str, remedy: str) -> Demand:
     return demand
 
 
-def read_sealed(path: Path, where: str, remedy: str, check: Callable[[Any, Demand], None]) -> dict[str, Any]:
+def read_with_digest(path: Path, where: str, remedy: str, check: Callable[[Any, Demand], None]) -> dict[str, Any]:
     """The content of a file that `check` finds nothing wrong with.
 
     Args:
         path: of the file.
         where, remedy: of errors, see `demanding`.
-        check: takes what was read and a `Demand`, and calls `check_sealed` first.
+        check: takes what was read and a `Demand`, and calls `check_digest` first.
 
     Raises:
         RltokError: no such file, no JSON (nor are NaN and Infinity), or what `check` found.
     """
     try:
-        found = json.loads(read_file(path), parse_constant=_no_number)
+        record = json.loads(read_file(path), parse_constant=_no_number)
     except RltokError as error:
         raise RltokError(f"{where}: {error} {remedy}") from error
     except (*MISSING, ValueError, RecursionError) as error:
         raise RltokError(f"{where} is missing or no JSON ({error}). {remedy}") from error
     try:
-        check(found, demanding(where, remedy))
+        check(record, demanding(where, remedy))
     except RltokError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise RltokError(f"{where}: an entry is missing or of another kind ({error!r}). {remedy}") from error
-    return found
+    return record
 
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number")
 
 
-def check_sealed(found: Any, demand: Demand, what: str, schema: int) -> None:
+def check_digest(record: Any, demand: Demand, what: str, schema: int) -> None:
     """A record of this kind and schema, as it was when it was made."""
-    demand(isinstance(found, dict) and found.get("what") == what, f"this is no record of {what}")
-    demand(found.get("schema") == schema, f"schema {found.get('schema')!r} is unknown; this version reads {schema}")
-    demand(is_sealed(found), "it was changed after it was made: its digest differs")
+    demand(isinstance(record, dict) and record.get("what") == what, f"this is no record of {what}")
+    demand(record.get("schema") == schema, f"schema {record.get('schema')!r} is unknown; this version reads {schema}")
+    demand(digest_matches(record), "it was changed after it was made: its digest differs")
 
 
 def check_origin(record: Mapping[str, Any], demand: Demand, *, any_commit: bool = False) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rltok.evidence.record_checks import Demand, check_origin, check_sealed, demanding, read_sealed
+from rltok.evidence.record_checks import Demand, check_digest, check_origin, demanding, read_with_digest
 from rltok.evidence.record_schema import check_entries
 from rltok.evidence.schema import SCHEMA, WHAT
 from rltok.runs.sessions import problem
@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 def check_made(record: Any, demand: Demand, *, any_commit: bool = False) -> None:
     """A record of this schema, as it was when it was made, from settings, and a commit, that can be looked up."""
-    check_sealed(record, demand, WHAT, SCHEMA)
+    check_digest(record, demand, WHAT, SCHEMA)
     check_origin(record, demand, any_commit=any_commit)
     if "sessions" in record:
         demand((odd := problem(record["sessions"])) is None, f"its list of sessions is damaged ({odd})")
@@ -35,7 +35,7 @@ def check(record: Any, where: str) -> Record:
 
 
 def _check_whole(record: Any, demand: Demand, *, any_commit: bool = False) -> None:
-    check_sealed(record, demand, WHAT, SCHEMA)
+    check_digest(record, demand, WHAT, SCHEMA)
     check_entries(record, demand)
     check_made(record, demand, any_commit=any_commit)
 
@@ -52,7 +52,7 @@ def read_record(path: Path, whole: bool = False, *, any_commit: bool = False) ->
         RltokError: no such file, another schema, a changed entry, or a commit that cannot be looked up.
     """
     checks = partial(_check_whole if whole else check_made, any_commit=any_commit)
-    return read_sealed(path, f"{path.parent.name}/{path.name}", REMEDY, checks)
+    return read_with_digest(path, f"{path.parent.name}/{path.name}", REMEDY, checks)
 
 
 def write_record(path: Path, record: Record, *, any_commit: bool = False) -> None:

@@ -13,9 +13,9 @@ from rltok.evidence.record_checks import Demand
 
 SPLITS = ("validation", "test")
 SUMS, MEANS = 1e-5, 1e-3  # relative, of bits per byte: units are kept to seven digits, items to four
-CURVE = ("step", "bytes", "flops", "attention_flops", "rate", "whitespace_share", "policy_entropy", "advantage_rms", "nll",
-         "early_nll")  # fmt: skip
-HELD_OUT = ("step", "bytes", "flops", "bits_per_byte", "whitespace_share")
+CURVE_NEEDS = ("step", "bytes", "flops", "attention_flops", "rate", "whitespace_share", "policy_entropy", "advantage_rms", "nll",
+               "early_nll")  # fmt: skip
+HELD_OUT_NEEDS = ("step", "bytes", "flops", "bits_per_byte", "whitespace_share")
 LONGEST_VALUE = 60  # characters of a wrong value that an error repeats
 
 NUMBER = {"type": "number", "minimum": -1e300, "maximum": 1e300}  # 1e999 is none
@@ -52,8 +52,8 @@ FINISHED = _object(
     full={"type": "boolean"},
     **dict.fromkeys(("bytes", "seconds", "flops", "attention_flops", "matrix_parameters"), POSITIVE),
     scores=SCORES,
-    curve=_list(_object(**dict.fromkeys(CURVE, MAYBE))),
-    held_out=_list(_object(**dict.fromkeys(HELD_OUT, MAYBE))),
+    curve=_list(_object(**dict.fromkeys(CURVE_NEEDS, MAYBE))),
+    held_out=_list(_object(**dict.fromkeys(HELD_OUT_NEEDS, MAYBE))),
     positions=_object(**dict.fromkeys(("start", "rewards", "returns"), _list(MAYBE, 0))),
     samples=_list(_object(text=TEXT, boundaries={"type": "string", "pattern": "^[01]*$"})),
     snapshots=_list(_object(step={"type": "integer"})),
@@ -83,11 +83,11 @@ def check_entries(record: Mapping[str, Any], demand: Demand) -> None:
 
 def _check_sums(scores: Mapping[str, Any], demand: Demand) -> None:
     """Bits per byte are those of the units, or the mean of the items."""
-    for place, found in ((place, found) for place, found in scores.items() if found is not None):
+    for place, score in ((place, score) for place, score in scores.items() if score is not None):
         split = place in SPLITS
-        bits, sizes = (found["unit_bits"], found["unit_bytes"]) if split else (found["item_bits_per_byte"], [1] * found["items"])
+        bits, sizes = (score["unit_bits"], score["unit_bytes"]) if split else (score["item_bits_per_byte"], [1] * score["items"])
         demand(len(bits) == len(sizes), f"the bits of {place} are not as many as its units")
-        said, mean = found["bits_per_byte"], sum(bits) / sum(sizes)
+        said, mean = score["bits_per_byte"], sum(bits) / sum(sizes)
         close = math.isclose(said, mean, rel_tol=SUMS if split else MEANS)
         demand(close, f"{place} is {said} bits per byte, its units have {mean}")
 

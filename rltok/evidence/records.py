@@ -70,14 +70,14 @@ class Sweep:
 
     def each(self, name: str, number: Callable[[Record], float | None]) -> list[float]:
         """A number of every seed of a method: the mean over its runs that have it; none of a seed whose runs have it not."""
-        found = [[number(run) for run in self.of_seed(name, seed)] for seed in self.runs.get(name, {})]
-        known = [[value for value in values if value is not None] for values in found]
+        by_seed = [[number(run) for run in self.of_seed(name, seed)] for seed in self.runs.get(name, {})]
+        known = [[value for value in values if value is not None] for values in by_seed]
         return [statistics.fmean(values) for values in known if values]
 
     def on(self, device: str) -> "Sweep":
         """The runs of one kind of device alone, one a seed."""
-        found = [[(seed, run) for seed in self.runs[name] for run in self.of_seed(name, seed)] for name in self.runs]
-        kept = [{seed: run for seed, run in reversed(runs) if run["device"] == device} for runs in found]
+        by_method = [[(seed, run) for seed in self.runs[name] for run in self.of_seed(name, seed)] for name in self.runs]
+        kept = [{seed: run for seed, run in reversed(runs) if run["device"] == device} for runs in by_method]
         return Sweep(
             self.name, {name: dict(sorted(runs.items())) for name, runs in zip(self.runs, kept, strict=True) if runs}, []
         )
@@ -158,7 +158,7 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
         raise RltokError(
             f"{odd[0]!r} is no setting of training, so contenders cannot differ in it. Name some of {', '.join(known)}."
         )
-    found: dict[str, Sweep] = {}
+    sweeps: dict[str, Sweep] = {}
     seen: dict[str, Path] = {}
     files = {path.relative_to(folder) / name: record for path in sorted(folder.glob(only)) if path.is_dir()
              for name, record in read_folder(path).items()}  # fmt: skip
@@ -176,7 +176,7 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
         if record["digest"] in seen:
             raise RltokError(f"{path} is the same run as {seen[record['digest']]}. Remove one of them.")
         seen[record["digest"]] = path
-        sweep = found.setdefault(record["sweep"], Sweep(record["sweep"], {}, []))
+        sweep = sweeps.setdefault(record["sweep"], Sweep(record["sweep"], {}, []))
         if record.get("failed"):
             sweep.failed.append(record)
         elif not again:
@@ -185,9 +185,9 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
             sweep.repeats.setdefault(record["name"], {}).setdefault(record["seed"], []).append(record)
         else:
             raise RltokError(f"{path} repeats a run that is not there. Move it to {lies[0]}/{lies[1]}.json.")
-    for sweep in found.values():
+    for sweep in sweeps.values():
         _check_alike(sweep, varied)
-    whole = {name: sweep for name, sweep in sorted(found.items(), key=lambda one: -len(one[1].records)) if sweep.runs}
+    whole = {name: sweep for name, sweep in sorted(sweeps.items(), key=lambda one: -len(one[1].records)) if sweep.runs}
     full = {name: sweep for name, sweep in whole.items() if sweep.full}
     return full or whole
 
@@ -206,10 +206,10 @@ def shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
     config = _settings(record)
     train = {key: value for key, value in config["train"].items() if key not in (*OWN, *varied)}
     scored = {split: record["scores"][split] for split in SPLITS}
-    texts = {f"{split} text": (found["hash"], len(found["unit_bits"])) for split, found in scored.items() if found is not None}
+    texts = {f"{split} text": (score["hash"], len(score["unit_bits"])) for split, score in scored.items() if score is not None}
     texts |= {
-        f"items of {task}": (found["fingerprint"], found["items"])
-        for task, found in record["scores"].items() if task not in SPLITS and found is not None
+        f"items of {task}": (score["fingerprint"], score["items"])
+        for task, score in record["scores"].items() if task not in SPLITS and score is not None
     }  # fmt: skip
     model = {key: value for key, value in config["model"].items() if key != "rule"}
     data = record["data"].get("train", {}).get("hash")
@@ -229,7 +229,7 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
                 about = other[0].split(" ")[0].partition("train.")[2]
                 raise RltokError(
                     f"sweep {sweep.name}: {name}, seed {seed}, differs from its neighbours: {'; '.join(other[:3])}. Runs of a"
-                    " sweep share budget, size and text, and seeds of a contender all settings."
+                    " sweep share budget, size and text, and seeds of a method all settings."
                     + (f" If contenders are to differ in {about}, read them with varied=['{about}']." if about else "")
                 )
 

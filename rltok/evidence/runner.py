@@ -62,19 +62,19 @@ def stored(run: Planned, config: Config, setting: Setting, records: dict[str, Re
     Raises:
         RltokError: it is of other settings, or scored on other text or items.
     """
-    found = records.get(run.stem)
-    if found is None or found.get("failed"):
+    kept = records.get(run.stem)
+    if kept is None or kept.get("failed"):
         return None
-    scores = {place: found["scores"].get(place) for place in setting.scored}
-    same = found["config_hash"] == config.digest() and found["data"]["train"] == setting.corpus.description["train"]
+    scores = {place: kept["scores"].get(place) for place in setting.scored}
+    same = kept["config_hash"] == config.digest() and kept["data"]["train"] == setting.corpus.description["train"]
     same = same and all(score is None or score["hash"] == setting.scored[place].hash for place, score in scores.items())
     for task, items in setting.tasks.items():
-        score, count = found["scores"].get(task), min(len(items), setting.max_items or len(items))
+        score, count = kept["scores"].get(task), min(len(items), setting.max_items or len(items))
         same = same and score is not None and (score["fingerprint"], score["items"]) == (items.fingerprint, count)
     if not same:
         path = run.record(setting.records)
         raise RltokError(f"{path} is of other settings, text or benchmarks. Name another place for records, or remove it.")
-    return None if None in scores.values() else found
+    return None if None in scores.values() else kept
 
 
 def run_job(job: Job, setting: Setting) -> Made:
@@ -134,8 +134,8 @@ def run_plan(
                 except MissingRun as error:
                     yield Outcome(run, None, left_out=str(error))
                     continue
-                if (found := stored(run, config, setting, records)) is not None:
-                    yield Outcome(run, found)
+                if (kept := stored(run, config, setting, records)) is not None:
+                    yield Outcome(run, kept)
                 else:
                     jobs.append((run, config))
             for run, record in work(jobs):

@@ -107,9 +107,9 @@ def leak(record: dict[str, Any]) -> Finding:
     Counts of the words of one text are what they are: there is no error, and any gap above 0 is information about later bytes.
     """
     size = max(record["words"], key=int)
-    found = record["words"][size]["leak"]
-    measured = f"{found:.3f} bits per byte of the rest of words, by counts, vocabulary of {int(size):,}"
-    return finding(measured, CONTRADICTED if found > 0 else SUPPORTED)
+    bits = record["words"][size]["leak"]
+    measured = f"{bits:.3f} bits per byte of the rest of words, by counts, vocabulary of {int(size):,}"
+    return finding(measured, CONTRADICTED if bits > 0 else SUPPORTED)
 
 
 def small_claims() -> list[SmallClaim]:

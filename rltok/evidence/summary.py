@@ -61,12 +61,12 @@ def order(sweep: Sweep, place: str = "test", page: bool = True) -> str:
     `page` says where those stand on the page. Without it, and where none but the baseline has three seeds, all are listed.
     """
     gaps = minus_baseline(sweep, place)
-    found = sorted((gap.bits, name, gap) for name, gap in gaps.items() if gap is not None)
-    sure = [(name, gap) for _, name, gap in found if gap.seeds >= LEAST_SEEDS]
+    ordered = sorted((gap.bits, name, gap) for name, gap in gaps.items() if gap is not None)
+    sure = [(name, gap) for _, name, gap in ordered if gap.seeds >= LEAST_SEEDS]
     if not page or all(name == BASELINE for name, _ in sure):
-        sure = [(name, gap) for _, name, gap in found]
+        sure = [(name, gap) for _, name, gap in ordered]
     listed = ", ".join(f"`{name}`" + ("" if name == BASELINE else f" {with_interval(gap)}") for name, gap in sure)
-    left = len(found) - len(sure)
+    left = len(ordered) - len(sure)
     more = f" {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*." if left else ""
     apart = [f"`{name}`" for name, gap in gaps.items() if gap is None]
     if apart:
@@ -112,11 +112,11 @@ def chance(sweep: Sweep) -> str:
     )
 
 
-def single_seeds(sweep: Sweep, place: str = "test") -> str:
+def single_seeds(sweep: Sweep) -> str:
     """How little a single seed says; "" where every method has three."""
     if all(len(seeds) >= LEAST_SEEDS for seeds in sweep.runs.values()):
         return ""
-    spread = differences.deviation(sweep, place)
+    spread = differences.deviation(sweep, "test")
     if spread is None:
         return (
             "A single seed has no error over seeds, which would be the large one, and no two contenders have several, from which"
@@ -124,7 +124,7 @@ def single_seeds(sweep: Sweep, place: str = "test") -> str:
         )
     return (
         f"A single seed has no error over seeds and borrows one, in parentheses: from seed to seed a difference between two"
-        f" methods on {place} text deviates by {spread:.3f}."
+        f" methods on test text deviates by {spread:.3f}."
     )
 
 
@@ -134,13 +134,13 @@ def _validation(run: dict[str, Any]) -> float:
 
 def repeated_pairs(sweep: Sweep) -> list[tuple[str, int, float, tuple[str, str]]]:
     """Pairs of runs with one seed: method, seed, bits per byte of one minus the other, and their devices, in one order."""
-    found = []
+    pairs = []
     for name, seeds in sweep.repeats.items():
         for seed in seeds:
             for pair in combinations(sweep.of_seed(name, seed), 2):
                 first, second = sorted(pair, key=lambda run: run["device"], reverse=True)
-                found.append((name, seed, _validation(first) - _validation(second), (first["device"], second["device"])))
-    return found
+                pairs.append((name, seed, _validation(first) - _validation(second), (first["device"], second["device"])))
+    return pairs
 
 
 def spread_of_seeds(sweep: Sweep, names: Sequence[str]) -> list[float]:
@@ -149,19 +149,19 @@ def spread_of_seeds(sweep: Sweep, names: Sequence[str]) -> list[float]:
     return [a - b for bits in each for a, b in combinations(bits, 2)]
 
 
-def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
+def one_seed(sweep: Sweep, reference: str) -> str:
     """Markdown: methods with fewer than three seeds, lowest first, with their rates and white space.
 
     Minus the reference's runs of the same seeds, which all rows have in common; and minus the mean of all its seeds, whose error
     is the deviation s of a run from seed to seed: s sqrt(1 / seeds of the method + 1 / seeds of the reference). Behind both
     stands half the width of their interval.
     """
-    level = sweep.mean(reference, place)
-    by_seed = [list(seeds.values()) for seeds in differences.bits_by_seed(sweep, place).values()]
+    level = sweep.mean(reference, "test")
+    by_seed = [list(seeds.values()) for seeds in differences.bits_by_seed(sweep, "test").values()]
     own, limit = differences.pooled(by_seed), t_limit(SURE, max(1, sum(len(each) - 1 for each in by_seed)))
     rows = []
     for name in (name for name in methods_of(sweep) if name != reference and len(sweep.runs[name]) < LEAST_SEEDS):
-        mean, paired = sweep.mean(name, place), differences.gap(sweep, name, reference, place)
+        mean, paired = sweep.mean(name, "test"), differences.gap(sweep, name, reference, "test")
         if mean is not None and level is not None:
             bits = mean.bits - level.bits
             error = own and own * math.sqrt(1 / len(sweep.runs[name]) + 1 / len(sweep.runs[reference]))
@@ -173,7 +173,7 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
         for _, name, paired, whole in sorted(rows)
     ]
     head = [
-        f"{place} text, bits per byte",
+        "test text, bits per byte",
         f"minus `{reference}`, same seed",
         f"minus the mean of `{reference}`",
         "rate",
@@ -184,15 +184,15 @@ def one_seed(sweep: Sweep, reference: str, place: str = "test") -> str:
 
 def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:
     """By method, for every seed whose runs only partly have a test score: validation of those with one minus the others."""
-    found: dict[str, list[float]] = {}
+    by_method: dict[str, list[float]] = {}
     for name in methods_of(sweep):
         for seed in sweep.runs[name]:
             sides: dict[bool, list[float]] = {True: [], False: []}
             for run in sweep.of_seed(name, seed):
                 sides[run["scores"]["test"] is not None].append(_validation(run))
             if all(sides.values()):
-                found.setdefault(name, []).append(statistics.fmean(sides[True]) - statistics.fmean(sides[False]))
-    return found
+                by_method.setdefault(name, []).append(statistics.fmean(sides[True]) - statistics.fmean(sides[False]))
+    return by_method
 
 
 def unscored(sweep: Sweep) -> str:

@@ -45,6 +45,7 @@ WHO = {
     "policy_x20_rate_whitespace": "`policy_x20` with the rate at which `whitespace` ends as its target",
     "random_k_rate_whitespace": "`random_k` with the rate at which `whitespace` ends",
     "policy_x20_rate_hnet_port": "`policy_x20` with the rate at which `hnet_port` ends as its target",
+    "policy_authors": "the preset `147m_authors`: as the authors' code very probably was",
     "policy_raw": "`policy` without norms before the heads and the policy",
     "policy_raw_x20": "`policy_x20` without norms before the heads and the policy",
     "policy_raw_heads": "`policy` without norms before the heads",
@@ -189,18 +190,18 @@ def side_by_side(sweeps: Sequence[Sweep], names: Sequence[str] | None = None, re
     return markdown(head, rows)
 
 
-def course_table(sweep: Sweep, reference: str = BASELINE, parts: Sequence[float] = (0.25, 0.5, 0.75, 1.0)) -> str:
-    """Markdown: held-out bits per byte minus those of a reference after parts of training, ± over seeds.
+def course_table(sweep: Sweep, parts: Sequence[float] = (0.25, 0.5, 0.75, 1.0)) -> str:
+    """Markdown: held-out bits per byte minus those of even boundaries after parts of training, ± over seeds.
 
     Curves are of fewer rows than the scores after training.
     """
     budget = sweep.records[0]["bytes"]
     rows = [
-        [f"`{name}`", *(over_seeds(on_the_way(sweep, name, reference, part * budget), "+.3f") for part in parts)]
+        [f"`{name}`", *(over_seeds(on_the_way(sweep, name, BASELINE, part * budget), "+.3f") for part in parts)]
         for name in methods_of(sweep)
-        if name != reference
+        if name != BASELINE
     ]
-    return markdown([f"held-out text, minus `{reference}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
+    return markdown([f"held-out text, minus `{BASELINE}`", *(f"after {part * budget / 1e6:.0f} MB" for part in parts)], rows)
 
 
 def on_the_way(sweep: Sweep, name: str, reference: str, read: float) -> list[float]:
@@ -238,13 +239,13 @@ def at_chance(sweep: Sweep) -> list[str]:
 
     The right answers of a method are their mean over seeds, which answer the same questions.
     """
-    found = []
+    places = []
     for place in CHOICES:
         scored = [run["scores"][place] for run in sweep.records if run["scores"].get(place)]
         means = [statistics.fmean(known) for name in sweep.runs if (known := _accuracies(sweep, name, place))]
         guesses = [by_guessing(round(mean * scored[0]["items"]), scored[0]["items"], scored[0]["chance"]) for mean in means]
-        found += [place] if guesses and min(guesses) > (1 - SURE) / len(guesses) else []
-    return found
+        places += [place] if guesses and min(guesses) > (1 - SURE) / len(guesses) else []
+    return places
 
 
 def accuracy_table(sweep: Sweep) -> str:
@@ -254,10 +255,10 @@ def accuracy_table(sweep: Sweep) -> str:
         [name, *(_accuracy(_accuracies(sweep, name, place), sizes[place]) for place in CHOICES)] for name in methods_of(sweep)
     ]  # fmt: skip
     scores = [sweep.records[0]["scores"].get(place) for place in CHOICES]
-    rows.append(["chance", *(NONE if found is None else f"{found['chance']:.3f}, {found['items']} items" for found in scores)])
+    rows.append(["chance", *(NONE if score is None else f"{score['chance']:.3f}, {score['items']} items" for score in scores)])
     useless = at_chance(sweep)
-    told = [f"no: {words.NO_USE}" if place in useless else "yes" for place in CHOICES]
-    rows.append(["better than guessing?", *(NONE if found is None else word for word, found in zip(told, scores, strict=True))])
+    useful = [f"no: {words.NO_USE}" if place in useless else "yes" for place in CHOICES]
+    rows.append(["better than guessing?", *(NONE if score is None else word for word, score in zip(useful, scores, strict=True))])
     return markdown(["accuracy", *(PLACE_NAMES[place] for place in CHOICES)], rows)
 
 
@@ -332,5 +333,5 @@ def small_claims_table(results: Path) -> str:
 
 def counts(sweep: Sweep | None) -> dict[str, int]:
     """How many verdicts of each kind there are, on all claims and either gamma."""
-    found = [words.verdict(one) for _, findings in judged_claims(sweep) for one in findings if one is not None]
-    return dict(sorted(Counter(found).items()))
+    verdicts = [words.verdict(one) for _, findings in judged_claims(sweep) for one in findings if one is not None]
+    return dict(sorted(Counter(verdicts).items()))

@@ -34,13 +34,13 @@ def measured(part: Part) -> str:
     """What was measured of a part of a claim; after its name where the claim has several."""
     match part.measured:
         case Difference() as difference:
-            found = with_seeds(difference)
+            value = with_seeds(difference)
         case Number(mean, error, seeds, shown, after):
             late = "" if after is None else f", after {after / 1e6:.3g} MB"
-            found = f"{number(mean, error, shown)}, {many(seeds, 'seed')}{late}"
+            value = f"{number(mean, error, shown)}, {many(seeds, 'seed')}{late}"
         case text:
-            found = text or NONE
-    return f"{part.name}: {found}" if part.name else found
+            value = text or NONE
+    return f"{part.name}: {value}" if part.name else value
 
 
 def lines(finding: Finding) -> list[str]:

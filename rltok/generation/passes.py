@@ -1,7 +1,7 @@
 """Logits of the next byte of rows that grow: by a full pass for every byte, or by what one byte adds to caches.
 
 Both have `start()` for the logits after the prompts, `step(ids)` for those after one more byte in each row, `keep(rows)` to drop
-the others, and `rows`, what is known of each. They give the same, to rounding: `tests/test_generation.py` holds them together.
+the others, and `rows`, what is known of each. They give the same, to rounding: see `tests/generation/test_generation.py`.
 """
 
 from collections.abc import Callable, Iterable

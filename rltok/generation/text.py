@@ -26,10 +26,10 @@ class TextStream:
     def feed(self, byte: int) -> str:
         """The characters that one more byte makes certain."""
         self._waiting += bytes([byte])
-        found = [len(stop) for stop in self._stops if self._waiting.endswith(stop)]
-        if found:
-            self.stopped, self._waiting = True, self._waiting[: -max(found)]
-        return self._release(0 if found else self._may_begin_a_stop())
+        matches = [len(stop) for stop in self._stops if self._waiting.endswith(stop)]
+        if matches:
+            self.stopped, self._waiting = True, self._waiting[: -max(matches)]
+        return self._release(0 if matches else self._may_begin_a_stop())
 
     def finish(self) -> str:
         """What was waiting, once no byte follows; a character without its end becomes U+FFFD."""

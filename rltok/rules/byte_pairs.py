@@ -126,21 +126,21 @@ class BytePairs:
 
     def lengths(self, piece: bytes) -> tuple[int, ...]:
         """Bytes of each token of one piece."""
-        found = self._lengths.get(piece)
-        if found is None:
+        lengths = self._lengths.get(piece)
+        if lengths is None:
             letters = piece.decode("latin-1").translate(self._table)
-            found = tuple(len(token.value) for token in self._model.tokenize(letters))
-            _keep(self._lengths, piece, piece, found)
-        return found
+            lengths = tuple(len(token.value) for token in self._model.tokenize(letters))
+            _keep(self._lengths, piece, piece, lengths)
+        return lengths
 
     def starts(self, data: bytes) -> list[int]:
         """First byte of every token when the data are segmented as a whole."""
-        found = []
+        starts = []
         for start, stop in self.pieces(data):
             for length in self.lengths(data[start:stop]):
-                found.append(start)
+                starts.append(start)
                 start += length
-        return found
+        return starts
 
     def _causal(self, chunk: bytes) -> bytes:
         """1 where the last token of the chunk up to and with that byte, segmented alone, is that byte."""
@@ -171,11 +171,11 @@ class BytePairs:
         return b"".join(self._chunk_pattern(chunk, causal) for chunk in CHUNK.split(data) if chunk)
 
     def _chunk_pattern(self, chunk: bytes, causal: bool) -> bytes:
-        found = self._patterns.get((chunk, causal))
-        if found is None:
-            found = (self._causal if causal else self._whole)(chunk)
-            _keep(self._patterns, (chunk, causal), chunk, found)
-        return found
+        pattern = self._patterns.get((chunk, causal))
+        if pattern is None:
+            pattern = (self._causal if causal else self._whole)(chunk)
+            _keep(self._patterns, (chunk, causal), chunk, pattern)
+        return pattern
 
 
 def _keep(cache: dict, key: Any, data: bytes, value: Any) -> None:
@@ -191,11 +191,11 @@ def row_pattern(pairs: BytePairs, ids: Int[np.ndarray, " N"], causal: bool) -> B
 
     The first byte of a text follows no token of it, so the whole segmentation draws no boundary there (appendix D.1).
     """
-    found = ids >= 256
-    edges = np.flatnonzero(found)
+    pattern = ids >= 256
+    edges = np.flatnonzero(pattern)
     for start, stop in zip([0, *(edges + 1).tolist()], [*edges.tolist(), len(ids)], strict=True):
         if stop > start:
             data = ids[start:stop].astype(np.uint8).tobytes()
-            found[start:stop] = np.frombuffer(pairs.pattern(data, causal), np.uint8).astype(bool)
-            found[start] &= causal
-    return found
+            pattern[start:stop] = np.frombuffer(pairs.pattern(data, causal), np.uint8).astype(bool)
+            pattern[start] &= causal
+    return pattern

@@ -122,12 +122,12 @@ class EntropyRule(FittedRule):
         self.fitted.fill_(True)
 
     def _calibrate(self, rows: TrainingRows, seed: int) -> None:
-        order, found = row_order(rows, seed)[::-1].copy(), []
-        while sum(map(len, found)) < CALIBRATION_BYTES and len(order):
+        order, drawn_entropies = row_order(rows, seed)[::-1].copy(), []
+        while sum(map(len, drawn_entropies)) < CALIBRATION_BYTES and len(order):
             ids, order = rows.ids(order[:CALIBRATION_ROWS]).to(self.threshold.device), order[CALIBRATION_ROWS:]
             drawn = (ids[:, 1:] != PAD) & ~first_position(ids[:, 1:])
-            found.append(self._entropies(ids[:, :-1])[drawn])
-        highest = torch.cat(found).sort(descending=True).values
+            drawn_entropies.append(self._entropies(ids[:, :-1])[drawn])
+        highest = torch.cat(drawn_entropies).sort(descending=True).values
         if not len(highest):
             raise _too_little(len(rows))
         if not bool(highest.isfinite().all()):

@@ -23,12 +23,12 @@ from torch import nn
 
 from rltok.config import Config, from_dict
 from rltok.errors import RltokError
-from rltok.system.digest import is_sealed, sealed
+from rltok.system.digest import digest_matches, with_digest
 from rltok.system.files import MISSING, cannot_read, quoted, read_file, room
 
 NAME = re.compile(r"step-(\d{8,})")
 FORMAT = 2  # 2: counts tokens
-FILES = ("model.safetensors", "optimizer.safetensors")
+WEIGHTS, OPTIMIZER = FILES = ("model.safetensors", "optimizer.safetensors")
 
 
 def _digest(path: Path) -> str:
@@ -53,14 +53,14 @@ def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints of a run, oldest first."""
     place = folder / "checkpoints"
     try:
-        found = [name for name in os.listdir(place) if NAME.fullmatch(name)]
+        names = [name for name in os.listdir(place) if NAME.fullmatch(name)]
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:
         raise RltokError(f"{place} is a file; checkpoints belong in a folder of that name. Move the file away.") from error
     except OSError as error:
         raise cannot_read(place, error) from error
-    return [place / name for name in sorted(found, key=lambda name: int(name[len("step-") :]))]
+    return [place / name for name in sorted(names, key=lambda name: int(name[len("step-") :]))]
 
 
 def _remove(path: Path) -> None:
@@ -97,11 +97,11 @@ def save_checkpoint(
         for leftover in (folder / "checkpoints").glob("*.tmp"):
             _remove(leftover)
         temporary.mkdir(parents=True)
-        _write_tensors(temporary / FILES[0], model.state_dict())
-        _write_tensors(temporary / FILES[1], _optimizer_tensors(optimizer))
+        _write_tensors(temporary / WEIGHTS, model.state_dict())
+        _write_tensors(temporary / OPTIMIZER, _optimizer_tensors(optimizer))
         files = {name: _digest(temporary / name) for name in FILES}
         state = {"format": FORMAT, **progress, "config_hash": config.digest(), "config": config.to_dict(), "files": files}
-        (temporary / "state.json").write_text(json.dumps(sealed(state), indent=1, allow_nan=False) + "\n")
+        (temporary / "state.json").write_text(json.dumps(with_digest(state), indent=1, allow_nan=False) + "\n")
         for path in (*temporary.iterdir(), temporary):
             if path.is_file():  # safetensors makes files that only their owner can read; others may look at a run, too
                 shutil.copymode(temporary / "state.json", path)
@@ -123,7 +123,7 @@ def _check_state(state: Any, name: str) -> None:
             raise ValueError(what)
 
     demand(isinstance(state, dict), "it is no table")
-    demand(is_sealed(state), "it was changed: its digest differs")
+    demand(digest_matches(state), "it was changed: its digest differs")
     demand(isinstance(state.get("config"), dict), "config is no table")
     config, step, number = from_dict(state["config"]), state.get("step"), NAME.fullmatch(name)
     demand(state.get("config_hash") == config.digest(), "config_hash is not that of its config")
@@ -163,11 +163,11 @@ def _remedy(checkpoint: Path) -> str:
     return f"Delete {checkpoint.name} to go on from the one before it, or train again."
 
 
-def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The checkpoint's `state.json`, after checking it and comparing every file with its digest."""
+def read_state(checkpoint: Path, files: tuple[str, ...] = FILES) -> dict[str, Any]:
+    """The checkpoint's `state.json`, after checking it and comparing files, by default all, with their digests."""
     try:
         state = _read_checked_state(checkpoint)
-        damaged = [name for name in FILES if _digest(checkpoint / name) != state["files"][name]]
+        damaged = [name for name in files if _digest(checkpoint / name) != state["files"][name]]
     except MISSING as error:
         if not os.path.isdir(checkpoint):
             raise RltokError(f"there is no checkpoint {checkpoint}. Name a run's folder to take its newest one.") from error
@@ -187,11 +187,11 @@ def _tensors(checkpoint: Path, name: str) -> dict[str, torch.Tensor]:
         raise RltokError(f"{checkpoint / name} cannot be read ({error}).") from error
 
 
-def _check_tensors(path: Path, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+def _check_tensors(path: Path, stored: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
     """Raise `RltokError`, which names the first of them, for tensors of other names, shapes or dtypes, or not finite."""
-    for name in sorted(found.keys() ^ wanted.keys()):
+    for name in sorted(stored.keys() ^ wanted.keys()):
         raise RltokError(f"{path} does not fit this model: {name!r} stands on one side only. Use the settings it was saved with.")
-    for name, tensor in found.items():
+    for name, tensor in stored.items():
         own = wanted[name]
         for got, needed in ((tuple(tensor.shape), tuple(own.shape)), (tensor.dtype, own.dtype)):
             if got != needed:
@@ -202,11 +202,15 @@ def _check_tensors(path: Path, found: dict[str, torch.Tensor], wanted: dict[str,
             raise RltokError(f"{path}: {name} holds a number that is not finite. Use an earlier checkpoint, or train again.")
 
 
+def fill(model: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Fill the model with tensors of a file; those that do not fit, or are not finite, are an error that names the first."""
+    _check_tensors(path, tensors, model.state_dict())
+    model.load_state_dict(tensors)
+
+
 def load_weights(checkpoint: Path, model: nn.Module) -> None:
-    """Fill the model from a checkpoint; tensors that do not fit, or are not finite, are an error that names the first."""
-    loaded = _tensors(checkpoint, FILES[0])
-    _check_tensors(checkpoint / FILES[0], loaded, model.state_dict())
-    model.load_state_dict(loaded)
+    """`fill` from a checkpoint."""
+    fill(model, _tensors(checkpoint, WEIGHTS), checkpoint / WEIGHTS)
 
 
 def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -215,11 +219,11 @@ def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: in
     wanted = {}
     for number, parameter in enumerate(parameters):
         wanted |= {f"{number}.exp_avg": parameter, f"{number}.exp_avg_sq": parameter, f"{number}.step": torch.zeros(())}
-    found = _tensors(checkpoint, FILES[1])
-    _check_tensors(checkpoint / FILES[1], found, wanted)
+    stored = _tensors(checkpoint, OPTIMIZER)
+    _check_tensors(checkpoint / OPTIMIZER, stored, wanted)
     whole = optimizer.state_dict()
     whole["state"] = {}
-    for key, tensor in found.items():
+    for key, tensor in stored.items():
         number, name = key.split(".", 1)
         whole["state"].setdefault(int(number), {})[name] = tensor
     optimizer.load_state_dict(whole)
@@ -240,15 +244,15 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
 
 def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> list[str]:
     """Settings that differ, as 'objective.gamma 0.99 -> 0.9'; the name is not a setting."""
-    found = []
+    changes = []
     for key in sorted(old.keys() | new.keys()):
         here = f"{path}{key}"
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            found += differences(before, after, here + ".")
+            changes += differences(before, after, here + ".")
         elif before != after and here != "name":
-            found.append(f"{here} {before!r} -> {after!r}")
-    return found
+            changes.append(f"{here} {before!r} -> {after!r}")
+    return changes
 
 
 def find_checkpoint(path: str | Path) -> Path:
@@ -260,12 +264,12 @@ def find_checkpoint(path: str | Path) -> Path:
         train = f"Train one: rltok train --preset tiny --data sample --out {quoted(path)}"
         remedy = "Name a folder." if os.path.lexists(path) else train
         raise RltokError(f"{path} is neither a run's folder nor a checkpoint. {remedy}")
-    found = checkpoints(path)
+    stored = checkpoints(path)
     runs = sorted(entry.name for entry in path.iterdir() if os.path.isfile(entry / "config.json"))
-    if not found and runs:
+    if not stored and runs:
         raise RltokError(f"{path} holds several runs: {', '.join(runs)}. Name one of them, such as {path / runs[0]}.")
-    if not found:
+    if not stored:
         raise RltokError(
             f"{path} holds no finished checkpoint. Let training reach its first one: the command that began it, with --resume."
         )
-    return found[-1]
+    return stored[-1]

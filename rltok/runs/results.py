@@ -114,15 +114,15 @@ def _commit_of(root: Path) -> str | None:
 
 def versions() -> dict[str, str]:
     """Versions on which numbers depend, with Triton's if it is installed."""
-    found = {"python": platform.python_version(), "torch": torch.__version__}
+    by_package = {"python": platform.python_version(), "torch": torch.__version__}
     for package in ("rltok", "numpy"):
         try:
-            found[package] = version(package)
+            by_package[package] = version(package)
         except PackageNotFoundError:  # run from a folder, not installed
-            found[package] = "not installed"
+            by_package[package] = "not installed"
     with contextlib.suppress(PackageNotFoundError):
-        found["triton"] = version("triton")
-    return found
+        by_package["triton"] = version("triton")
+    return by_package
 
 
 def device_name(device: torch.device, threads: int | None = None) -> str:

@@ -100,12 +100,12 @@ class Run:
         train = self.config.train
         try:
             with autocast(self.config, self.device):
-                found = evaluate(
+                score = evaluate(
                     self.model, self.corpus.validation, seed=train.seed, batch=train.micro_batch, max_rows=train.evaluate_rows
                 )
         except TrainingFailed as error:
             raise not_finite(self.step, "held-out bits per byte", done=self.step) from error
-        return {"step": self.step, "split": "validation", "bytes": self.bytes, "tokens": self.tokens, **found.to_dict()}
+        return {"step": self.step, "split": "validation", "bytes": self.bytes, "tokens": self.tokens, **score.to_dict()}
 
     def save(self) -> None:
         """Checkpoint; the logs go to the disk first, so that no checkpoint is ahead of them."""
@@ -176,8 +176,8 @@ def _summary_writer() -> Any:
 def _finish(run: Run, note: str, full: bool) -> RunRecord:
     """Write the record of a run that is done, and give it. One that was done before keeps the record it has."""
     path, record = run.folder.path / "record.json", _record(run, note, full)  # which finds the log to be whole
-    if not run.trains and (found := read_run_record(path, run.config)) is not None:
-        return found
+    if not run.trains and (stored := read_run_record(path, run.config)) is not None:
+        return stored
     with room(path.parent):
         record.save(path)
     return record

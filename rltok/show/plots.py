@@ -119,7 +119,7 @@ def boundary_figure(
 
 
 def unet_diagram(labels: Sequence[str], boundaries: Sequence[int]) -> "Figure":
-    """The U-Net on a short row (the paper's figure 1, left): bytes below, tokens above, one arrow for each use of a token.
+    """The U-Net on a short row (the paper's figure 1, left): boundaries, tokens, attention among them, skips and uses of a token.
 
     Args:
         labels: what stands at each input position, N of them.
@@ -128,31 +128,37 @@ def unet_diagram(labels: Sequence[str], boundaries: Sequence[int]) -> "Figure":
     import matplotlib.pyplot as plt
 
     ends = [i for i, ending in enumerate(boundaries) if ending]
-    figure, axes = plt.subplots(figsize=(7.4, 4.4))
+    figure, axes = plt.subplots(figsize=(7.4, 5.2))
 
     def box(x: float, y: float, words: str, colour: str) -> None:
-        axes.text(
-            x, y, words, ha="center", va="center", fontsize=8, bbox={"boxstyle": "round", "fc": colour, "ec": "k", "lw": 0.7}
-        )
+        look = {"boxstyle": "round", "fc": colour, "ec": "k", "lw": 0.7}
+        axes.text(x, y, words, ha="center", va="center", fontsize=8, bbox=look)
 
-    def arrow(start: tuple[float, float], stop: tuple[float, float], colour: str) -> None:
-        axes.annotate("", stop, start, arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 9, "shrinkB": 9})
+    def arrow(start: tuple[float, float], stop: tuple[float, float], colour: str, **look: object) -> None:
+        shape = {"arrowstyle": "->", "color": colour, "lw": 1.0, "shrinkA": 9, "shrinkB": 9} | look
+        axes.annotate("", stop, start, arrowprops=shape)
 
     for i, label in enumerate(labels):
         token = sum(boundaries[: i + 1]) - 1
         box(i, 0, label, "white")
         box(i, 1, f"$X_{i}$", "#d7e8f5")
-        box(i, 3, f"$Y_{i}$", "#d7e8f5")
-        box(i, 4, labels[i + 1] if i + 1 < len(labels) else "?", "white")
+        axes.text(i - 0.3, 1.55, str(boundaries[i]), ha="center", va="center", fontsize=9, color=PALETTE[3])
+        box(i, 4.2, f"$Y_{i}$", "#d7e8f5")
+        box(i, 5.2, labels[i + 1] if i + 1 < len(labels) else "?", "white")
         arrow((i, 0), (i, 1), "k")
-        arrow((i, 3), (i, 4), "k")
-        axes.plot([i + 0.3, i + 0.3], [1.2, 2.8], color="0.7", linewidth=0.8, linestyle=":")  # the byte's own way up
-        arrow((ends[token], 2), (i, 3), PALETTE[1])
+        arrow((i, 4.2), (i, 5.2), "k")
+        arrow((i + 0.12, 1), (i + 0.12, 4.2), "0.6", lw=0.8, linestyle=":")  # the skip of eq. (9)
+        arrow((ends[token], 3.2), (i, 4.2), PALETTE[1])
         if boundaries[i]:
-            box(i, 2, f"$X'_{token}$", "#fbe3b5")
-            arrow((i, 1), (i, 2), PALETTE[3])
-    for y, words in enumerate(("input", "encode (1)", "tokens, mid (4)", "add (9), decode (6)", "predicts")):
+            box(i, 2.2, f"$X'_{token}$", "#fbe3b5")
+            box(i, 3.2, f"$Y'_{token}$", "#fbe3b5")
+            arrow((i, 1), (i, 2.2), PALETTE[3])
+            for earlier in ends[: token + 1]:
+                arrow((earlier, 2.2), (i, 3.2), PALETTE[2], lw=0.7)
+    rows = {0: "input", 1: "encode (1)", 1.55: "boundary $a_i$ (2)", 2.2: "selected (7)", 3.2: "token layers (4)",
+            4.2: "add (9), decode (6)", 5.2: "predicts"}  # fmt: skip
+    for y, words in rows.items():
         axes.text(-0.75, y, words, ha="right", va="center", fontsize=8)
-    axes.set(xlim=(-2.6, len(labels) - 0.4), ylim=(-0.5, 4.5))
+    axes.set(xlim=(-2.6, len(labels) - 0.4), ylim=(-0.5, 5.7))
     axes.axis("off")
     return figure

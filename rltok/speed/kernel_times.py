@@ -65,14 +65,14 @@ def compilations() -> int:
 
 def _triton_kernels() -> list[Any]:
     """Every Triton function of `rltok.kernels` once, out of what it may be wrapped in."""
-    found = {}
+    kernels = {}
     for name, module in list(sys.modules.items()):
         for value in list(vars(module).values()) if name.startswith("rltok.kernels.") else ():
             while not hasattr(value, "device_caches") and hasattr(value, "fn"):  # an autotuner, or heuristics
                 value = value.fn
             if hasattr(value, "device_caches"):
-                found[id(value)] = value
-    return list(found.values())
+                kernels[id(value)] = value
+    return list(kernels.values())
 
 
 def _variants(kernel: Any) -> int:

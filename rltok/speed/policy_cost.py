@@ -58,18 +58,18 @@ def policy_cost(config: Config, corpus: Corpus, device: torch.device, repeats: i
     check(config, repeats)
     model = new_model(config, device).train()
     optimizer = make_optimizer(model, config.train)
-    found = []
+    costs = []
     for repeat in range(-1, repeats):  # the first warms up
         first = 1 + (repeat + 1) * UPDATES
         pairs = [_pair(model, optimizer, corpus, config, first + n) for n in range(UPDATES if repeat >= 0 else WARM_UP)]
         if repeat >= 0:
             cost = statistics.median(pair["learned"] / pair["given"] for pair in pairs) - 1
-            found.append({"learned": [p["learned"] for p in pairs], "given": [p["given"] for p in pairs], "cost": cost})
-    low, high, confidence = median_interval([repeat["cost"] for repeat in found])
+            costs.append({"learned": [p["learned"] for p in pairs], "given": [p["given"] for p in pairs], "cost": cost})
+    low, high, confidence = median_interval([repeat["cost"] for repeat in costs])
     return {
         "what": "(learned - given) / given of whole updates, optimizer included, data already on the device",
-        "pairs_a_repeat": UPDATES, "repeats": found,
-        "cost": statistics.median(repeat["cost"] for repeat in found), "interval": [low, high], "confidence": confidence,
+        "pairs_a_repeat": UPDATES, "repeats": costs,
+        "cost": statistics.median(repeat["cost"] for repeat in costs), "interval": [low, high], "confidence": confidence,
     }  # fmt: skip
 
 

@@ -179,10 +179,10 @@ def loss_gradients(
     model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"], boundaries: Bool[Tensor, "K B N"]
 ) -> Float[Tensor, "K P"]:
     """Gradient of the mean NLL (25) at each given string, flat like `policy_gradients`: the first term, eq. (12)."""
-    parameters, found = list(policy_parameters(model).values()), []
+    parameters, gradients = list(policy_parameters(model).values()), []
     for string in boundaries:
         out = model(ids, boundaries=string)
         grads = torch.autograd.grad(mean_over(out.nll, out.scored), parameters, allow_unused=True)
         pieces = [torch.zeros_like(p) if grad is None else grad for p, grad in zip(parameters, grads, strict=True)]
-        found.append(torch.cat([piece.flatten() for piece in pieces]))
-    return torch.stack(found)
+        gradients.append(torch.cat([piece.flatten() for piece in pieces]))
+    return torch.stack(gradients)

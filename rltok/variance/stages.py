@@ -50,22 +50,22 @@ def at_stages(
 
 def measure_stage(model: AutoregressiveUNet, batches: list[Tensor], names: list[str], sizes: Sizes, seed: int) -> dict[str, Any]:
     """Every measure of every estimator at the present weights, as plain values; by group of parameters."""
-    found = measure_gradients(model, batches, names, sizes, seed)
+    measured = measure_gradients(model, batches, names, sizes, seed)
     groups = {}
     for group in GROUPS:
         groups[group] = {
-            "reference_error": reference_error(found, group),
-            "estimators": {name: with_intervals(products_of(found, name, group)) for name in names},
-            "cosines": {name: measured_cosines(found, name, group) for name in names},
+            "reference_error": reference_error(measured, group),
+            "estimators": {name: with_intervals(products_of(measured, name, group)) for name in names},
+            "cosines": {name: measured_cosines(measured, name, group) for name in names},
         }
-    shared = {name: shared_parameters(found, name, LAMBDAS) for name in (FULL,) if name in names}
-    rms = {name: found.advantage_rms[name] for name in names}
-    return rounded({"means": found.means, **groups, "shared": shared, "advantage_rms": rms, **_positions(found)})
+    shared = {name: shared_parameters(measured, name, LAMBDAS) for name in (FULL,) if name in names}
+    rms = {name: measured.advantage_rms[name] for name in names}
+    return rounded({"means": measured.means, **groups, "shared": shared, "advantage_rms": rms, **_positions(measured)})
 
 
-def _positions(found: Gradients) -> dict[str, Any]:
+def _positions(measured: Gradients) -> dict[str, Any]:
     """Mean reward, and spread of the returns, in bins of neighbouring positions."""
-    length = len(found.rewards)
+    length = len(measured.rewards)
     edges = torch.linspace(0, length, min(BINS, length) + 1).round().long().tolist()
     bins = list(zip(edges[:-1], edges[1:], strict=True))
 
@@ -74,8 +74,8 @@ def _positions(found: Gradients) -> dict[str, Any]:
 
     return {
         "positions": [(start + stop - 1) / 2 for start, stop in bins],
-        "mean_reward": binned(found.rewards),
-        "return_spread": {gamma: binned(values) for gamma, values in found.return_spread.items()},
+        "mean_reward": binned(measured.rewards),
+        "return_spread": {gamma: binned(values) for gamma, values in measured.return_spread.items()},
     }
 
 

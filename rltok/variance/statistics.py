@@ -15,6 +15,7 @@ from rltok.variance.laboratory import LOSS, Gradients, counterpart, factor
 from rltok.variance.ladder import REFERENCE
 
 RESAMPLES = 1000
+SUBSETS = 200  # of batches, for a cosine that is seen directly
 USEFUL = 0.5  # cosine with the true gradient at which `rows_needed` asks for no more rows
 INTERVAL = (2.5, 97.5)  # percent
 # What a resample without a signal says of a value, at the lower and at the upper end of its interval: left out, such resamples
@@ -66,16 +67,16 @@ class Products:
     draws: int
 
 
-def products_of(found: Gradients, name: str, group: str) -> Products:
+def products_of(gradients: Gradients, name: str, group: str) -> Products:
     """Collect the inner products that `measure` needs."""
-    if not found.full:
+    if not gradients.full:
         raise RltokError("some rows end early (PAD): how much centring scales their gradient is not known. Measure full rows.")
-    part, own = found.slices[group], found.mean[name][:, found.slices[group]]
-    other, reference = found.long[counterpart(name)][:, part], found.long[REFERENCE][:, part]
-    square = found.square[name][:, list(found.slices).index(group)].cpu().numpy()
+    part, own = gradients.slices[group], gradients.mean[name][:, gradients.slices[group]]
+    other, reference = gradients.long[counterpart(name)][:, part], gradients.long[REFERENCE][:, part]
+    square = gradients.square[name][:, list(gradients.slices).index(group)].cpu().numpy()
     return Products(
         _inner(other, other), _inner(other, reference), _inner(reference, reference), _inner(own, own), _inner(own, reference),
-        square, factor(name, found.sizes.rows), found.sizes.rows, found.sizes.draws,
+        square, factor(name, gradients.sizes.rows), gradients.sizes.rows, gradients.sizes.draws,
     )  # fmt: skip
 
 
@@ -145,51 +146,49 @@ def _finite(value: float) -> float | None:
 KNOWN = 1.0  # standard error of the reference, in its own length, from which on nothing can be said of directions
 
 
-def reference_error(found: Gradients, group: str) -> float | None:
+def reference_error(gradients: Gradients, group: str) -> float | None:
     """Standard error of the long-run reference: sqrt(tr Cov of its mean) over its length; None if no signal is resolved."""
-    p = products_of(found, REFERENCE, group)
+    p = products_of(gradients, REFERENCE, group)
     count = len(p.square)
     true2 = pairs(p.reference_reference, np.ones(count))
     scatter = (np.trace(p.reference_reference) / count - true2) / count
     return math.sqrt(max(0.0, scatter) / true2) if true2 > 0 else None
 
 
-def measured_cosines(found: Gradients, name: str, group: str, seed: int = 0, subsets: int = 200) -> list[list[float]]:
+def measured_cosines(gradients: Gradients, name: str, group: str) -> list[list[float]]:
     """[rows, cosine] seen directly: mean gradient of some batches, one draw each, against the reference on all others.
 
     The check of the formula in `rows_needed`. The noise of the reference lowers a cosine; it is divided out by its own
     reliability, |E r| / |mean r|.
     """
-    part = found.slices[group]
-    first, reference = found.first[name][:, part], found.long[REFERENCE][:, part]
+    part = gradients.slices[group]
+    first, reference = gradients.first[name][:, part], gradients.long[REFERENCE][:, part]
     own, cross, truth = _inner(first, first), _inner(first, reference), _inner(reference, reference)
     count = len(own)
     true2 = pairs(truth, np.ones(count))
-    generator, rows = np.random.default_rng(seed), []
+    generator, rows = np.random.default_rng(0), []
     size = 1
     while size <= count // 2 and true2 > 0:
         seen = []
-        for _ in range(subsets):
+        for _ in range(SUBSETS):
             order = generator.permutation(count)
             chosen, rest = order[:size], order[size:]
             length = math.sqrt(own[np.ix_(chosen, chosen)].mean())
             seen.append(cross[np.ix_(chosen, rest)].mean() / (length * math.sqrt(true2)))
-        rows.append([size * found.sizes.rows, float(np.mean(seen))])
+        rows.append([size * gradients.sizes.rows, float(np.mean(seen))])
         size *= 2
     return rows
 
 
-def shared_parameters(
-    found: Gradients, name: str, weights_of_policy: list[float], group: str = "encoder"
-) -> list[dict[str, Any]]:
-    """The whole gradient loss + lambda * policy on parameters that both terms share, for several lambda.
+def shared_parameters(gradients: Gradients, name: str, weights_of_policy: list[float]) -> list[dict[str, Any]]:
+    """The whole gradient loss + lambda * policy on parameters that both terms share, the encoder's, for several lambda.
 
     The true gradient of eq. (11) has lambda = 1. `limit` is the cosine of the expectation with it, `rows_needed` as above;
     `share` is the length of the policy term's expectation over that of the loss term's.
     """
-    part, f = found.slices[group], factor(name, found.sizes.rows)
-    loss, own = found.first[LOSS][:, part], found.first[name][:, part]
-    other, truth = found.long[counterpart(name)][:, part], found.long[REFERENCE][:, part]
+    part, f = gradients.slices["encoder"], factor(name, gradients.sizes.rows)
+    loss, own = gradients.first[LOSS][:, part], gradients.first[name][:, part]
+    other, truth = gradients.long[counterpart(name)][:, part], gradients.long[REFERENCE][:, part]
     one = np.ones(len(loss))
     ll, lo, oo = _inner(loss, loss), _inner(loss, own), _inner(own, own)
     l2, lt, lr = pairs(ll, one), pairs(_inner(loss, other), one), pairs(_inner(loss, truth), one)
@@ -201,7 +200,7 @@ def shared_parameters(
         along = l2 + lr + weight * f * (lt + tr)
         ok = min(true2, mean2, l2) > 0
         limit = min(1.0, along / math.sqrt(mean2 * true2)) if ok else math.nan
-        rows = rows_needed(limit, max(0.0, square - mean2) / mean2, found.sizes.rows) if ok else math.nan
+        rows = rows_needed(limit, max(0.0, square - mean2) / mean2, gradients.sizes.rows) if ok else math.nan
         share = math.sqrt(max(0.0, r2) / l2) if ok else math.nan
         values = {
             "limit": _finite(limit),

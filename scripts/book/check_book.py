@@ -62,14 +62,14 @@ class _Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what a tag brings."""
-        found = dict(attrs)
-        self.anchors |= {value for name in ("id", "name") if (value := found.get(name))}
-        if tag in ("a", "link") and found.get("href"):
-            self.links.append((self.getpos()[0], found["href"]))
-        if tag in ("img", "script", "iframe", "source") and found.get("src"):
-            self.links.append((self.getpos()[0], found["src"]))
+        attributes = dict(attrs)
+        self.anchors |= {value for name in ("id", "name") if (value := attributes.get(name))}
+        if tag in ("a", "link") and attributes.get("href"):
+            self.links.append((self.getpos()[0], attributes["href"]))
+        if tag in ("img", "script", "iframe", "source") and attributes.get("src"):
+            self.links.append((self.getpos()[0], attributes["src"]))
         if tag == "img":
-            self.images.append((self.getpos()[0], found))
+            self.images.append((self.getpos()[0], attributes))
 
 
 def _is_outside(link: str) -> bool:
@@ -92,8 +92,8 @@ def _anchors_problems(name: str, path: Path, pages: dict[Path, _Page]) -> list[s
 
 def file_problems(built: Path) -> list[str]:
     """Links and anchors that lead nowhere, and images without a text."""
-    found = [path.resolve() for path in sorted(built.rglob("*.html")) if "_static" not in path.parts]
-    pages = {path: _Page(path.read_text(encoding="utf-8")) for path in found}
+    paths = [path.resolve() for path in sorted(built.rglob("*.html")) if "_static" not in path.parts]
+    pages = {path: _Page(path.read_text(encoding="utf-8")) for path in paths}
     problems = []
     for path, page in pages.items():
         name = str(path.relative_to(built.resolve()))
@@ -191,9 +191,11 @@ def check_the_check(browser: Browser) -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "planted.html"
         page.write_text(f"<!doctype html><title>x</title><article>{''.join(PLANTED.values())}</article>", encoding="utf-8")
-        found = page_problems(browser, page, page.name, page.parent)
-    if missed := [sign for sign in PLANTED if not any(sign in problem for problem in found)]:
-        raise SystemExit(f"planted and not found: {', '.join(missed)}. Look at check_book.py and book_probes.js. Found: {found}")
+        problems = page_problems(browser, page, page.name, page.parent)
+    if missed := [sign for sign in PLANTED if not any(sign in problem for problem in problems)]:
+        raise SystemExit(
+            f"planted and not found: {', '.join(missed)}. Look at check_book.py and book_probes.js. Found: {problems}"
+        )
 
 
 def toc_pages() -> list[str]:

@@ -40,15 +40,15 @@ READ = (
 
 def claims() -> str:
     """The claims that matter most, with what our runs say of them; smoke runs say nothing."""
-    found = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
-    sweeps, others = found[:1], found[1:]  # that of most runs; of the others a paragraph
+    full = [sweep for sweep in records.read_sweeps(RESULTS / "sweeps").values() if sweep.full]
+    sweeps, others = full[:1], full[1:]  # that of most runs; of the others a paragraph
     parts = [f"{tables.heading(sweep)}\n\n{tables.claims_table(sweep)}" for sweep in sweeps]
     for sweep in sweeps:
         lines = [READ, summary.chance(sweep), summary.single_seeds(sweep), summary.luck(sweep)]
         parts.append(" ".join(filter(None, lines)))
     slow = ch06_runs.schedule_sweep(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
-    parts += [aside.aside(slow, found[0], main=True)] if slow else []
-    parts += [aside.aside(sweep, found[0]) for sweep in others]
+    parts += [aside.aside(slow, full[0], main=True)] if slow else []
+    parts += [aside.aside(sweep, full[0]) for sweep in others]
     parts = parts or [f"No sweep at full size has been run yet.\n\n{tables.claims_table(None)}"]
     small = "What a count or small runs answer:\n\n" + tables.small_claims_table(RESULTS)
     return "\n\n".join([*parts, small])

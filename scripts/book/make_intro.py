@@ -2,11 +2,13 @@
 
 python scripts/book/make_intro.py
 
-rewrites book/_generated/picture.md and measured.md; a test fails while they are out of date.
+rewrites book/_generated/picture.md, measured.md and try.md; a test fails while they are out of date.
 """
 
 import html
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ from readme_numbers import RECORD, table
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "book" / "_generated" / "picture.md"
 MEASURED = ROOT / "book" / "_generated" / "measured.md"
+TRY = ROOT / "book" / "_generated" / "try.md"
+DEMO = ROOT / "book" / "demo_page.json"  # what the demo model makes of some texts, by make_demo_expected.py
+SCRIPTS = ("byte_view", "demo_model", "demo_weights", "demo_widget")
+WITHOUT = "To type a text of your own here, allow JavaScript: the model then runs in this page. Nothing is sent anywhere."
 BAR = "\u2502"  # what the demo prints after a byte that got a boundary
 SHOWN = 300  # characters of the passage
 
@@ -29,20 +35,20 @@ def load_record() -> dict[str, Any]:
     return json.loads(RECORD.read_text(encoding="utf-8"))
 
 
-def tokens(painted: str, shown: int) -> list[str]:
+def tokens(painted: str, shown: float) -> list[str]:
     """The passage cut at its boundaries, about `shown` characters of it, ending with a whole token."""
-    found, length = [], 0
+    parts, length = [], 0
     for token in painted.split(BAR):
-        found.append(token)
+        parts.append(token)
         length += len(token)
         if length >= shown:
             break
-    return [token for token in found if token]
+    return [token for token in parts if token]
 
 
-def block(caption: str, painted: str) -> str:
+def block(caption: str, painted: str, shown: float = SHOWN) -> str:
     """One passage as HTML: every token a box of its own."""
-    spans = "".join(f"<span>{html.escape(token)}</span>" for token in tokens(painted, SHOWN))
+    spans = "".join(f"<span>{html.escape(token)}</span>" for token in tokens(painted, shown))
     return f'<figure class="rltok-tokens"><figcaption>{html.escape(caption)}</figcaption><p lang="en">{spans}</p></figure>'
 
 
@@ -53,8 +59,22 @@ def picture(record: dict[str, Any]) -> str:
     return "```{raw} html\n" + "\n".join(blocks) + "\n```\n"
 
 
+def scripted(name: str, inside: str, without: str, scripts: Sequence[str]) -> str:
+    """A place that scripts fill, of class `name`; until they do, and where they may not, it shows what is inside."""
+    loaded = "".join(f'<script src="../_static/{script}.js" defer></script>' for script in scripts)
+    return f'```{{raw}} html\n<div class="{name}">\n{inside}\n<noscript><p>{without}</p></noscript>\n</div>\n{loaded}\n```\n'
+
+
+def try_it(texts: list[dict[str, Any]]) -> str:
+    """The place of the field in which a reader types: until its scripts run, a text as the demo model cuts it."""
+    case = next(case for case in texts if case["name"] == "English")
+    painted = "".join(sign + BAR * (cut == "1") for sign, cut in zip(case["text"], case["boundaries"], strict=True))
+    return scripted("rltok-try", block("As the demo model cuts it", painted, math.inf), WITHOUT, SCRIPTS)
+
+
 def main() -> None:
-    """Rewrite both parts."""
+    """Rewrite all three parts."""
+    TRY.write_text(try_it(json.loads(DEMO.read_text(encoding="utf-8"))["texts"]), encoding="utf-8")
     record = load_record()
     PICTURE.write_text(picture(record), encoding="utf-8")
     MEASURED.write_text(table(record) + "\n", encoding="utf-8")

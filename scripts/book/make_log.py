@@ -17,11 +17,12 @@ PAGE = ROOT / "book" / "_generated" / "log.md"
 SEARCH = ROOT / "book" / "_generated" / "search.md"
 NONE_YET = "No run has been recorded yet.\n"
 DASH = "–"
+MOST_CODES = 3  # commits, or digests of settings, that a line names
 
 
 def records(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     """(name, record) of every run record, by date where there is one, then by name; other JSON files are passed over."""
-    found = []
+    entries = []
     for path in sorted(folder.glob("**/*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -30,8 +31,8 @@ def records(folder: Path) -> list[tuple[str, dict[str, Any]]]:
                 f"{path.relative_to(ROOT)}, line {error.lineno}: not JSON ({error.msg}). Make the record again."
             ) from error
         if isinstance(content, dict) and all(_named(content, key) for key in ("config_hash", "commit", "device")):
-            found.append((str(path.relative_to(folder).with_suffix("")), content))
-    return sorted(found, key=lambda pair: (pair[1].get("date") or "", pair[0]))
+            entries.append((str(path.relative_to(folder).with_suffix("")), content))
+    return sorted(entries, key=lambda pair: (pair[1].get("date") or "", pair[0]))
 
 
 def _named(record: dict[str, Any], key: str) -> list[str]:
@@ -43,7 +44,7 @@ def _named(record: dict[str, Any], key: str) -> list[str]:
 
 
 def _seconds(run: dict[str, Any]) -> float:
-    """Of a run, or of the runs inside it."""
+    """Seconds of a run, or of the runs inside it."""
     inner = sum(_seconds(value) for value in run.values() if isinstance(value, dict))
     return run.get("seconds", 0.0) + inner
 
@@ -73,13 +74,14 @@ def _comparison(runs: list[dict[str, Any]]) -> str:
     )
 
 
-def _ladder(stages: list[dict[str, Any]], first: str = "naive", last: str = "causal+early+gamma0.9+batch") -> str:
+def _ladder(stages: list[dict[str, Any]]) -> str:
     """Rows that the first and the last rung need, over all seeds and stages."""
+    first, last = "naive", "causal+early+gamma0.9+batch"
 
     def span(name: str) -> str:
-        found = [stage["policy"]["estimators"].get(name, {}).get("rows_needed", [None])[0] for stage in stages]
-        known = [value for value in found if value is not None]
-        never = f", never in {len(found) - len(known)} of {len(found)}" if len(known) < len(found) else ""
+        needed = [stage["policy"]["estimators"].get(name, {}).get("rows_needed", [None])[0] for stage in stages]
+        known = [value for value in needed if value is not None]
+        never = f", never in {len(needed) - len(known)} of {len(needed)}" if len(known) < len(needed) else ""
         return f"{min(known):,.0f} to {max(known):,.0f}{never}" if known else "never"
 
     return f"rows to a cosine of 0.5 over all seeds and stages: {first} {span(first)}; {last} {span(last)}"
@@ -90,7 +92,8 @@ def _rates(record: dict[str, Any]) -> str:
     return f"rate within {record['within']} of its target: {', '.join(counts)} runs"
 
 
-def _leak(runs: list[dict[str, Any]], gap: str = "causal - shifted as often as causal") -> str:
+def _leak(runs: list[dict[str, Any]]) -> str:
+    gap = "causal - shifted as often as causal"
     values = [run["unet_gaps"][gap]["bits_per_byte"] for run in runs]
     return f"bits per byte, {gap}: {min(values):+.4f} to {max(values):+.4f}"
 
@@ -131,7 +134,7 @@ def _toy(shares: list[dict[str, Any]]) -> str:
 def _scores(record: dict[str, Any]) -> str:
     """Held-out bits per byte of an evidence record; the test split where it was scored."""
     splits = {name: record["scores"][name] for name in ("validation", "test") if record["scores"][name]}
-    words = [f"{name} {found['bits_per_byte']:.4f}" for name, found in splits.items()]
+    words = [f"{name} {score['bits_per_byte']:.4f}" for name, score in splits.items()]
     return f"bits per byte: {', '.join(words)}; {splits['validation']['rate']:.3f} boundaries per byte"
 
 
@@ -171,9 +174,9 @@ def _short(commit: str | None) -> str:
     return f"{commit[:7]}{'+' if '+' in commit else ''}" if commit else ""
 
 
-def _codes(names: list[str], most: int = 3) -> str:
+def _codes(names: list[str]) -> str:
     names = [name for name in names if name]
-    return (", ".join(f"`{name}`" for name in names[:most]) + (" and others" if len(names) > most else "")) or DASH
+    return (", ".join(f"`{name}`" for name in names[:MOST_CODES]) + (" and others" if len(names) > MOST_CODES else "")) or DASH
 
 
 def _row(name: str, record: dict[str, Any]) -> str:
@@ -188,20 +191,20 @@ def _row(name: str, record: dict[str, Any]) -> str:
     return "| " + " | ".join(str(cell).replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def render(found: list[tuple[str, dict[str, Any]]]) -> str:
+def render(entries: list[tuple[str, dict[str, Any]]]) -> str:
     """The table, oldest first."""
-    if not found:
+    if not entries:
         return NONE_YET
     head = ["run", "date", "commit", "config", "device", "cost", "verdict", "note"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + [_row(name, record) for name, record in found]) + "\n"
+    return "\n".join(lines + [_row(name, record) for name, record in entries]) + "\n"
 
 
-def search_table(found: list[tuple[str, dict[str, Any]]]) -> str:
+def search_table(entries: list[tuple[str, dict[str, Any]]]) -> str:
     """Validation bits per byte of every method under every schedule that a search has tried so far; the best of each in bold."""
     tried: dict[str, dict[tuple[float, float], float]] = {}
     read = set()
-    for name, record in found:
+    for name, record in entries:
         if name.startswith("search/") and not record.get("failed"):
             train = record["config"]["train"]
             schedule = train["warmup_fraction"], train["learning_rate"]
@@ -224,9 +227,9 @@ def search_table(found: list[tuple[str, dict[str, Any]]]) -> str:
 
 def main() -> None:
     """Rewrite both tables."""
-    found = records(RESULTS)
-    PAGE.write_text(render(found), encoding="utf-8")
-    SEARCH.write_text(search_table(found), encoding="utf-8")
+    entries = records(RESULTS)
+    PAGE.write_text(render(entries), encoding="utf-8")
+    SEARCH.write_text(search_table(entries), encoding="utf-8")
 
 
 if __name__ == "__main__":

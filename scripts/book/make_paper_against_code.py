@@ -60,8 +60,8 @@ def compared(entry: dict[str, Any]) -> str:
     """Paired differences from ours in a sweep, as `make_figure_csv.py` stored them; a word on it where none was run."""
     path = RESULTS / "figures" / entry["sweep"] / "gaps.csv"
     rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines())) if path.is_file() else []
-    found = {row["contender"]: row["told"] for row in rows if row["place"] == entry["place"]}
-    said = [f"{name} {found[name]}" for name in entry["contenders"] if name in found]
+    words_of = {row["contender"]: row["told"] for row in rows if row["place"] == entry["place"]}
+    said = [f"{name} {words_of[name]}" for name in entry["contenders"] if name in words_of]
     if not said:
         return f"The runs of the sweep {entry['sweep']} for this are to come."
     single = f" {ONE_SEED}" if any(one.endswith(" 1 seed") for one in said) else ""
@@ -84,8 +84,8 @@ def measured(entry: dict[str, Any]) -> str:
     if "sweep" in entry:
         return compared(entry)
     record = json.loads((RESULTS / f"{entry['record']}.json").read_text(encoding="utf-8"))
-    found = ", ".join(format(number, entry["format"]) for number in fields(record, entry["field"]))
-    return entry["say"].replace("{}", found)
+    numbers = ", ".join(format(number, entry["format"]) for number in fields(record, entry["field"]))
+    return entry["say"].replace("{}", numbers)
 
 
 def _shown(value: Any) -> str:
@@ -147,16 +147,16 @@ def _topic(topic: dict[str, Any], numbers: dict[str, str], address: str) -> list
 
 def render() -> str:
     """The whole page body."""
-    found, address = content(), repository()
-    numbers = found["numbers"]
+    page, address = content(), repository()
+    numbers = page["numbers"]
     lines = [
         "<!-- Made by scripts/book/make_paper_against_code.py from book/paper_against_code.yml. -->",
         "",
         "## What matters most",
         "",
     ]
-    lines += [f"{place}. {filled(text, numbers)}" for place, text in enumerate(found["first"], start=1)]
-    for topic in found["topics"]:
+    lines += [f"{place}. {filled(text, numbers)}" for place, text in enumerate(page["first"], start=1)]
+    for topic in page["topics"]:
         lines += _topic(topic, numbers, address)
     return "\n".join(lines) + "\n"
 

@@ -27,14 +27,14 @@ def entries() -> list[dict[str, Any]]:
 
 def equations_named(text: str) -> set[int]:
     """Numbers that a text names, as in 'eq. (16)', 'eqs. (7) and (8)', 'eqs. 1 to 6 and 14', 'eq. 9', or with a LaTeX tag."""
-    found = {int(number) for number in re.findall(r"\\tag\{(\d+)\}", text)}
+    equations = {int(number) for number in re.findall(r"\\tag\{(\d+)\}", text)}
     number = r"\(?(?:eq\. )?\(?(\d+)\)?"
     for match in re.finditer(rf"\beqs?\.?\s+{number}(?:(?:,? and|,| to)\s+{number})*", text, re.I):
         numbers = [(int(n), word) for word, n in re.findall(r"(to)?\s*\(?(\d+)\)?", match.group())]
         for index, (value, word) in enumerate(numbers):
             start = numbers[index - 1][0] if word and index else value
-            found |= set(range(start, value + 1))
-    return found
+            equations |= set(range(start, value + 1))
+    return equations
 
 
 def slug(heading: str) -> str:

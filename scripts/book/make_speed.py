@@ -34,12 +34,12 @@ def notes(content: dict[str, Any]) -> str:
     return table(["", "change", "predicted", "outcome"], rows) + "\n" + said
 
 
-def benches(found: list[dict[str, Any]]) -> str:
+def benches(records: list[dict[str, Any]]) -> str:
     """One line for each stored bench."""
-    if not found:
+    if not records:
         return "No record of `rltok bench` is stored yet.\n"
     rows = []
-    for record in found:
+    for record in records:
         arm, plain, cost = record["arm"], record["plain"], record["policy_cost"]
         rows.append([
             record["preset"], record["device"], f"{arm['bytes_per_second'] / 1e6:.3f}", f"{arm['micro_batch']}",
@@ -53,7 +53,7 @@ def benches(found: list[dict[str, Any]]) -> str:
         "preset", "card", "MB/s", "rows a pass", "tokens per byte", "of a matrix product's rate", "GB", "first update, s",
         "times as fast as plain", "cost of the policy", "commit",
     ]  # fmt: skip
-    return turned(head, rows) + "\n" + "\n".join(map(_conditions, found)) + "\n\n" + _splits(found)
+    return turned(head, rows) + "\n" + "\n".join(map(_conditions, records)) + "\n\n" + _splits(records)
 
 
 def _cost(cost: dict[str, Any]) -> str:
@@ -79,10 +79,10 @@ def _conditions(record: dict[str, Any]) -> str:
     )
 
 
-def _splits(found: list[dict[str, Any]]) -> str:
+def _splits(records: list[dict[str, Any]]) -> str:
     """What the time of a median update goes to, how long no kernel runs, and how fast the matrix products are."""
-    groups, rows = list(found[0]["arm"]["time_split"]["seconds"]), []
-    for record in found:
+    groups, rows = list(records[0]["arm"]["time_split"]["seconds"]), []
+    for record in records:
         arm, spent, product = record["arm"], record["arm"]["time_split"]["seconds"], record["product"]["rate"]
         whole = statistics.median(arm["seconds"])
         flops = arm["flops_per_byte"]["without_attention"] * statistics.median(arm["bytes"])  # all of them in products
@@ -121,8 +121,8 @@ def paths(record: dict[str, Any] | None) -> str:
     if record is None:
         return "No record of both paths side by side is stored yet.\n"
     rows = [
-        [name, path, *(f"{found[path][key]:.2e}" for key in ("nll", "early_nll", "gradient", "worst"))]
-        for name, found in record["distances"].items()
+        [name, path, *(f"{distance[path][key]:.2e}" for key in ("nll", "early_nll", "gradient", "worst"))]
+        for name, distance in record["distances"].items()
         for path in ("plain", "triton")
     ]
     seeds = len({run["seed"] for run in record["runs"]})
@@ -149,10 +149,10 @@ def _record(name: str) -> dict[str, Any] | None:
 
 def pages() -> dict[Path, str]:
     """Every generated part."""
-    found = [bench_record(path) for path in sorted(RESULTS.glob("bench*.json"))]
+    records = [bench_record(path) for path in sorted(RESULTS.glob("bench*.json"))]
     return {
         GENERATED / "speed_notes.md": notes(yaml.safe_load(NOTES.read_text(encoding="utf-8"))),
-        GENERATED / "speed_bench.md": benches(found),
+        GENERATED / "speed_bench.md": benches(records),
         GENERATED / "speed_kernels.md": kernels(_record("kernels.json")),
         GENERATED / "speed_paths.md": paths(_record("fast_path.json")),
     }

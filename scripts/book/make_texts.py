@@ -51,12 +51,12 @@ def totals(counted: Table) -> str:
 
 def kinds(counted: Table, described: Table) -> str:
     """Shares of the windows of each split by kind of text, largest in training first."""
-    found = {}
+    by_kind = {}
     for kind in described["kinds"]:
         names = [name for name, source in described["sources"].items() if source["kind"] == kind]
         sums = {split: sum(counted["sources"][name][split]["windows"] for name in names) for split in SPLITS}
-        found[kind] = [sums[split] / counted["splits"][split]["windows"] for split in SPLITS]
-    ordered = sorted(found.items(), key=lambda item: -item[1][0])
+        by_kind[kind] = [sums[split] / counted["splits"][split]["windows"] for split in SPLITS]
+    ordered = sorted(by_kind.items(), key=lambda item: -item[1][0])
     rows = [[described["kinds"][kind], *(f"{share:.1%}" for share in shares)] for kind, shares in ordered]
     return table(["share of the windows", *SPLITS], rows, 1)
 
@@ -64,13 +64,13 @@ def kinds(counted: Table, described: Table) -> str:
 def concentration(counted: Table) -> str:
     """How few documents a held-out split lies in, a line for each."""
     lines = []
-    for split, found in counted["held_out"].items():
+    for split, facts in counted["held_out"].items():
         whole, documents = (counted["splits"][split][key] for key in ("windows", "documents"))
-        first, sizes = found["largest"][0], [each["windows"] for each in found["largest"]]
+        first, sizes = facts["largest"][0], [each["windows"] for each in facts["largest"]]
         lines.append(
             f"* {split}: the largest document, `{first['document']}` of `{first['source']}`, holds {first['windows']:,} of"
             f" {whole:,} windows, {first['windows'] / whole:.1%}, and the {len(sizes)} largest together {sum(sizes) / whole:.1%}."
-            f" The effective number of documents is {found['effective_documents']:.1f}; there are {documents:,}.\n"
+            f" The effective number of documents is {facts['effective_documents']:.1f}; there are {documents:,}.\n"
         )
     absent = [name for name, source in counted["sources"].items() if not any(source[s]["rows"] for s in SPLITS[1:])]
     names = ", ".join(f"`{name}`" for name in absent)
@@ -118,10 +118,10 @@ def sizes(counted: Table) -> str:
     rows = [
         [
             name,
-            *(f"{found[split]['documents']:,}" for split in SPLITS),
-            *(f"{found[split]['bytes'] / 1000:,.0f}" for split in SPLITS),
+            *(f"{counts[split]['documents']:,}" for split in SPLITS),
+            *(f"{counts[split]['bytes'] / 1000:,.0f}" for split in SPLITS),
         ]
-        for name, found in {**cells, "together": counted["splits"]}.items()
+        for name, counts in {**cells, "together": counted["splits"]}.items()
     ]
     return table(head, rows, 1)
 
@@ -138,9 +138,9 @@ def tasks(counted: Table, described: Table) -> str:
 
 def hashes(counted: Table) -> str:
     """SHA-256 of every file, as `sha256sum` prints them."""
-    found = [file for split in SPLITS for file in counted["files"][split]]
-    found += [each["file"] | {"name": f"eval/{each['file']['name']}"} for each in counted["tasks"].values()]
-    return "\n".join(["```text", *(f"{file['sha256']}  {file['name']}" for file in found), "```", ""])
+    files = [file for split in SPLITS for file in counted["files"][split]]
+    files += [each["file"] | {"name": f"eval/{each['file']['name']}"} for each in counted["tasks"].values()]
+    return "\n".join(["```text", *(f"{file['sha256']}  {file['name']}" for file in files), "```", ""])
 
 
 def render(counted: Table, described: Table) -> str:

@@ -17,19 +17,19 @@ from typing import Any
 FLAGS = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-    "--allow-file-access-from-files", "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
 ]  # fmt: skip
-TAB = "\ue004"
+TAB, DELETE, HOME, RIGHT = "\ue004", "\ue017", "\ue011", "\ue014"  # keys
 
 
 def _program(variable: str, *names: str) -> str:
-    found = os.environ.get(variable) or next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
+    program = os.environ.get(variable) or next((path for name in names if (path := shutil.which(name))), None)
+    if program is None:
         raise SystemExit(
             f"the browser test needs {names[0]}. On Debian or Ubuntu: apt-get install chromium chromium-driver."
             f" Elsewhere set {variable} to the program."
         )
-    return found
+    return program
 
 
 class Browser:

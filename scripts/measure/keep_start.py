@@ -19,16 +19,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the run; its checkpoints are not needed")
     parser.add_argument("--sweep", required=True)
-    parser.add_argument("--name", required=True, help="the contender")
+    parser.add_argument("--name", required=True, help="the method")
     parser.add_argument("--why", required=True, help="it was not gone on with")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     before = measuring.stored_record(options.out, START)
-    found = start_of(options.folder, sweep=options.sweep, name=options.name, why=options.why)
-    if before is not None and any(before.get(key) != found[key] for key in ("sweep", "name", "seed")):
+    record = start_of(options.folder, sweep=options.sweep, name=options.name, why=options.why)
+    if before is not None and any(before.get(key) != record[key] for key in ("sweep", "name", "seed")):
         raise RltokError(f"--out {options.out} holds the start of another run, so it stays. Name another file.")
-    write_json(options.out, found)
-    print(f"{options.out}: {found['updates']} updates, {found['bytes']:,} bytes, seed {found['seed']}")
+    write_json(options.out, record)
+    print(f"{options.out}: {record['updates']} updates, {record['bytes']:,} bytes, seed {record['seed']}")
 
 
 if __name__ == "__main__":

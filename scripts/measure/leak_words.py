@@ -29,11 +29,11 @@ def word_steps(rule: BpeRule, word: bytes) -> Iterator[tuple[bytes, bytes, int]]
 
 def words_of(rule: BpeRule, rows: Rows) -> Counter[bytes]:
     """How often each piece of the pre-split occurs."""
-    found: Counter[bytes] = Counter()
+    words: Counter[bytes] = Counter()
     for row, length in zip(rows.bytes_, rows.lengths, strict=True):
         data = bytes(row[:length])
-        found.update(data[start:stop] for start, stop in rule.pairs.pieces(data))
-    return found
+        words.update(data[start:stop] for start, stop in rule.pairs.pieces(data))
+    return words
 
 
 def measure_words(rule: BpeRule, corpus: Corpus, rows: Rows) -> dict[str, Any]:

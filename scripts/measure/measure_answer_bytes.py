@@ -18,21 +18,21 @@ from rltok.evidence import measuring
 from rltok.evidence.chapters.ch07_answers import BYTES_RECORD, by_byte
 from rltok.runs.loading import load, load_config
 from rltok.runs.results import device_name, versions
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 from rltok.system.files import write_json
 
 
 def scored(run: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Bits per item of each set by byte, and how probable the space before the answer is: least and most of all items."""
-    model, found = load(run).to(resolve_device(options.device)), {}
+    model, tasks = load(run).to(resolve_device(options.device)), {}
     for task in TASKS:
         items = read_items(task, options.tasks, expected=not options.part).items
         bits = bits_of_bytes(model, items, seed=0, batch=options.batch)
         gold = [each[item.gold] for item, each in zip(items, bits, strict=True)]
         space = [math.exp2(-each[0]) for each in gold]
-        found[task] = {"items": len(items), "bits": by_byte(gold), "space": [min(space), max(space)]}
+        tasks[task] = {"items": len(items), "bits": by_byte(gold), "space": [min(space), max(space)]}
     config = load_config(run)
-    return {"name": run.name, "preset": config.name, "config_hash": config.digest(), "tasks": found}
+    return {"name": run.name, "preset": config.name, "config_hash": config.digest(), "tasks": tasks}
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
     measuring.stored_record(options.out, BYTES_RECORD)
     about = {"schema": 1, "what": BYTES_RECORD, "commit": measuring.clean_commit(), "versions": versions()}
     device = device_name(resolve_device(options.device))
-    write_json(options.out, sealed(about | {"device": device, "runs": [scored(run, options) for run in options.runs]}))
+    write_json(options.out, with_digest(about | {"device": device, "runs": [scored(run, options) for run in options.runs]}))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from rltok.evidence.chapters.ch07_answers import ANSWERS_RECORD, against_even, l
 from rltok.evidence.measuring import clean_commit, rounded, run, stored_record, stored_sweeps
 from rltok.evidence.records import Sweep
 from rltok.runs.results import versions
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 from rltok.system.files import write_record
 
 
@@ -37,7 +37,7 @@ def of_task(items: TaskItems, lengths: np.ndarray) -> dict[str, Any]:
 
 
 def of_sweep(sweep: Sweep, lengths: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The digests of a sweep's records, and by set and contender the differences."""
+    """The digests of a sweep's records, and by set and method the differences."""
     return {
         "records": sweep.digests,
         "gaps": {task: rounded(against_even(sweep, task, each)) for task, each in lengths.items()},
@@ -62,12 +62,14 @@ def main() -> None:
     options = parser.parse_args()
     stored_record(options.out, ANSWERS_RECORD)
     commit = clean_commit()
-    found = measure(stored_sweeps(options.sweeps), {task: read_items(task, options.tasks) for task in TASKS})
-    gaps = [gap for sweep in found["sweeps"].values() for task in sweep["gaps"].values() for gap in task]
+    measured = measure(stored_sweeps(options.sweeps), {task: read_items(task, options.tasks) for task in TASKS})
+    gaps = [gap for sweep in measured["sweeps"].values() for task in sweep["gaps"].values() for gap in task]
     if not gaps:
         raise RltokError("no run of a sweep was scored on one of the sets together with `even`, so there is nothing to tell.")
-    write_record(options.out, sealed({"schema": 1, "what": ANSWERS_RECORD, "commit": commit, "versions": versions()} | found))
-    print(f"{options.out}: {len(gaps)} differences of {', '.join(found['sweeps'])}")
+    write_record(
+        options.out, with_digest({"schema": 1, "what": ANSWERS_RECORD, "commit": commit, "versions": versions()} | measured)
+    )
+    print(f"{options.out}: {len(gaps)} differences of {', '.join(measured['sweeps'])}")
 
 
 if __name__ == "__main__":

@@ -47,11 +47,11 @@ def speed(config: Config, prompts: list[bytes], device: torch.device, options: a
     timed(model, prompts[:1], 2, True)  # so that nothing is set up while the clock runs
     batches, written = [], b""
     for rows in options.batches:
-        found = [timed(model, prompts[:rows], options.bytes, True) for _ in range(options.repeats)]
-        written = written or found[0]["data"][0]
-        seconds = [one["seconds"] for one in found]
+        timings = [timed(model, prompts[:rows], options.bytes, True) for _ in range(options.repeats)]
+        written = written or timings[0]["data"][0]
+        seconds = [one["seconds"] for one in timings]
         rate = rows * options.bytes / statistics.median(seconds)
-        prompt = statistics.median(one["prompt_seconds"] for one in found)
+        prompt = statistics.median(one["prompt_seconds"] for one in timings)
         batches.append({"rows": rows, "bytes_per_second": rate, "seconds": seconds, "prompt_seconds": prompt})
     full = timed(model, prompts[:1], options.full_bytes, False)
     rate = options.full_bytes / full["seconds"]
@@ -73,18 +73,18 @@ def main() -> None:
     options = parser.parse_args()
     at_least(1, bytes=options.bytes, full_bytes=options.full_bytes, repeats=options.repeats, batches=min(options.batches))
     stored_record(options.out, WHAT)
-    device, found = resolve_device(options.device), []
+    device, presets = resolve_device(options.device), []
     corpus = load_corpus("sample", DataConfig(sequence_length=PROMPT_BYTES, cut="full_windows"))
     prompts = [decode(row) for row in corpus.validation.ids(range(max(options.batches)))]
     for name in options.presets:
         config = preset(name)
-        found.append(origin(config, corpus.description, device) | speed(config, prompts, device, options))
-        print(name, {key: value for key, value in found[-1].items() if key in ("times_as_fast", "full_pass_bytes_per_second")})
-        print(*(f"{batch['rows']} rows: {batch['bytes_per_second']:.0f} bytes/s" for batch in found[-1]["batches"]), sep=", ")
+        presets.append(origin(config, corpus.description, device) | speed(config, prompts, device, options))
+        print(name, {key: value for key, value in presets[-1].items() if key in ("times_as_fast", "full_pass_bytes_per_second")})
+        print(*(f"{batch['rows']} rows: {batch['bytes_per_second']:.0f} bytes/s" for batch in presets[-1]["batches"]), sep=", ")
     plan = {key: getattr(options, key) for key in ("bytes", "full_bytes", "repeats")}
     write_json(
         options.out,
-        {"schema": 1, "what": WHAT, "prompt_bytes": PROMPT_BYTES, "threads": torch.get_num_threads()} | plan | {"presets": found},
+        {"schema": 1, "what": WHAT, "prompt_bytes": PROMPT_BYTES, "threads": torch.get_num_threads(), **plan, "presets": presets},
     )
 
 

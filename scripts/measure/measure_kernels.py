@@ -140,17 +140,17 @@ def of_ends(add: Callable[..., None]) -> None:
 def of_policy() -> list[dict[str, Any]]:
     """The draw and the returns, which have no gradient; thresholds of the uniforms included."""
     terms, uniforms = 20 * randn(ROWS, LENGTH, LAGS + 1, dtype=torch.float32), torch.rand(ROWS, LENGTH, device=CUDA)
-    settings, found = {"bias": -1.4, "scale": 16.0, "softcap": 6.0}, []
+    settings, lines = {"bias": -1.4, "scale": 16.0, "softcap": 6.0}, []
     drawn = {name: sample_boundaries(terms, uniforms, **settings, backend=name) for name in ("triton", "sweeps", "plain")}
     for name in ("triton", "sweeps"):
         spent = median(lambda name=name: sample_boundaries(terms, uniforms, **settings, backend=name))
         same = bool(torch.equal(drawn[name], drawn["plain"]))
-        found.append({"operation": f"draw, {LAGS} lags", "way": name, "milliseconds": [spent], "equal_to_plain": same})
+        lines.append({"operation": f"draw, {LAGS} lags", "way": name, "milliseconds": [spent], "equal_to_plain": same})
     rewards = randn(ROWS, LENGTH, dtype=torch.float32)
-    found.append(
+    lines.append(
         {"operation": "returns", "way": "matrix products", "milliseconds": [median(lambda: discounted_returns(rewards, 0.9))]}
     )
-    return found
+    return lines
 
 
 def main() -> None:

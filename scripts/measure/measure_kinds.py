@@ -1,4 +1,4 @@
-"""On which kind of held-out text contenders differ: bits per byte by kind, minus `even` and minus `bpe`.
+"""On which kind of held-out text methods differ: bits per byte by kind, minus `even` and minus `bpe`.
 
     python scripts/measure/measure_kinds.py --sweeps notebooks/results/sweeps --data FOLDER --out notebooks/results/kinds.json
 
@@ -33,7 +33,7 @@ from rltok.evidence.chapters.ch07_domains import (
 from rltok.evidence.measuring import clean_commit, rounded, run, stored_record, stored_sweeps
 from rltok.evidence.records import Sweep
 from rltok.runs.results import versions
-from rltok.system.digest import sealed
+from rltok.system.digest import with_digest
 from rltok.system.files import write_record
 
 FILES = {"validation": "english-validation.parquet", "test": "english-test.parquet"}
@@ -55,7 +55,7 @@ def kinds(texts: Mapping[str, Text]) -> dict[str, Any]:
 
 
 def of_sweep(sweep: Sweep, kind: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The digests of a sweep's records, and by split, reference and contender the differences."""
+    """The digests of a sweep's records, and by split, reference and method the differences."""
     gaps = {split: {reference: against(sweep, reference, split, each) for reference in BASELINES} for split, each in kind.items()}
     return {"records": sweep.digests, "gaps": rounded(gaps)}
 
@@ -83,14 +83,20 @@ def main() -> None:
     options = parser.parse_args()
     stored_record(options.out, DOMAINS_RECORD)
     commit = clean_commit()
-    found = measure(stored_sweeps(options.sweeps), options.data)
+    measured = measure(stored_sweeps(options.sweeps), options.data)
     gaps = [
-        gap for sweep in found["sweeps"].values() for split in sweep["gaps"].values() for each in split.values() for gap in each
+        gap
+        for sweep in measured["sweeps"].values()
+        for split in sweep["gaps"].values()
+        for each in split.values()
+        for gap in each
     ]
     if not gaps:
         raise RltokError(f"no run of a sweep was scored together with {' or '.join(BASELINES)}, so there is nothing to tell.")
-    write_record(options.out, sealed({"schema": 1, "what": DOMAINS_RECORD, "commit": commit, "versions": versions()} | found))
-    print(f"{options.out}: {len(gaps)} differences of {', '.join(found['sweeps'])}")
+    write_record(
+        options.out, with_digest({"schema": 1, "what": DOMAINS_RECORD, "commit": commit, "versions": versions()} | measured)
+    )
+    print(f"{options.out}: {len(gaps)} differences of {', '.join(measured['sweeps'])}")
 
 
 if __name__ == "__main__":

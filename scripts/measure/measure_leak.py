@@ -136,13 +136,13 @@ def run_unet(config: Config, corpus: Corpus, rows: Rows, places: Places, out: Pa
     start = time.perf_counter()
     record = train(config, corpus, out, device="cpu")
     model = load(out)
-    found = evaluate(model, rows, seed=config.train.seed, batch=BATCH)
+    score = evaluate(model, rows, seed=config.train.seed, batch=BATCH)
     with evaluation_mode(model), torch.no_grad():
         for first in range(0, len(rows), BATCH):
             ids = rows.ids(range(first, min(len(rows), first + BATCH)))
             places.add(ids, model(ids).nll)
-    numbers = found.to_dict() | places.to_dict() | {"fitted": record.fitted, "config_hash": config.digest()}
-    return numbers | {"seconds": round(time.perf_counter() - start, 1)}, found
+    numbers = score.to_dict() | places.to_dict() | {"fitted": record.fitted, "config_hash": config.digest()}
+    return numbers | {"seconds": round(time.perf_counter() - start, 1)}, score
 
 
 class Probe(nn.Module):
@@ -214,13 +214,13 @@ def run_task(task: Task, runs: dict[str, Config], corpus: Corpus, rows: Rows) ->
     places = Places(fitted(made["shifted"], corpus))
     if kind == "unet":
         with tempfile.TemporaryDirectory() as folder:
-            numbers, found = run_unet(made[name], corpus, rows, places, Path(folder) / "run")
+            numbers, bits = run_unet(made[name], corpus, rows, places, Path(folder) / "run")
     else:
         rule = fitted(made[name.removesuffix(" bits")], corpus) if name != "no bits" else None
         numbers = run_probe(rule, corpus, rows, places, seed, made["shifted"].train.training_bytes)
-        found = numbers.pop("row_bits")
+        bits = numbers.pop("row_bits")
     print(f"seed {seed}, {kind}, {name}: {numbers['bits_per_byte']:.4f} bits per byte", flush=True)
-    return numbers, found
+    return numbers, bits
 
 
 _shared: list[Any] = []  # of a worker process
@@ -252,13 +252,13 @@ def of_seed(seed: int, results: dict[Task, tuple[dict[str, Any], Any]]) -> dict[
     """The numbers of one seed with their paired differences."""
     unet = {name: results[seed, "unet", name] for name in UNETS}
     probe = {name: results[seed, "probe", name] for name in PROBES}
-    found = {f"{b} - {a}": paired_difference(unet[b][1], unet[a][1]) for a, b in PAIRS}
-    gaps = {name: {"bits_per_byte": gap.bits, "standard_error": gap.error_units} for name, gap in found.items()}
+    differences = {f"{b} - {a}": paired_difference(unet[b][1], unet[a][1]) for a, b in PAIRS}
+    gaps = {name: {"bits_per_byte": gap.bits, "standard_error": gap.error_units} for name, gap in differences.items()}
     leak = {
         "causal bits - shifted bits": saved(probe["shifted bits"][1], probe["causal bits"][1]),
         "no bits - causal bits": saved(probe["causal bits"][1], probe["no bits"][1]),
     }
-    numbers = {kind: {name: one[0] for name, one in found.items()} for kind, found in (("unet", unet), ("probe", probe))}
+    numbers = {kind: {name: one[0] for name, one in runs.items()} for kind, runs in (("unet", unet), ("probe", probe))}
     return {"seed": seed, "unet": numbers["unet"], "unet_gaps": gaps, "probe": numbers["probe"], "probe_gaps": leak}
 
 

@@ -47,17 +47,17 @@ def one_run(rank: int, config: Config, corpus: Corpus) -> dict[str, Any]:
 
     model, curve, seconds = trained(config, corpus, shorten)
     costs = extra(config.model, config.model.rule.target_rate, rank or None)
-    found = {"rank": rank, "early_head_share": costs.early_head / costs.guided}
-    return found | facts(config, curve, scored(model, corpus, config), seconds)
+    share = {"rank": rank, "early_head_share": costs.early_head / costs.guided}
+    return share | facts(config, curve, scored(model, corpus, config), seconds)
 
 
 def gaps(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """For each rank, bits per byte minus those of the full head of the same seed: mean, and standard error over seeds."""
-    full = {found["seed"]: found for found in runs if found["rank"] == FULL}
+    full = {one["seed"]: one for one in runs if one["rank"] == FULL}
     lines = []
-    for rank in sorted({found["rank"] for found in runs} - {FULL}):
+    for rank in sorted({one["rank"] for one in runs} - {FULL}):
         line: dict[str, Any] = {"rank": rank}
-        pairs = [(found, full[found["seed"]]) for found in runs if found["rank"] == rank and found["seed"] in full]
+        pairs = [(one, full[one["seed"]]) for one in runs if one["rank"] == rank and one["seed"] in full]
         for key in ("bits_per_byte", "early_bits_per_byte") if pairs else ():
             differences = [low[key] - whole[key] for low, whole in pairs]
             line[key] = statistics.fmean(differences)
@@ -78,15 +78,15 @@ def verdict(lines: list[dict[str, Any]]) -> str:
 
 def record_of(runs: list[dict[str, Any]], corpus: Corpus, updates: int) -> dict[str, Any]:
     """The runs in order, with everything that names the measurement."""
-    runs = sorted(runs, key=lambda found: (found["rank"], found["seed"]))
+    runs = sorted(runs, key=lambda one: (one["rank"], one["seed"]))
     more = {"verdict": verdict(gaps(runs)), "gaps": gaps(runs)}
     return small_runs.record_of(WHAT, updates >= UPDATES, config_of(0, updates), corpus, runs, **more)
 
 
-def line_of(found: dict[str, Any]) -> str:
+def line_of(entry: dict[str, Any]) -> str:
     """A line on a run."""
-    what = f"rank {found['rank'] or 'full'}, seed {found['seed']}: {found['bits_per_byte']:.4f} bits per byte"
-    return f"{what}, early head {found['early_bits_per_byte']:.4f}"
+    what = f"rank {entry['rank'] or 'full'}, seed {entry['seed']}: {entry['bits_per_byte']:.4f} bits per byte"
+    return f"{what}, early head {entry['early_bits_per_byte']:.4f}"
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def main() -> None:
         shorten_early_head(new_model(shared, small_runs.CPU), rank)  # one that cannot be is told before anything is run
     record = run_missing(
         options, WHAT, itertools.product([FULL, *(options.ranks or [scaled_rank(shared)])], options.seeds),
-        lambda found: (found["rank"], found["seed"]),
+        lambda one: (one["rank"], one["seed"]),
         lambda job, config, corpus: one_run(job[0], config, corpus),
         lambda runs, corpus: record_of(runs, corpus, options.updates), line_of,
     )  # fmt: skip

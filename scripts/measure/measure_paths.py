@@ -49,8 +49,8 @@ def one_pass(
     paid = advantages(out.nll, out.early_nll, out.scored, **config.objective.reductions)
     losses = losses_of(out, paid, config.model.rule.target_rate)
     losses.total(**config.objective.weights).backward()
-    found = {f"gradient {name}": p.grad for name, p in model.named_parameters()}
-    return {"nll": out.nll.detach(), "early_nll": out.early_nll.detach()} | found
+    gradients = {f"gradient {name}": p.grad for name, p in model.named_parameters()}
+    return {"nll": out.nll.detach(), "early_nll": out.early_nll.detach()} | gradients
 
 
 def distances(config: Config, corpus: Corpus, rows: int) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def distances(config: Config, corpus: Corpus, rows: int) -> dict[str, Any]:
     boundaries = torch.rand(rows, ids.shape[1] - 1, generator=generator).lt(config.model.rule.target_rate)
     boundaries[:, 0] = True
     exact = one_pass(model, ids, boundaries.to(device), config, None)
-    found = {}
+    by_path = {}
     for path in PATHS:
         values = one_pass(model, ids, boundaries.to(device), config, path)
         off = {name: float((values[name].double() - value).norm() / value.norm()) for name, value in exact.items()}
@@ -71,12 +71,12 @@ def distances(config: Config, corpus: Corpus, rows: int) -> dict[str, Any]:
             sum(float(exact[n].square().sum()) for n in gradients),
         ]
         worst = max(gradients, key=off.__getitem__)
-        found[path] = {
+        by_path[path] = {
             "nll": off["nll"], "early_nll": off["early_nll"], "gradient": (squares[0] / squares[1]) ** 0.5,
             "worst_parameter": worst.removeprefix("gradient "), "worst": off[worst],
             "median": statistics.median(off[name] for name in gradients),
         }  # fmt: skip
-    return {"rows": rows, **found}
+    return {"rows": rows, **by_path}
 
 
 def losses_of_training(config: Config, corpus: Corpus, path: str, updates: int) -> dict[str, Any]:
@@ -87,9 +87,9 @@ def losses_of_training(config: Config, corpus: Corpus, path: str, updates: int) 
         optimizer, batches = make_optimizer(model, config.train), Prefetcher(corpus, config, device, updates)
         nll, tokens, built = [], [], 0
         for step in range(1, updates + 1):
-            found = train_step(model, optimizer, batches(step), config, step, batches.prepare).to_dict()
-            nll.append(found["nll"])
-            tokens.append(found["tokens_per_byte"])
+            metrics = train_step(model, optimizer, batches(step), config, step, batches.prepare).to_dict()
+            nll.append(metrics["nll"])
+            tokens.append(metrics["tokens_per_byte"])
             built = compilations() if step == WARM_UP else built
     return {
         "path": path, "seed": config.train.seed, "nll": nll, "last_mean": statistics.fmean(nll[-LAST:]),

@@ -113,7 +113,7 @@ def one_pass(folder: str) -> dict[str, Any]:
 
 def measure(folder: str) -> list[dict[str, Any]]:
     """Both sizes, with one process and with two."""
-    found = []
+    measured = []
     for most in (SMALL, None):
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as place:
             total = write_text(folder, Path(place, "text"), most)
@@ -121,10 +121,10 @@ def measure(folder: str) -> list[dict[str, Any]]:
                 out = str(Path(place, f"out-{jobs}"))
                 each = {"text_bytes": total, "jobs": int(jobs), **in_a_process("--prepare", f"{place}/text", out, jobs)}
                 print(json.dumps(each), file=sys.stderr)
-                found.append(each)
-            found[-1]["one_pass"] = in_a_process("--pass", out)
-            print(json.dumps(found[-1]["one_pass"]), file=sys.stderr)
-    return found
+                measured.append(each)
+            measured[-1]["one_pass"] = in_a_process("--pass", out)
+            print(json.dumps(measured[-1]["one_pass"]), file=sys.stderr)
+    return measured
 
 
 def main() -> None:

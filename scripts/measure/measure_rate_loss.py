@@ -71,7 +71,7 @@ def verdict(runs: list[dict[str, Any]]) -> str:
     """Lowest and highest rate that each loss reached, over seeds, from the target's start and from the others."""
     parts = []
     for loss, far in itertools.product(LOSSES, (False, True)):
-        rates = [found["rate"] for found in runs if found["loss"] == loss and (found["start"] != STARTS[0]) == far]
+        rates = [one["rate"] for one in runs if one["loss"] == loss and (one["start"] != STARTS[0]) == far]
         if rates:
             parts.append(f"{loss} {'far from the target' if far else 'at the target'} {min(rates):.3f} to {max(rates):.3f}")
     return f"rates reached, by loss and start: {', '.join(parts)}"
@@ -79,16 +79,16 @@ def verdict(runs: list[dict[str, Any]]) -> str:
 
 def record_of(runs: list[dict[str, Any]], corpus: Corpus, updates: int) -> dict[str, Any]:
     """The runs in order, with everything that names the measurement."""
-    runs = sorted(runs, key=lambda found: (STARTS.index(found["start"]), list(LOSSES).index(found["loss"]), found["seed"]))
+    runs = sorted(runs, key=lambda one: (STARTS.index(one["start"]), list(LOSSES).index(one["loss"]), one["seed"]))
     shared = config_of(0, updates)
     more = {"verdict": verdict(runs), "target": shared.model.rule.target_rate}
     return small_runs.record_of(WHAT, updates >= UPDATES, shared, corpus, runs, **more)
 
 
-def line_of(found: dict[str, Any]) -> str:
+def line_of(entry: dict[str, Any]) -> str:
     """A line on a run."""
-    what = f"{found['loss']} from {found['start_rate']:.3f}, seed {found['seed']}: rate {found['rate']:.4f}"
-    return f"{what}, {found['bits_per_byte']:.4f} bits per byte"
+    what = f"{entry['loss']} from {entry['start_rate']:.3f}, seed {entry['seed']}: rate {entry['rate']:.4f}"
+    return f"{what}, {entry['bits_per_byte']:.4f} bits per byte"
 
 
 def main() -> None:
@@ -99,12 +99,12 @@ def main() -> None:
     options = parsed(parser)
     record = run_missing(
         options, WHAT, itertools.product(options.starts, options.losses, options.seeds),
-        lambda found: (found["start"], found["loss"], found["seed"]),
+        lambda one: (one["start"], one["loss"], one["seed"]),
         lambda job, config, corpus: one_run(job[1], job[0], config, corpus),
         lambda runs, corpus: record_of(runs, corpus, options.updates), line_of,
     )  # fmt: skip
     for loss, start in itertools.product(LOSSES, STARTS):
-        rates = [found["rate"] for found in record["runs"] if (found["loss"], found["start"]) == (loss, start)]
+        rates = [one["rate"] for one in record["runs"] if (one["loss"], one["start"]) == (loss, start)]
         if rates:
             print(f"{loss:14s} from {start:<5g} reaches {', '.join(f'{rate:.4f}' for rate in rates)}")
 

@@ -72,9 +72,9 @@ def stored_runs(path: Path, data: dict[str, Any], settings: dict[str, Any]) -> l
         return []
     if record["data"] != data:
         raise RltokError(f"--out {path} holds rates on other text, so it stays. Name another file.")
-    for found in record["runs"]:
-        ((_, config),) = jobs_of([found["rule"]], [round(1 / found["target"])], [found["seed"]], settings)
-        if config.digest() != found["config_hash"]:
+    for one in record["runs"]:
+        ((_, config),) = jobs_of([one["rule"]], [round(1 / one["target"])], [one["seed"]], settings)
+        if config.digest() != one["config_hash"]:
             raise RltokError(f"--out {path} holds runs of other settings, so it stays. Name another file.")
     return record["runs"]
 
@@ -87,7 +87,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         settings["train.training_bytes"] = options.training_bytes
     corpus = load_corpus("sample", base.data)
     runs = stored_runs(options.out, corpus.description, settings)
-    have = {(found["rule"], found["config_hash"]) for found in runs}
+    have = {(entry["rule"], entry["config_hash"]) for entry in runs}
     jobs = jobs_of(options.rules, options.targets, options.seeds, settings)
     jobs = [(run, config) for run, config in jobs if (run.name.split("-")[0], config.digest()) not in have]
     with tempfile.TemporaryDirectory() as folder:
@@ -98,18 +98,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         with workers(options.jobs or default_workers(device, len(jobs)), setting) as work:
             for number, (run, record) in enumerate(work(jobs), start=1):
                 lines = [line for line in metrics_of(Path(folder, run.stem)) if line["split"] == "train"]
-                found = rate_of(record, lines)
-                runs.append(found)
+                entry = rate_of(record, lines)
+                runs.append(entry)
                 write_json(options.out, record_of(runs, with_settings(base, settings), setting))
-                line = f"{found['rule']} at 1/{round(1 / found['target'])}, seed {found['seed']}: {found['rate']:.4f}"
-                print(f"{number}/{len(jobs)}  {line}, off by {found['off']:+.4f}", file=sys.stderr, flush=True)
+                line = f"{entry['rule']} at 1/{round(1 / entry['target'])}, seed {entry['seed']}: {entry['rate']:.4f}"
+                print(f"{number}/{len(jobs)}  {line}, off by {entry['off']:+.4f}", file=sys.stderr, flush=True)
     return record_of(runs, with_settings(base, settings), setting)
 
 
 def record_of(runs: list[dict[str, Any]], shared: Config, setting: Setting) -> dict[str, Any]:
     """The runs in order, with everything that names the measurement."""
-    runs = sorted(runs, key=lambda found: (RULES.index(found["rule"]), -found["target"], found["seed"]))
-    off = {rule: [abs(found["off"]) for found in runs if found["rule"] == rule] for rule in RULES}
+    runs = sorted(runs, key=lambda one: (RULES.index(one["rule"]), -one["target"], one["seed"]))
+    off = {rule: [abs(one["off"]) for one in runs if one["rule"] == rule] for rule in RULES}
     off = {rule: distances for rule, distances in off.items() if distances}
     return {
         "schema": 1,

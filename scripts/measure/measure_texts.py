@@ -41,11 +41,11 @@ class Row(NamedTuple):
 
 def files(folder: Path) -> dict[str, list[Path]]:
     """The tables of every split."""
-    found = {split: sorted(folder.glob(pattern)) for split, pattern in PATTERNS.items()}
+    paths = {split: sorted(folder.glob(pattern)) for split, pattern in PATTERNS.items()}
     for split, pattern in PATTERNS.items():
-        if not found[split]:
+        if not paths[split]:
             raise RltokError(f"{folder} holds no {pattern}. Name the folder that does.")
-    return found
+    return paths
 
 
 def rows(paths: list[Path]) -> list[Row]:
@@ -53,23 +53,23 @@ def rows(paths: list[Path]) -> list[Row]:
     return [Row(each.source, each.whole or each.id, len(each.text)) for path in paths for each in parquet_documents(path)]
 
 
-def counts(found: list[Row]) -> dict[str, int]:
+def counts(selected: list[Row]) -> dict[str, int]:
     """How much text some rows are."""
     return {
-        "documents": len({(row.source, row.document) for row in found}),
-        "rows": len(found),
-        "bytes": sum(row.size for row in found),
-        "windows": sum(row.windows for row in found),
+        "documents": len({(row.source, row.document) for row in selected}),
+        "rows": len(selected),
+        "bytes": sum(row.size for row in selected),
+        "windows": sum(row.windows for row in selected),
     }
 
 
-def concentration(found: list[Row]) -> dict[str, Any]:
+def concentration(selected: list[Row]) -> dict[str, Any]:
     """How unevenly the windows of a split, each of which counts alike in a score, lie in its documents.
 
     With n windows in a document, (sum n)² / sum n² documents of one length would be as uneven.
     """
     windows: Counter[tuple[str, str]] = Counter()
-    for row in found:
+    for row in selected:
         windows[row.source, row.document] += row.windows
     largest = sorted(windows.items(), key=lambda item: (-item[1], item[0]))[:LARGEST]
     return {
@@ -87,28 +87,28 @@ def named(path: Path) -> dict[str, Any]:
 
 def tasks(folder: Path) -> dict[str, Any]:
     """The benchmark sets: their files, numbers of items, and the fingerprints that scores of runs carry."""
-    found = {}
+    described = {}
     for name, task in TASKS.items():
         items = read_items(name, folder)
         path = next(path for suffix in JSONL_SUFFIXES if (path := folder / f"{task.stem}{suffix}").exists())
-        found[name] = {"file": named(path), "items": len(items), "fingerprint": items.fingerprint}
-    return found
+        described[name] = {"file": named(path), "items": len(items), "fingerprint": items.fingerprint}
+    return described
 
 
 def measure(folder: Path) -> dict[str, Any]:
     """All that the record holds of the texts."""
     paths = files(folder)
-    found = {split: rows(paths[split]) for split in PATTERNS}
-    sources = sorted({row.source for each in found.values() for row in each})
+    rows_of = {split: rows(paths[split]) for split in PATTERNS}
+    sources = sorted({row.source for each in rows_of.values() for row in each})
     return {
         "window_bytes": WINDOW,
         "files": {split: [named(path) for path in paths[split]] for split in PATTERNS},
-        "splits": {split: counts(each) for split, each in found.items()},
+        "splits": {split: counts(each) for split, each in rows_of.items()},
         "sources": {
-            source: {split: counts([row for row in each if row.source == source]) for split, each in found.items()}
+            source: {split: counts([row for row in each if row.source == source]) for split, each in rows_of.items()}
             for source in sources
         },
-        "held_out": {split: concentration(each) for split, each in found.items() if split != "train"},
+        "held_out": {split: concentration(each) for split, each in rows_of.items() if split != "train"},
         "tasks": tasks(folder / "eval"),
     }
 

@@ -117,7 +117,7 @@ def record_of(runs: Sequence[Run], training_bytes: int | None) -> dict[str, Any]
     order = [*WORDS, "second", "independent"]
     runs = sorted(runs, key=lambda r: (order.index(r["words"]), order.index(r["order"]), NAMES.index(r["name"]), r["seed"]))
     shared = Arm("early", "second", FULL, 0).config(settings_of(training_bytes))
-    read = dict.fromkeys((found["words"], found["order"]) for found in runs)
+    read = dict.fromkeys((one["words"], one["order"]) for one in runs)
     return rounded(
         {
             "schema": 1,
@@ -137,16 +137,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All runs that are missing; an interruption loses only what is under way."""
     settings = settings_of(options.training_bytes)
     runs = stored_runs(
-        options.out, WHAT, key_of, lambda found: Arm(*key_of(found)).config(settings),
+        options.out, WHAT, key_of, lambda one: Arm(*key_of(one)).config(settings),
         lambda runs: record_of(runs, options.training_bytes),
     )  # fmt: skip
-    have = {key_of(found) for found in runs}
+    have = {key_of(one) for one in runs}
     arms = [arm for arm in arms_of(options.seeds) if (arm.words, arm.order, arm.name, arm.seed) not in have]
-    for number, found in enumerate(results(arms, settings, options.jobs), start=1):
-        runs.append(found)
+    for number, one in enumerate(results(arms, settings, options.jobs), start=1):
+        runs.append(one)
         write_json(options.out, record_of(runs, options.training_bytes))
-        line = f"{found['words']} {found['order']} {found['name']}, seed {found['seed']}: {found['seconds']:.0f} s"
-        print(f"{number}/{len(arms)}  {line}, {found['test']['bits_per_byte']:.3f} bits per byte", file=sys.stderr, flush=True)
+        line = f"{one['words']} {one['order']} {one['name']}, seed {one['seed']}: {one['seconds']:.0f} s"
+        print(f"{number}/{len(arms)}  {line}, {one['test']['bits_per_byte']:.3f} bits per byte", file=sys.stderr, flush=True)
     return record_of(runs, options.training_bytes)
 
 

@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--data", default="sample", help="training text")
     parser.add_argument("--validation", help="held-out text; default: the sample's own, or the last rows of --data")
     parser.add_argument("--tasks", help="folder of the benchmark files, or hub; without it they are left out")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="some contenders")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="some methods")
     parser.add_argument("--seeds", type=int, nargs="+", help="some seeds")
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="R", help="run each seed for the R-th time, beside what is there"

@@ -33,8 +33,8 @@ def check_text(test: str, records: list[Record]) -> None:
 
 def repeats_of(run: Planned, records: Path) -> list[Planned]:
     """The runs that repeat this one and have a record."""
-    found = [path.stem.removeprefix(f"{run.stem}-") for path in records.glob(f"repeats/{run.stem}-*.json")]
-    return [replace(run, repeat=int(number)) for number in sorted(found) if number.isdecimal()]
+    numbers = [path.stem.removeprefix(f"{run.stem}-") for path in records.glob(f"repeats/{run.stem}-*.json")]
+    return [replace(run, repeat=int(number)) for number in sorted(numbers) if number.isdecimal()]
 
 
 def main() -> None:

@@ -49,8 +49,8 @@ def trained(
     optimizer, curve, start = make_optimizer(model, config.train), list[dict[str, float]](), time.perf_counter()
     for step in range(1, config.num_updates + 1):
         metrics = train_step(model, optimizer, micro_batches(corpus, config, step, CPU), config, step, rate_loss=rate_loss)
-        found = metrics.to_dict()
-        curve.append({"step": step, **{key: found[key] for key in ("rate", "nll", "early_nll", "policy_entropy")}})
+        line = metrics.to_dict()
+        curve.append({"step": step, **{key: line[key] for key in ("rate", "nll", "early_nll", "policy_entropy")}})
     return model, curve, time.perf_counter() - start
 
 
@@ -119,7 +119,7 @@ def run_missing(
     """
     corpus = load_corpus("sample", config_of(0, options.updates).data)
     runs = stored_runs(
-        options.out, what, key_of, lambda found: config_of(found["seed"], options.updates), lambda runs: remade(runs, corpus)
+        options.out, what, key_of, lambda run: config_of(run["seed"], options.updates), lambda runs: remade(runs, corpus)
     )
     have = set(map(key_of, runs))
     missing = [job for job in jobs if job not in have]

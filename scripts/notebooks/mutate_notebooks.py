@@ -132,7 +132,7 @@ def main() -> int:
 def run(path: Path, library: list[str] | None) -> bool:
     """All kinds of change for one notebook."""
     nbval = ["--nbval", f"notebooks/{path.name}.ipynb"]
-    pair = ["tests/test_notebooks.py", "-k", f"{path.name} and pair"]
+    pair = ["tests/scripts/notebooks/test_notebooks.py", "-k", f"{path.name} and pair"]
     for arguments in (nbval, pair):
         if turns_red(path, ROOT, None, arguments):
             raise NotebookError(f"{path.name}: `pytest {' '.join(arguments)}` fails without any change. Mend that first.")

@@ -28,9 +28,9 @@ def check(paths: list[Path]) -> int:
     wrong = 0
     for path in paths:
         nb = read_stored(path.with_suffix(".ipynb"))
-        found = provenance.problems(nb, path)
-        wrong += len(found)
-        for line in found:
+        problems = provenance.problems(nb, path)
+        wrong += len(problems)
+        for line in problems:
             print(line, file=sys.stderr)
         if moved := provenance.drift(nb, path):
             print(f"{path.name}: warning: stored GPU outputs are older than {', '.join(moved)}")

@@ -31,20 +31,20 @@ def farthest(sweep: Sweep, name: str) -> float | None:
 
 def rate_runs(record: dict[str, Any]) -> dict[str, dict[int, list[dict[str, Any]]]]:
     """Runs of a record of rates by rule and bytes per token, in the record's order."""
-    found: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    runs: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for run in record["runs"]:
-        found.setdefault(run["rule"], {}).setdefault(round(1 / run["target"]), []).append(run)
-    return found
+        runs.setdefault(run["rule"], {}).setdefault(round(1 / run["target"]), []).append(run)
+    return runs
 
 
 def rates_held(record: dict[str, Any]) -> list[str]:
     """A sentence for each rule: in how many runs the rate came within the record's tolerance, and the largest distance."""
-    found = []
+    lines = []
     for rule, of in rate_runs(record).items():
         off = [abs(run["off"]) for runs in of.values() for run in runs]
         held = sum(value <= record["within"] for value in off)
-        found.append(f"{rule:16s} within {record['within']} in {held} of {len(off)} runs, at most {max(off):.4f} off")
-    return found
+        lines.append(f"{rule:16s} within {record['within']} in {held} of {len(off)} runs, at most {max(off):.4f} off")
+    return lines
 
 
 def rates_figure(record: dict[str, Any]) -> "Figure":

@@ -13,7 +13,7 @@ from rltok.data.fixed_texts import FIXED_TEXTS
 from rltok.errors import RltokError
 from rltok.evidence.differences import gap
 from rltok.evidence.methods import MATCHED, MATCHED_RANDOM, RULES
-from rltok.evidence.ranking import LEARNED, MARKERS, standings
+from rltok.evidence.ranking import LEARNED, MARKERS, ranked
 from rltok.evidence.records import Sweep, read_sweeps
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
@@ -103,7 +103,7 @@ def with_reach(gap: Difference) -> str:
 def comparison_table(sweep: Sweep, names: Sequence[str]) -> str:
     """Markdown: loss, difference from the learned rule with its interval and verdict, tokens and cost of some methods."""
     rows = []
-    for line in standings(sweep, SPLIT):
+    for line in ranked(sweep, SPLIT):
         if line["name"] not in names:
             continue
         minus = line["minus_learned"]
@@ -116,7 +116,7 @@ def comparison_table(sweep: Sweep, names: Sequence[str]) -> str:
 
 def tokens_of(sweep: Sweep) -> dict[str, float]:
     """Tokens per byte of each method."""
-    return {line["name"]: line["tokens_per_byte"] for line in standings(sweep, SPLIT)}
+    return {line["name"]: line["tokens_per_byte"] for line in ranked(sweep, SPLIT)}
 
 
 def comparison_figure(sweep: Sweep) -> "Figure":
@@ -179,8 +179,8 @@ def side_by_side(sweep: Sweep, names: Sequence[str], text: str, seed: int, chara
 def words_table(record: dict[str, Any]) -> str:
     """Markdown: bits per byte of the rest of words by counts, without and with shifted bits, for every vocabulary."""
     rows = [
-        [f"{int(size):,}", f"{found['without_bits']:.3f}", f"{found['shifted_bits']:.3f}", f"{found['leak']:.3f}"]
-        for size, found in record["words"].items()
+        [f"{int(size):,}", f"{entry['without_bits']:.3f}", f"{entry['shifted_bits']:.3f}", f"{entry['leak']:.3f}"]
+        for size, entry in record["words"].items()
     ]
     return markdown(["vocabulary asked for", "from the beginning", "and its shifted bits", "leak, bits per byte"], rows)
 
@@ -201,9 +201,9 @@ def leak_table(record: dict[str, Any], part: str) -> str:
     return markdown(["difference", "bits per byte", "loss"], rows)
 
 
-def leak_by_place(record: dict[str, Any], first: str, second: str, by: str = "by_place") -> dict[str, Difference]:
-    """Bits per byte of one probe minus another's, by the place of the byte in its token, or by the token's length."""
-    pairs = [(run["probe"][first][by], run["probe"][second][by]) for run in record["runs"]]
+def leak_by_place(record: dict[str, Any], first: str, second: str) -> dict[str, Difference]:
+    """Bits per byte of one probe minus another's, by the place of the byte in its token."""
+    pairs = [(run["probe"][first]["by_place"], run["probe"][second]["by_place"]) for run in record["runs"]]
     return {place: difference_of_seeds([a[place]["bits"] - b[place]["bits"] for a, b in pairs]) for place in pairs[0][0]}
 
 
@@ -212,9 +212,9 @@ def words_figure(record: dict[str, Any]) -> "Figure":
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots()
-    for number, (size, found) in enumerate(record["words"].items()):
-        known = [int(k) for k in found["by_known"]]
-        leaks = [one["leak"] for one in found["by_known"].values()]
+    for number, (size, entry) in enumerate(record["words"].items()):
+        known = [int(k) for k in entry["by_known"]]
+        leaks = [one["leak"] for one in entry["by_known"].values()]
         axes.plot(known, leaks, marker=MARKERS[number % len(MARKERS)], markersize=4, label=f"{int(size):,} asked for")
     axes.set(xlabel=f"bytes of the word that are known (last: {max(known)} and more)", ylabel="leak (bits per byte)")
     axes.axhline(0, color="0.5", linewidth=0.8)

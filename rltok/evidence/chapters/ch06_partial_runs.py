@@ -56,16 +56,16 @@ def views(start: Record, run: Record, text: str = "prose") -> dict[str, dict[str
     """A fixed text with the boundaries of both after as many updates as the start's last snapshot, and of the run at its end."""
     _check_pair(start, run)
     last, shots = start["snapshots"][-1], {shot["step"]: shot for shot in run["snapshots"]}
-    found = {}
+    texts = {}
     for each, shot in ((run, shots[last["step"]]), (start, last), (run, run["snapshots"][-1])):
         read = run["bytes"] / run["updates"] * shot["step"] / 1e6
-        found[f"seed {each['seed']}, after update {shot['step']:,} ({read:.0f} MB)"] = shot[text]
-    return found
+        texts[f"seed {each['seed']}, after update {shot['step']:,} ({read:.0f} MB)"] = shot[text]
+    return texts
 
 
-def starts_html(start: Record, run: Record, text: str = "prose", characters: int = 300) -> str:
+def starts_html(start: Record, run: Record, characters: int = 300) -> str:
     """HTML of the three `views`."""
-    return "".join(passage_html(view, name, "fixed text", characters) for name, view in views(start, run, text).items())
+    return "".join(passage_html(view, name, "fixed text", characters) for name, view in views(start, run).items())
 
 
 def agreement_table(start: Record, run: Record) -> str:

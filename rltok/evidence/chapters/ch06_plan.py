@@ -30,11 +30,11 @@ MILLION = 1_000_000
 
 def settings_of(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Nested settings as {"objective.gamma": 0.9, ...}, the name left out."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in values.items():
         here = f"{path}{key}"
-        found |= settings_of(value, here + ".") if isinstance(value, Mapping) else {here: value}
-    return {key: value for key, value in found.items() if key != "name"}
+        settings |= settings_of(value, here + ".") if isinstance(value, Mapping) else {here: value}
+    return {key: value for key, value in settings.items() if key != "name"}
 
 
 def changes(config: Config, base: Config) -> dict[str, Any]:

@@ -36,19 +36,19 @@ def of_sizes(folder: Path, names: Sequence[str]) -> list[Sweep]:
     Raises:
         RltokError: the folder holds no finished run at all.
     """
-    found = list(all_sweeps(folder).values())
-    return by_size([sweep for sweep in found if sweep.name in names] or found)
+    sweeps = list(all_sweeps(folder).values())
+    return by_size([sweep for sweep in sweeps if sweep.name in names] or sweeps)
 
 
 def all_sweeps(folder: Path) -> dict[str, Sweep]:
     """Every stored sweep, that of most runs first. Raises `RltokError` where there is none."""
-    found = read_sweeps(folder)
-    if not found:
+    sweeps = read_sweeps(folder)
+    if not sweeps:
         raise RltokError(
             f"{folder} holds no record of a finished run, so there is nothing to show. Take the folder of the repository, or make"
             " records: scripts/measure/run_sweep.py."
         )
-    return found
+    return sweeps
 
 
 def schedule_sweep(folder: Path, name: str, beside: Sweep, varied: Collection[str] = ()) -> Sweep | None:
@@ -59,16 +59,16 @@ def schedule_sweep(folder: Path, name: str, beside: Sweep, varied: Collection[st
     Args:
         varied: settings of training in which its methods may differ among themselves, as in `read_sweeps`.
     """
-    found = read_sweeps(folder, varied, name).get(name)
-    if found is None or not _alike(found.records[0], beside.records[0]):
+    other = read_sweeps(folder, varied, name).get(name)
+    if other is None or not _alike(other.records[0], beside.records[0]):
         return None
     schedule = {f"train.{key}" for key in SCHEDULE}
-    for same in found.runs.keys() & beside.runs.keys():
-        first, second = (next(iter(sweep.runs[same].values()))["config"] for sweep in (found, beside))
+    for same in other.runs.keys() & beside.runs.keys():
+        first, second = (next(iter(sweep.runs[same].values()))["config"] for sweep in (other, beside))
         changed = {line.split(" ")[0] for line in differences(first, second)} - {"train.seed", "train.training_bytes"}
         if not changed or changed - schedule:
             return None
-    return found
+    return other
 
 
 def _alike(first: Record, second: Record) -> bool:
@@ -164,12 +164,12 @@ def _late(sessions: Sequence[Mapping[str, Any]]) -> bool:
 
 def interrupted(run: Record) -> str:
     """The same in words. Updates done again are counted by lines of the log, so where not each has one, there may be more."""
-    found = interruptions(run)
-    if found is None:
+    losses = interruptions(run)
+    if losses is None:
         return "not recorded"
     least = "" if run["config"]["train"]["log_every"] == 1 else "at least "
     each = [UNKNOWN] if _late(run["sessions"]) else []
-    for one in found:
+    for one in losses:
         count = f"{one['redone']:,} update{'' if one['redone'] == 1 else 's'}"
         each.append(f"went on after update {one['after']:,}, {least}{count} done again ({one['lost_seconds']:.0f} s)")
     return "; ".join(each) or "never"

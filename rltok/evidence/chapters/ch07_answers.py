@@ -14,7 +14,7 @@ import numpy as np
 
 from rltok.benchmarks.task_items import TaskItems
 from rltok.errors import RltokError
-from rltok.evidence.record_checks import Demand, check_sealed, read_sealed
+from rltok.evidence.record_checks import Demand, check_digest, read_with_digest
 from rltok.evidence.records import Sweep
 from rltok.evidence.tables import BASELINE
 from rltok.evidence.verdicts import LEAST_SEEDS
@@ -109,7 +109,7 @@ def by_byte(bits: Sequence[np.ndarray]) -> dict[str, float]:
         "between": [each[2:-1].sum() for each in bits],
         "the last byte": [each[2:][-1:].sum() for each in bits],
     }
-    return {part: float(np.mean(found)) for part, found in parts.items()}
+    return {part: float(np.mean(values)) for part, values in parts.items()}
 
 
 def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict[str, Any]]:
@@ -117,18 +117,18 @@ def against_even(sweep: Sweep, task: str, lengths: np.ndarray) -> dict[str, dict
 
     bits of an item = bits per byte * bytes [n]; a seed that was run several times counts with the mean of its runs.
     """
-    found = {}
+    gaps_of = {}
     for name in (name for name in sweep.runs if name != BASELINE):
         gaps = sweep.paired(name, BASELINE, task)
         if gaps is not None:
-            found[name] = gaps_by_length(gaps[0] * lengths, lengths)
-    return found
+            gaps_of[name] = gaps_by_length(gaps[0] * lengths, lengths)
+    return gaps_of
 
 
-def _cells(found: Mapping[str, Any]) -> list[str]:
-    errors = found["over_seeds"] or found["over_items"]
+def _cells(entry: Mapping[str, Any]) -> list[str]:
+    errors = entry["over_seeds"] or entry["over_items"]
     shown = [NONE if error is None else f"{error:.2f}" for error in errors]
-    return [f"{bits:+.2f} ± {error}" for bits, error in zip(found["bits"], shown, strict=True)]
+    return [f"{bits:+.2f} ± {error}" for bits, error in zip(entry["bits"], shown, strict=True)]
 
 
 def table(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> str:
@@ -146,9 +146,9 @@ def table(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> str:
         ends = sorted({one["shortest"], one["longest"]})
         head.append("–".join(map(str, ends)) + ("" if head else " bytes"))
     rows = [
-        [size, f"`{name}`", str(found["seeds"]), *_cells(found)]
+        [size, f"`{name}`", str(entry["seeds"]), *_cells(entry)]
         for size, sweep in record["sweeps"].items()
-        for name in methods if (found := sweep["gaps"][task].get(name)) is not None
+        for name in methods if (entry := sweep["gaps"][task].get(name)) is not None
     ]  # fmt: skip
     return markdown(["size", "contender", "seeds", *head], rows) if rows else NO_DIFFERENCES
 
@@ -159,13 +159,13 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         RltokError: no such file, another kind of file, or an edited one.
     """
-    return read_sealed(path, path.name, REMEDY, _check)
+    return read_with_digest(path, path.name, REMEDY, _check)
 
 
 def read_bytes(path: Path) -> dict[str, Any]:
     """A record of scripts/measure/measure_answer_bytes.py; errors as of `read`."""
     remedy = "Restore it from the repository, or make it again: scripts/measure/measure_answer_bytes.py."
-    return read_sealed(path, path.name, remedy, lambda found, demand: check_sealed(found, demand, BYTES_RECORD, 1))
+    return read_with_digest(path, path.name, remedy, lambda record, demand: check_digest(record, demand, BYTES_RECORD, 1))
 
 
 def bytes_table(record: Mapping[str, Any], tasks: Sequence[str]) -> str:
@@ -174,25 +174,25 @@ def bytes_table(record: Mapping[str, Any], tasks: Sequence[str]) -> str:
     for task in tasks:
         first = record["runs"][0]["tasks"][task]["bits"]
         for run in record["runs"]:
-            found = run["tasks"][task]
+            entry = run["tasks"][task]
             minus = run is not record["runs"][0]
-            shown = [f"{bits - first[part]:+.2f}" if minus else f"{bits:.2f}" for part, bits in found["bits"].items()]
-            space = "{:.2f} to {:.2f}".format(*found["space"])
+            shown = [f"{bits - first[part]:+.2f}" if minus else f"{bits:.2f}" for part, bits in entry["bits"].items()]
+            space = "{:.2f} to {:.2f}".format(*entry["space"])
             name = f"`{run['name']}`" + (", minus the first" if minus else "")
-            rows.append([f"{task}, {found['items']} items", name, *shown, space])
+            rows.append([f"{task}, {entry['items']} items", name, *shown, space])
     return markdown(["set", "run", *head, "probability of the space"], rows)
 
 
-def _check(found: Any, demand: Demand) -> None:
-    check_sealed(found, demand, ANSWERS_RECORD, 1)
-    check_gaps(found, demand, {task: task for task in found["tasks"]})
-    demand(all("quarters" in task for task in found["tasks"].values()), "it lacks quarters of a set")
+def _check(record: Any, demand: Demand) -> None:
+    check_digest(record, demand, ANSWERS_RECORD, 1)
+    check_gaps(record, demand, {task: task for task in record["tasks"]})
+    demand(all("quarters" in task for task in record["tasks"].values()), "it lacks quarters of a set")
 
 
-def check_gaps(found: Mapping[str, Any], demand: Demand, places: Mapping[str, str]) -> None:
+def check_gaps(record: Mapping[str, Any], demand: Demand, places: Mapping[str, str]) -> None:
     """Check that every size names its records and has differences at all places, given by their names in errors."""
     for words, place in places.items():
-        lacking = [name for name, sweep in found["sweeps"].items() if place not in sweep["gaps"] or "records" not in sweep]
+        lacking = [name for name, sweep in record["sweeps"].items() if place not in sweep["gaps"] or "records" not in sweep]
         demand(not lacking, f"it lacks entries about {words}, {', '.join(lacking)}")
 
 
@@ -215,7 +215,7 @@ def ends(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> tuple[
     """(size, method, bits per item of the shortest, of the longest answers) at the largest size that has one of them."""
     for size, sweep in reversed(record["sweeps"].items()):
         for name in methods:
-            found = sweep["gaps"][task].get(name)
-            if found is not None:
-                return size, name, found["bits"][0], found["bits"][-1]
+            entry = sweep["gaps"][task].get(name)
+            if entry is not None:
+                return size, name, entry["bits"][0], entry["bits"][-1]
     return None

@@ -16,7 +16,7 @@ from rltok.data import Document, cut_documents
 from rltok.data.rows import PIECES
 from rltok.errors import RltokError
 from rltok.evidence.chapters import ch07_answers
-from rltok.evidence.record_checks import Demand, check_sealed, read_sealed
+from rltok.evidence.record_checks import Demand, check_digest, read_with_digest
 from rltok.evidence.records import Sweep
 from rltok.evidence.tables import BASELINE
 from rltok.evidence.verdicts import LEAST_SEEDS
@@ -98,23 +98,23 @@ def kinds_of(registers: Mapping[str, tuple[str, str]], words: Mapping[str, str])
     members = {kind: [kind] for kind in APART} | {OTHER: rest}
     return {
         kind: {
-            "words": "; ".join(words[one] for one in found),
-            "sources": {source: entry for source, (its, entry) in registers.items() if its in found},
+            "words": "; ".join(words[one] for one in names),
+            "sources": {source: entry for source, (its, entry) in registers.items() if its in names},
         }
-        for kind, found in members.items()
+        for kind, names in members.items()
     }
 
 
 def kind_of(text: Text, kinds: Mapping[str, Any]) -> np.ndarray:
     """The kind [D] of every document. Raises `RltokError` for a source that is of none."""
-    found = {source: kind for kind, entry in kinds.items() for source in entry["sources"]}
-    unknown = sorted(set(text.sources) - found.keys())
+    kind_by_source = {source: kind for kind, entry in kinds.items() for source in entry["sources"]}
+    unknown = sorted(set(text.sources) - kind_by_source.keys())
     if unknown:
         raise RltokError(
             f"source {', '.join(map(repr, unknown))} is of no kind. Enter it under sources in book/texts.yml; if it is the name"
             " of the file, its table has no column source, or an empty one."
         )
-    return np.array([found[source] for source in text.sources])
+    return np.array([kind_by_source[source] for source in text.sources])
 
 
 def _units(kind: np.ndarray) -> dict[str, np.ndarray]:
@@ -160,8 +160,8 @@ def by_kind(sweep: Sweep, first: str, second: str, split: str, kind: np.ndarray)
 
 def against(sweep: Sweep, reference: str, split: str, kind: np.ndarray) -> dict[str, dict[str, Any]]:
     """`by_kind` of every method minus a reference that it has a scored seed in common with."""
-    found = {name: by_kind(sweep, name, reference, split, kind) for name in sweep.runs if name != reference}
-    return {name: gaps for name, gaps in found.items() if gaps is not None}
+    gaps_of = {name: by_kind(sweep, name, reference, split, kind) for name in sweep.runs if name != reference}
+    return {name: gaps for name, gaps in gaps_of.items() if gaps is not None}
 
 
 def table(record: Mapping[str, Any], split: str, methods: Sequence[str], reference: str = BASELINE) -> str:
@@ -179,11 +179,11 @@ def table(record: Mapping[str, Any], split: str, methods: Sequence[str], referen
     rows = []
     for size, sweep in record["sweeps"].items():
         there = sweep["gaps"][split].get(reference, {})
-        for name, found in ((name, there[name]) for name in methods if name in there):
-            over_seeds = found["over_seeds"] or [None] * len(found["bits"])
-            each = zip(found["bits"], found["over_documents"], over_seeds, strict=True)
-            gaps = [Difference(*one, found["seeds"]) for one in each]
-            rows.append([size, f"`{name}`", str(found["seeds"]), *map(str, gaps)])
+        for name, entry in ((name, there[name]) for name in methods if name in there):
+            over_seeds = entry["over_seeds"] or [None] * len(entry["bits"])
+            each = zip(entry["bits"], entry["over_documents"], over_seeds, strict=True)
+            gaps = [Difference(*one, entry["seeds"]) for one in each]
+            rows.append([size, f"`{name}`", str(entry["seeds"]), *map(str, gaps)])
     return markdown(["size", f"minus `{reference}`", "seeds", *head], rows) if rows else ch07_answers.NO_DIFFERENCES
 
 
@@ -194,15 +194,15 @@ def contrast_table(record: Mapping[str, Any], methods: Sequence[str], one: str, 
         record, methods, reference: as of `table`.
         one, other: kinds. Splits that lack one of them have no column.
     """
-    places = {split: [part["kind"] for part in found["parts"]] for split, found in record["splits"].items()}
+    places = {split: [part["kind"] for part in entry["parts"]] for split, entry in record["splits"].items()}
     splits = {split: (names.index(one), names.index(other)) for split, names in places.items() if {one, other} <= set(names)}
     rows = []
     for size, sweep in record["sweeps"].items():
         for name in methods:
             there = {split: sweep["gaps"][split].get(reference, {}).get(name) for split in splits}
             cells = [
-                ", ".join(f"{seed[first] - seed[second]:+.4f}" for seed in found["by_seed"]) if found else NONE
-                for found, (first, second) in zip(there.values(), splits.values(), strict=True)
+                ", ".join(f"{seed[first] - seed[second]:+.4f}" for seed in entry["by_seed"]) if entry else NONE
+                for entry, (first, second) in zip(there.values(), splits.values(), strict=True)
             ]
             if any(there.values()):
                 rows.append([size, f"`{name}`", *cells])
@@ -212,13 +212,13 @@ def contrast_table(record: Mapping[str, Any], methods: Sequence[str], one: str, 
 
 def kinds_table(record: Mapping[str, Any]) -> str:
     """Markdown: what every kind is, the registers of its sources, and its share of the bytes and documents of each split."""
-    splits = {split: {one["kind"]: one for one in found["parts"]} for split, found in record["splits"].items()}
+    splits = {split: {one["kind"]: one for one in counted["parts"]} for split, counted in record["splits"].items()}
     rows = []
     for kind, entry in record["kinds"].items():
         shares = [
-            f"{found[kind]['bytes'] / found[ALL]['bytes']:.1%}, {many(found[kind]['documents'], 'document')}"
-            if kind in found else NONE
-            for found in splits.values()
+            f"{counted[kind]['bytes'] / counted[ALL]['bytes']:.1%}, {many(counted[kind]['documents'], 'document')}"
+            if kind in counted else NONE
+            for counted in splits.values()
         ]  # fmt: skip
         rows.append([kind, entry["words"], "; ".join(dict.fromkeys(entry["sources"].values())), *shares])
     return markdown(["kind", "what it is", "in detail", *splits], rows)
@@ -230,14 +230,14 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         RltokError: no such file, another kind of file, or an edited one.
     """
-    return read_sealed(path, path.name, REMEDY, _check)
+    return read_with_digest(path, path.name, REMEDY, _check)
 
 
-def _check(found: Any, demand: Demand) -> None:
-    check_sealed(found, demand, DOMAINS_RECORD, 1)
-    ch07_answers.check_gaps(found, demand, {f"{split} text": split for split in found["splits"]})
+def _check(record: Any, demand: Demand) -> None:
+    check_digest(record, demand, DOMAINS_RECORD, 1)
+    ch07_answers.check_gaps(record, demand, {f"{split} text": split for split in record["splits"]})
     demand(
-        "kinds" in found and all("parts" in entry for entry in found["splits"].values()), "it lacks kinds, or parts of a split"
+        "kinds" in record and all("parts" in entry for entry in record["splits"].values()), "it lacks kinds, or parts of a split"
     )
 
 

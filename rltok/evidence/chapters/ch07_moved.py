@@ -30,13 +30,13 @@ def judge_all(results: Path) -> dict[str, dict[str, Any]]:
     sweeps = ch06_runs.all_sweeps(results / "sweeps")
     first = next(iter(sweeps.values()))
     slow = ch06_runs.schedule_sweep(results / "causes", f"{first.name}_slow", first)
-    found = {
+    verdicts_of = {
         sweep.name: {claim.id: [one and one.verdict for one in findings]
                      for claim, findings in tables.judged_claims(differences.borrowing(sweep, first))}
         for sweep in [*sweeps.values(), *([slow] if slow else [])]
     }  # fmt: skip
-    found[SMALL] = {claim.id: [judged(claim, results).verdict] for claim in small_claims()}
-    return {name: {"rule": RULE, "verdicts": verdicts} for name, verdicts in found.items()}
+    verdicts_of[SMALL] = {claim.id: [judged(claim, results).verdict] for claim in small_claims()}
+    return {name: {"rule": RULE, "verdicts": verdicts} for name, verdicts in verdicts_of.items()}
 
 
 def read(path: Path) -> tuple[str, dict[str, Verdicts]]:
@@ -76,5 +76,5 @@ def moved(path: Path, now: Mapping[str, Mapping[str, Any]]) -> str:
                     same += RENAMED.get(old, old) == new
                     rows += [[name, texts[claim], gamma, old, new]] if RENAMED.get(old, old) != new else []
     names = "; ".join(f"{old!r} is now {new!r}" for old, new in RENAMED.items())
-    told = f"By {rule}, then by {RULE}: {same} verdicts are the same ({names}), {len(rows)} are not:"
-    return f"{told}\n\n{markdown(['sweep', 'claim', 'γ', 'before', 'now'], rows)}"
+    summary = f"By {rule}, then by {RULE}: {same} verdicts are the same ({names}), {len(rows)} are not:"
+    return f"{summary}\n\n{markdown(['sweep', 'claim', 'γ', 'before', 'now'], rows)}"

@@ -61,19 +61,19 @@ def places_table(sweep: Sweep, names: Sequence[str] | None = None) -> str:
     for name in (name for name in methods_of(sweep) if names is None or name in names):
         runs = list(sweep.runs[name].values())
         scores = [run["scores"]["validation"] for run in runs if "class_counts" in run["scores"]["validation"]]
-        parts = [found for score in scores if (found := shares(score))]
+        parts = [share for score in scores if (share := shares(score))]
         samples = [sample for run in runs for sample in run["samples"]]
         counted = [words(sample) for sample in samples]
         all_words = sum(count for count, _ in counted)
         sizes = [size for sample in samples for size in lengths(sample)]
         rows.append([
-            f"`{name}`", *(over_seeds([found[place] for found in parts], ".2f") for place in PLACES),
+            f"`{name}`", *(over_seeds([share[place] for share in parts], ".2f") for place in PLACES),
             over_seeds([rate for score in scores if (rate := score["class_rates"].get("punctuation")) is not None], ".2f"),
             f"{sum(fresh for _, fresh in counted) / all_words:.2f}" if all_words else NONE,
             f"{fmean(sizes):.1f} ± {np.std(sizes):.1f}" if sizes else NONE,
         ])  # fmt: skip
-    found = ["of punctuation, followed by one", "of words, begin a token", "bytes of a token"]
-    return markdown(["of all boundaries, on", *PLACES.values(), *found], rows)
+    heads = ["of punctuation, followed by one", "of words, begin a token", "bytes of a token"]
+    return markdown(["of all boundaries, on", *PLACES.values(), *heads], rows)
 
 
 def onsets(sample: Mapping[str, Any]) -> dict[tuple[int, bool, int], list[bool]]:
@@ -83,13 +83,13 @@ def onsets(sample: Mapping[str, Any]) -> dict[tuple[int, bool, int], list[bool]]
     place 0 is the byte before the word, place k its k-th letter, which shorter words lack. Words are runs of ASCII letters.
     """
     text, drawn = sample["text"], sample["boundaries"]
-    found: dict[tuple[int, bool, int], list[bool]] = {}
+    drawn_at: dict[tuple[int, bool, int], list[bool]] = {}
     for word in WORD.finditer(text):
         count = min(len(ONSET.match(word[0])[0]), MOST)
         for place in range(min(len(word[0]), LETTERS) + 1):
             key = (count, word[0][0] in CLUSTERS, place)
-            found.setdefault(key, []).append(drawn[word.start() - 1 + place] == "1")
-    return found
+            drawn_at.setdefault(key, []).append(drawn[word.start() - 1 + place] == "1")
+    return drawn_at
 
 
 def onsets_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
@@ -125,19 +125,19 @@ AROUND = {"last letter before the space": -2, "the space": -1, "letter 1": 0, "l
 def around_words(view: Mapping[str, Any]) -> dict[str, list[bool]]:
     """Whether there is a boundary at each place around the beginning of a word, of all words after a letter and one space."""
     text, drawn = view["text"], view["boundaries"]
-    found: dict[str, list[bool]] = {place: [] for place in AROUND}
+    drawn_at: dict[str, list[bool]] = {place: [] for place in AROUND}
     for word in BESIDE.finditer(text):
         for place, offset in AROUND.items():
             if offset < len(word[0]):
-                found[place].append(drawn[word.start() + offset] == "1")
-    return found
+                drawn_at[place].append(drawn[word.start() + offset] == "1")
+    return drawn_at
 
 
 def around_table(views: Mapping[str, Mapping[str, Any]]) -> str:
     """Markdown: share of words with a boundary at each place around their beginning, a row for each named view of a text."""
     rows = []
     for name, view in views.items():
-        found = around_words(view)
-        shares = [f"{fmean(bits):.2f}" if bits else NONE for bits in found.values()]
-        rows.append([name, str(len(found["the space"])), *shares])
+        drawn_at = around_words(view)
+        shares = [f"{fmean(bits):.2f}" if bits else NONE for bits in drawn_at.values()]
+        rows.append([name, str(len(drawn_at["the space"])), *shares])
     return markdown(["of words, have a boundary after", "words", *AROUND], rows)

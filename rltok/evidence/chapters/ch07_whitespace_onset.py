@@ -68,8 +68,8 @@ def ahead_table(sweeps: Sequence[Sweep], names: Sequence[str], megabytes: Sequen
         for sweep in (sweep for sweep in by_size(sweeps) if name in sweep.runs):
             begin = max(min(point["bytes"] for point in run["held_out"] if point["step"]) for run in sweep.records)
             end = min(run["bytes"] for run in sweep.records)
-            found = [on_the_way(sweep, name, reference, mark) if begin <= mark <= end else [] for mark in marks]
-            rows.append([f"`{name}`", label(sweep), *(over_seeds(gaps, "+.3f") for gaps in found)])
+            columns = [on_the_way(sweep, name, reference, mark) if begin <= mark <= end else [] for mark in marks]
+            rows.append([f"`{name}`", label(sweep), *(over_seeds(gaps, "+.3f") for gaps in columns)])
     head = [f"held-out text, minus `{reference}`", "size", *(f"after {mark:g} MB" for mark in megabytes)]
     return markdown(head, rows) if rows else NO_RUNS
 

@@ -95,7 +95,7 @@ class Language:
         """Training, validation and test rows of `length` bytes, `sizes` of them, each split from a seed of its own."""
         made = [self.rows(size, length, (seed, part), name) for part, size in enumerate(sizes)]
         facts = {"name": name, "words": len(self.lexicon), "entropy_rate": self.entropy_rate, "sequence_length": length}
-        return Corpus(*made, facts | {split: describe(found) for split, found in zip(SPLITS, made, strict=True)})
+        return Corpus(*made, facts | {split: describe(rows) for split, rows in zip(SPLITS, made, strict=True)})
 
     def bits(self, text: Integer[np.ndarray, "B N"]) -> Float[np.ndarray, "B N"]:
         """-log2 p of each byte given the row's bytes before it, to a reader who knows the language.

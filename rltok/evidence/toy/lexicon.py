@@ -88,14 +88,14 @@ class Lexicon:
         """
         after, ends = self._tree
         node = np.zeros(len(text), np.int64)
-        found = np.full(text.shape, NO_WORD)
+        words = np.full(text.shape, NO_WORD)
         for i in range(text.shape[1]):
             byte = text[:, i].astype(np.int64)
             known = byte < 256
             byte = np.where(known, byte, 0)
-            found[:, i] = np.where(known, ends[node, byte], NO_WORD)
+            words[:, i] = np.where(known, ends[node, byte], NO_WORD)
             node = np.where(known, after[node, byte], len(after) - 1)
-        return found
+        return words
 
     def places(self, text: Integer[np.ndarray, "B N"]) -> tuple[Integer[np.ndarray, "B N"], Integer[np.ndarray, "B N"]]:
         """(word, place in it from 0) of every byte, told in hindsight; NO_WORD where the row ends before the word does."""

@@ -69,12 +69,12 @@ def f1_at_offsets(boundaries: Bool[np.ndarray, "B N"], ends: Bool[np.ndarray, "B
     length = boundaries.shape[1]
     if not 0 <= reach < length:
         raise RltokError(f"reach must lie between 0 and {length - 1}, one less than the bytes of a row; got {reach}.")
-    found = {}
+    f1 = {}
     for k in range(-reach, reach + 1):
         drawn, wanted = boundaries[:, max(0, k) : length + min(0, k)], ends[:, max(0, -k) : length - max(0, k)]
         either = drawn.sum() + wanted.sum()
-        found[k] = float(2 * (drawn & wanted).sum() / either) if either else 0.0
-    return found
+        f1[k] = float(2 * (drawn & wanted).sum() / either) if either else 0.0
+    return f1
 
 
 def share_of_gain(run: float, random: float, oracle: float) -> float:
@@ -134,16 +134,16 @@ def rates_in_words(boundaries: Bool[np.ndarray, "B N"], cells: Cells, lexicon: L
 
 def look(model: AutoregressiveUNet, cells: Cells, *, seed: int, batch: int) -> dict[str, Any]:
     """All measures of a model on held-out rows, as plain values: a point of a curve."""
-    found = evaluate(model, cells.rows, seed=seed, batch=batch)
+    score = evaluate(model, cells.rows, seed=seed, batch=batch)
     boundaries = decisions(model, cells.rows, seed=seed, batch=batch)
     whole = cells.word != NO_WORD
     f1 = f1_at_offsets(boundaries, cells.ends, int(cells.place.max()))
     return {
-        "bits_per_byte": found.bits_per_byte,
-        "standard_error": found.standard_error,
-        "early_bits_per_byte": found.early_bits_per_byte,
-        "rate": found.rate,
-        "policy_entropy": found.policy_entropy,
+        "bits_per_byte": score.bits_per_byte,
+        "standard_error": score.standard_error,
+        "early_bits_per_byte": score.early_bits_per_byte,
+        "rate": score.rate,
+        "policy_entropy": score.policy_entropy,
         "mutual_information": mutual_information(boundaries[whole], cells.number[whole]),
         "f1": {str(k): value for k, value in f1.items()},
     }
@@ -161,24 +161,24 @@ def shares(runs: Sequence[Run]) -> list[dict[str, Any]]:
     the random places at the end of their runs, stays at 0.8 or more; None where it never does. Runs without an oracle and
     random places of the same language and seed, or whose oracle gains nothing, are left out.
     """
-    by_key = {key_of(found): found for found in runs}
+    by_key = {key_of(run): run for run in runs}
     made: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for found in runs:
-        ends = [by_key.get((found["words"], found["order"], name, found["seed"])) for name in (RANDOM, ORACLE)]
-        if found["name"] in (RANDOM, ORACLE) or None in ends:
+    for run in runs:
+        ends = [by_key.get((run["words"], run["order"], name, run["seed"])) for name in (RANDOM, ORACLE)]
+        if run["name"] in (RANDOM, ORACLE) or None in ends:
             continue
         random, oracle = ends
         if not _gains(oracle["test"], random["test"]):  # runs were too short
             continue
-        share = share_of_gain(*(one["test"]["bits_per_byte"] for one in (found, random, oracle)))
+        share = share_of_gain(*(one["test"]["bits_per_byte"] for one in (run, random, oracle)))
         reached = None
-        for point in reversed(found["curve"] if _gains(oracle["curve"][-1], random["curve"][-1]) else ()):
+        for point in reversed(run["curve"] if _gains(oracle["curve"][-1], random["curve"][-1]) else ()):
             on_the_way = (point, random["curve"][-1], oracle["curve"][-1])
             if share_of_gain(*(one["bits_per_byte"] for one in on_the_way)) < WANTED:
                 break
             reached = point["bytes"]
-        line = {"seed": found["seed"], "share": share, "bytes_to_0.8": reached}
-        made.setdefault((found["words"], found["order"], found["name"]), []).append(line)
+        line = {"seed": run["seed"], "share": share, "bytes_to_0.8": reached}
+        made.setdefault((run["words"], run["order"], run["name"]), []).append(line)
     return [
         {
             "words": words,

@@ -21,23 +21,23 @@ def runs_of(record: dict[str, Any], words: str, name: str, order: str = "second"
     Raises:
         KeyError: the record has none.
     """
-    found = [run for run in record["runs"] if (run["words"], run["order"], run["name"]) == (words, order, name)]
-    if not found:
+    runs = [run for run in record["runs"] if (run["words"], run["order"], run["name"]) == (words, order, name)]
+    if not runs:
         raise KeyError(f"the record has no run {words}, {order}, {name}")
-    return found
+    return runs
 
 
-def names_of(record: dict[str, Any], words: str, order: str = "second") -> list[str]:
+def names_of(record: dict[str, Any], words: str) -> list[str]:
     """Estimators of a language in the record's order, without the controls."""
-    found = (run["name"] for run in record["runs"] if (run["words"], run["order"]) == (words, order))
-    return [name for name in dict.fromkeys(found) if name not in CONTROLS]
+    names = (run["name"] for run in record["runs"] if (run["words"], run["order"]) == (words, "second"))
+    return [name for name in dict.fromkeys(names) if name not in CONTROLS]
 
 
 def language_of(record: dict[str, Any], words: str, order: str = "second") -> dict[str, Any]:
     """What the record says of a language."""
-    for found in record["languages"]:
-        if (found["words"], found["order"]) == (words, order):
-            return found
+    for language in record["languages"]:
+        if (language["words"], language["order"]) == (words, order):
+            return language
     raise KeyError(f"the record has no language {words}, {order}")
 
 
@@ -48,18 +48,18 @@ def gain_rows(record: dict[str, Any], words: str, controls: bool = False) -> lis
     """A row of `GAIN_HEAD` an estimator, or a control: share of the oracle's gain over random places on test rows, from how many
     bytes of training on at least 0.8 of it was held on validation rows, and the rate of boundaries.
     """
-    found = []
+    rows = []
     of_words = [run for run in record["runs"] if run["words"] == words and run["order"] == "second"]
     for line in (line for line in shares(of_words) if (line["name"] in CONTROLS) == controls):
         each = [seed["share"] for seed in line["seeds"]]
         reached = [seed["bytes_to_0.8"] / 1e3 for seed in line["seeds"] if seed["bytes_to_0.8"] is not None]
         seeds = {seed["seed"] for seed in line["seeds"]}
         rates = [run["test"]["rate"] for run in runs_of(record, words, line["name"]) if run["seed"] in seeds]
-        found.append([
+        rows.append([
             line["name"], f"{line['mean_share']:.2f}", f"{min(each):.2f} to {max(each):.2f}", f"{len(reached)} of {len(each)}",
             _span(reached) if reached else "-", f"{min(rates):.2f} to {max(rates):.2f}",
         ])  # fmt: skip
-    return found
+    return rows
 
 
 def _span(values: list[float]) -> str:
@@ -121,12 +121,12 @@ def places(record: dict[str, Any], words: str, name: str, seed: int) -> list[str
     return lines
 
 
-def offsets(record: dict[str, Any], words: str, names: Iterable[str], order: str = "second") -> dict[str, dict[int, float]]:
+def offsets(record: dict[str, Any], words: str, names: Iterable[str]) -> dict[str, dict[int, float]]:
     """F1 of the boundaries of each arm against word ends shifted by k bytes, mean over seeds, on test rows."""
     return {
         name: {
-            int(k): statistics.fmean(run["test"]["f1"][k] for run in runs_of(record, words, name, order))
-            for k in runs_of(record, words, name, order)[0]["test"]["f1"]
+            int(k): statistics.fmean(run["test"]["f1"][k] for run in runs_of(record, words, name))
+            for k in runs_of(record, words, name)[0]["test"]["f1"]
         }
         for name in names
     }  # fmt: skip

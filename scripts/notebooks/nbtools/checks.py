@@ -89,51 +89,51 @@ def count_problems(nb, path):
 
 def error_problems(nb, path):
     """Errors are shown on purpose or not at all, and nothing writes to stderr."""
-    found = []
+    problems = []
     for index, cell in enumerate(nb.cells):
         kinds = [o.output_type for o in cell.get("outputs", [])]
         wanted = "raises-exception" in tags(cell)
         if ("error" in kinds) != wanted:
             what = "is tagged raises-exception and raises nothing" if wanted else "holds an error"
-            found.append(f"{where(path, index)} {what}. Mend the cell or its tag and run `{mend(path)}`.")
+            problems.append(f"{where(path, index)} {what}. Mend the cell or its tag and run `{mend(path)}`.")
         if any(o.get("name") == "stderr" for o in cell.get("outputs", [])):
-            found.append(f"{where(path, index)} wrote to stderr. Remove what warns, or print on purpose.")
-    return found
+            problems.append(f"{where(path, index)} wrote to stderr. Remove what warns, or print on purpose.")
+    return problems
 
 
 def image_problems(nb, path):
     """Every image says in words what it shows, and every figure has a caption; one figure a cell."""
-    found = []
+    problems = []
     for index, cell in enumerate(nb.cells):
         place, shown = where(path, index), cell.get("metadata", {}).get("mystnb", {})
         if has_image(cell):
             if len(shown.get("image", {}).get("alt", "").split()) < 3:
-                found.append(f'{place} shows a figure without alt text. Add mystnb={{"image": {{"alt": "what it shows"}}}}.')
+                problems.append(f'{place} shows a figure without alt text. Add mystnb={{"image": {{"alt": "what it shows"}}}}.')
             if not shown.get("figure", {}).get("caption"):
-                found.append(f'{place} shows a figure without caption. Add mystnb={{"figure": {{"caption": "..."}}}}.')
+                problems.append(f'{place} shows a figure without caption. Add mystnb={{"figure": {{"caption": "..."}}}}.')
             if sum(is_figure(o) for o in cell.outputs) > 1:
-                found.append(f"{place} shows several figures under one alt text. Split the cell.")
+                problems.append(f"{place} shows several figures under one alt text. Split the cell.")
         html = "".join(data for o in cell.get("outputs", []) for kind, data in texts(o) if kind == "text/html")
         if cell.cell_type == "markdown":
             html += cell.source
             if re.search(r"!\[\s*\]\(", cell.source):
-                found.append(f"{place} has an image without alt text. Write ![what it shows](file).")
+                problems.append(f"{place} has an image without alt text. Write ![what it shows](file).")
         if re.search(r"<img(?![^>]*\salt=\"[^\"]+\")[^>]*>", html):
-            found.append(f"{place} has an <img> without alt text. Give it alt.")
+            problems.append(f"{place} has an <img> without alt text. Give it alt.")
         if re.search(r"<svg(?![^>]*\saria-label=\"[^\"]+\")[^>]*>(?!\s*<title>)", html):
-            found.append(f"{place} has an <svg> without a name. Give it aria-label or <title>.")
-    return found
+            problems.append(f"{place} has an <svg> without a name. Give it aria-label or <title>.")
+    return problems
 
 
 def trace_problems(nb, path):
     """Outputs hold nothing of one machine or one moment."""
-    found = []
+    problems = []
     for index, cell in enumerate(nb.cells):
         for kind, text in (pair for output in cell.get("outputs", []) for pair in texts(output)):
             for name, pattern in TRACES.items():
                 if hit := re.search(pattern, text):
-                    found.append(f"{where(path, index)} shows {name} in {kind}: {hit[0]!r}. {trace_mend(hit[0])}")
-    return found
+                    problems.append(f"{where(path, index)} shows {name} in {kind}: {hit[0]!r}. {trace_mend(hit[0])}")
+    return problems
 
 
 def trace_mend(text: str) -> str:
@@ -145,39 +145,39 @@ def trace_mend(text: str) -> str:
 
 def kind_problems(nb, path):
     """Only known kinds of output, in a notebook of limited size with the fixed metadata."""
-    found = []
+    problems = []
     for index, cell in enumerate(nb.cells):
         kinds = {mime for output in cell.get("outputs", []) for mime in output.get("data", {})}
         for kind in sorted(kinds - MIME_TYPES.keys()):
             advice = "Use rltok.show.plots.show(figure)." if kind.startswith("image/") else "Show text or HTML."
-            found.append(f"{where(path, index)} stores {kind}, which nothing compares. {advice}")
+            problems.append(f"{where(path, index)} stores {kind}, which nothing compares. {advice}")
         printed = "".join(output.text for output in cell.get("outputs", []) if output.get("name") == "stdout")
         if "image/png" in kinds and not re.search(FIGURE_DIGEST, printed, re.MULTILINE):
-            found.append(f"{where(path, index)} shows a PNG without a digest of its data. Use rltok.show.plots.show(figure).")
+            problems.append(f"{where(path, index)} shows a PNG without a digest of its data. Use rltok.show.plots.show(figure).")
     size = len(nbformat.writes(nb).encode())
     if size > MAX_BYTES:
-        found.append(f"{path.name}.ipynb has {size} bytes, at most {MAX_BYTES}: draw fewer points or print less.")
+        problems.append(f"{path.name}.ipynb has {size} bytes, at most {MAX_BYTES}: draw fewer points or print less.")
     if nb.metadata.get("kernelspec") != KERNELSPEC or set(nb.metadata) - set(METADATA):
-        found.append(f"{path.name}.ipynb has metadata that its runner does not write. Run `{mend(path)}`.")
-    return found
+        problems.append(f"{path.name}.ipynb has metadata that its runner does not write. Run `{mend(path)}`.")
+    return problems
 
 
 def tag_problems(nb, path):
     """Tags come from the closed list, cells are folded as theirs say, and what is not compared says why."""
-    found = []
+    problems = []
     for index, cell in enumerate(nb.cells):
         place, own = where(path, index), set(tags(cell))
         for tag in sorted(own - TAGS.keys()):
-            found.append(f"{place} has the unknown tag {tag!r}. Known: {', '.join(TAGS)}.")
+            problems.append(f"{place} has the unknown tag {tag!r}. Known: {', '.join(TAGS)}.")
         if folds(cell) != {key: cell.metadata[key] for key in FOLD_KEYS if key in cell.metadata}:
-            found.append(f"{place} is not folded in JupyterLab and Colab as its tags say. Run `{mend(path)}`.")
+            problems.append(f"{place} is not folded in JupyterLab and Colab as its tags say. Run `{mend(path)}`.")
         if {"gpu", "nbval-skip"} & own and not {"gpu", "nbval-skip"} <= own:
-            found.append(f"{place}: gpu and nbval-skip go together. Give it both or neither.")
+            problems.append(f"{place}: gpu and nbval-skip go together. Give it both or neither.")
         if {"nbval-ignore-output", "first-cell"} & own and not REASON.search(cell.source):
-            found.append(f"{place} is not compared and does not say why. Add `# not compared: reason`.")
+            problems.append(f"{place} is not compared and does not say why. Add `# not compared: reason`.")
         if hit := NBVAL_COMMENT.search(cell.source) if cell.cell_type == "code" else None:
-            found.append(f"{place} has the comment {hit[1]}. Use the tag nbval-ignore-output and give the reason.")
-    return found
+            problems.append(f"{place} has the comment {hit[1]}. Use the tag nbval-ignore-output and give the reason.")
+    return problems
 
 
 def share_problems(nb, path):
@@ -185,14 +185,14 @@ def share_problems(nb, path):
     code = [cell for cell in nb.cells if is_cpu_code(cell)]
     with_text = [cell for cell in code if has_text(cell)]
     compared = [cell for cell in with_text if is_compared(cell)]
-    found = []
+    problems = []
     if len(with_text) < MIN_WITH_TEXT * len(code):
         share = f"{len(with_text)} of {len(code)} code cells print something, at least {MIN_WITH_TEXT:.0%} must"
-        found.append(f"{path.name}: {share}. Print a result, or join cells.")
+        problems.append(f"{path.name}: {share}. Print a result, or join cells.")
     if len(compared) < MIN_COMPARED * len(with_text):
         share = f"{len(compared)} of {len(with_text)} cells with text are compared, at least {MIN_COMPARED:.0%} must be"
-        found.append(f"{path.name}: {share}. Round what differs instead of ignoring it.")
-    return found
+        problems.append(f"{path.name}: {share}. Round what differs instead of ignoring it.")
+    return problems
 
 
 CHECKS: dict[str, Check] = {

@@ -93,6 +93,6 @@ async def _probe(client: NotebookClient, seconds: float) -> Facts:
     expression = {"facts": "_rltok_probe()"}
     reply = await client.kc.execute(PROBE, silent=True, store_history=False, user_expressions=expression, reply=True)
     text = reply["content"]["user_expressions"]["facts"]["data"]["text/plain"]
-    found = json.loads(text[1:-1])  # the repr of a string without quotes or backslashes inside
+    facts = json.loads(text[1:-1])  # the repr of a string without quotes or backslashes inside
     names = ("device", "machine", "peak_memory", "gpu_memory", "python", "torch")
-    return Facts(seconds=round(seconds, 1), **{name: found.get(name) for name in names})
+    return Facts(seconds=round(seconds, 1), **{name: facts.get(name) for name in names})

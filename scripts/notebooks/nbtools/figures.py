@@ -15,10 +15,10 @@ def canonical(svg: str) -> str:
     return NAME.sub(lambda match: numbers.setdefault(match[0], f"id{len(numbers)}"), svg)
 
 
-def same_figure(ours: str, theirs: str, tolerance: float = FIGURE_TOLERANCE) -> bool:
-    """Whether two SVGs have the same elements and text, and numbers that differ by at most `tolerance` points."""
+def same_figure(ours: str, theirs: str) -> bool:
+    """Whether two SVGs have the same elements and text, and numbers that differ by at most FIGURE_TOLERANCE points."""
     ours, theirs = canonical(ours), canonical(theirs)
     if NUMBER.sub("0", ours) != NUMBER.sub("0", theirs):
         return False
     pairs = zip(NUMBER.findall(ours), NUMBER.findall(theirs), strict=True)
-    return all(abs(float(a) - float(b)) <= tolerance for a, b in pairs)
+    return all(abs(float(a) - float(b)) <= FIGURE_TOLERANCE for a, b in pairs)

@@ -79,5 +79,5 @@ def _difference(ours, theirs) -> tuple[str, str]:
 
 def stems(folder: Path) -> list[Path]:
     """Every notebook of a folder, without suffix: a file on either side counts. Modules of pytest do not."""
-    found = {path.with_suffix("") for suffix in ("*.py", "*.ipynb") for path in folder.glob(suffix)}
-    return sorted(path for path in found if path.name[0].isdigit())
+    paths = {path.with_suffix("") for suffix in ("*.py", "*.ipynb") for path in folder.glob(suffix)}
+    return sorted(path for path in paths if path.name[0].isdigit())

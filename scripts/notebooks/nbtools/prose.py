@@ -46,11 +46,11 @@ def value(text: str) -> Decimal | None:
 def stated_at(source: str) -> list[tuple[int, str]]:
     """(line, number) of what reads like a result in the prose: a decimal point, an exponent, thousands, or a percent sign."""
     text = prose(source)
-    found = []
+    places = []
     for match in NUMBER.finditer(text):
         if re.search(r"[.,e]", match[0]) or PERCENT.match(text, match.end()):
-            found.append((text.count("\n", 0, match.start()) + 1, match[0]))
-    return found
+            places.append((text.count("\n", 0, match.start()) + 1, match[0]))
+    return places
 
 
 def stated(source: str) -> list[str]:
@@ -60,7 +60,7 @@ def stated(source: str) -> list[str]:
 
 def printed(nb) -> set[Decimal]:
     """Every number that stands in a compared or recorded output."""
-    found = set()
+    values = set()
     for cell in nb.cells:
         if {"nbval-ignore-output", "first-cell"} & set(tags(cell)):
             continue
@@ -69,26 +69,26 @@ def printed(nb) -> set[Decimal]:
             shown = [output.get("text", ""), *(data.get(mime, "") for mime in ("text/plain", "text/html", "text/markdown"))]
             for text in shown:
                 plain = re.sub(r"<[^>]*>", " ", text)
-                found |= {value(match[0]) for match in re.finditer(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?", plain)}
-    return found
+                values |= {value(match[0]) for match in re.finditer(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?", plain)}
+    return values
 
 
 def number_problems(nb, path):
     """Typed results, and constants that are declared for nothing."""
     declared = {str(key) for key in nb.metadata.get("rltok", {}).get("constants", {})}
     constants = {value(text) for text in declared | CONSTANTS.keys()}
-    glued, used, found = printed(nb), set(), []
+    glued, used, problems = printed(nb), set(), []
     for index, cell in enumerate(nb.cells):
         if cell.cell_type != "markdown":
             continue
         for number in stated(cell.source):
             used.add(value(number))
             if value(number) not in constants | glued:
-                found.append(
+                problems.append(
                     f"{where(path, index)} states {number}, which no cell prints. Print it in a compared cell; "
                     "if it is a definition, declare it under rltok: constants in the header."
                 )
     for text in sorted(declared):
         if value(text) not in used:
-            found.append(f"{path.name} declares the constant {text} and no prose states it. Delete it from the header.")
-    return found
+            problems.append(f"{path.name} declares the constant {text} and no prose states it. Delete it from the header.")
+    return problems

@@ -91,20 +91,20 @@ def imported_names(source: str, package: str) -> set[str]:
 
 def module_digests(nb, root: Path) -> dict[str, str]:
     """Digest of every module of rltok that the notebook imports, directly or through others."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     waiting = set().union(*(imported_names(cell.source, "") for cell in nb.cells if cell.cell_type == "code"))
     while waiting:
         name = waiting.pop()
         parents = [".".join(name.split(".")[:n]) for n in range(1, name.count(".") + 1)]
-        waiting |= {parent for parent in parents if parent not in found}
+        waiting |= {parent for parent in parents if parent not in digests}
         path = module_file(name, root)
-        if path is None or name in found:
+        if path is None or name in digests:
             continue
         text = path.read_text(encoding="utf-8")
-        found[name] = digest(text)
+        digests[name] = digest(text)
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        waiting |= imported_names(text, package) - set(found)
-    return dict(sorted(found.items()))
+        waiting |= imported_names(text, package) - set(digests)
+    return dict(sorted(digests.items()))
 
 
 def record(nb, path: Path, facts: Facts, *, full: bool) -> dict[str, Any]:
@@ -146,14 +146,14 @@ def problems(nb, path: Path) -> list[str]:
     wrong = schema_problems(block)
     if wrong:
         return [f"{path.stem}: the provenance {', '.join(wrong)}. {again}"]
-    found = []
+    lines = []
     if not block["full"]:
-        found.append(f"{path.stem} holds the outputs of a smoke run. Unset RLTOK_SMOKE. {again}")
+        lines.append(f"{path.stem} holds the outputs of a smoke run. Unset RLTOK_SMOKE. {again}")
     if block["commit"] is None:
-        found.append(f"{path.stem} is not stamped. Commit, then `python scripts/notebooks/provenance.py stamp {path.stem}`.")
+        lines.append(f"{path.stem} is not stamped. Commit, then `python scripts/notebooks/provenance.py stamp {path.stem}`.")
     elif not re.fullmatch(r"[0-9a-f]{40}", block["commit"]):
-        found.append(f"{path.stem} is stamped with {block['commit']!r}, which is no commit of a clean tree. {again}")
-    return found + cell_problems(nb, path, block["cells"], again)
+        lines.append(f"{path.stem} is stamped with {block['commit']!r}, which is no commit of a clean tree. {again}")
+    return lines + cell_problems(nb, path, block["cells"], again)
 
 
 def cell_problems(nb, path: Path, stored: list[dict[str, str]], again: str) -> list[str]:
@@ -161,13 +161,13 @@ def cell_problems(nb, path: Path, stored: list[dict[str, str]], again: str) -> l
     cells, now = gpu_and_before(nb), describe_cells(nb)
     if len(now) != len(stored):
         return [f"{path.stem}: {len(now)} code cells up to the last gpu cell, the run had {len(stored)}. {again}"]
-    found = []
+    wrong = []
     for (index, _), ours, theirs in zip(cells, now, stored, strict=True):
         if ours["source"] != theirs.get("source"):
-            found.append(f"{where(path, index)} was edited after the GPU run that its stored outputs come from. {again}")
+            wrong.append(f"{where(path, index)} was edited after the GPU run that its stored outputs come from. {again}")
         elif ours.get("outputs") != theirs.get("outputs"):
-            found.append(f"{where(path, index)}: the stored outputs are not those of the recorded run. {again}")
-    return found
+            wrong.append(f"{where(path, index)}: the stored outputs are not those of the recorded run. {again}")
+    return wrong
 
 
 def drift(nb, path: Path) -> list[str]:

@@ -75,12 +75,12 @@ def tags(cell) -> list[str]:
 def folds(cell) -> dict:
     """The metadata that fold a cell in JupyterLab and Colab as its tags say."""
     hidden = {name: True for tag in tags(cell) for name in FOLDS.get(tag, [])}
-    found = {"jupyter": hidden} if hidden else {}
+    metadata = {"jupyter": hidden} if hidden else {}
     if "source_hidden" in hidden:
-        found["cellView"] = "form"  # Colab's word for it
+        metadata["cellView"] = "form"  # Colab's word for it
     if "outputs_hidden" in hidden:
-        found["collapsed"] = True  # JupyterLab adds it when it saves; the .py does without
-    return found
+        metadata["collapsed"] = True  # JupyterLab adds it when it saves; the .py does without
+    return metadata
 
 
 def is_cpu_code(cell) -> bool:
@@ -105,5 +105,6 @@ def kernel_environment(gpu: bool) -> dict[str, str]:
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     fixed = {"PYTHONPATH": os.pathsep.join(paths), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONHASHSEED": "0"}
+    fixed["TRITON_INTERPRET"] = "0"  # which tests of kernels set, and a worker runs those and notebooks
     fixed |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     return fixed if gpu else fixed | {"CUDA_VISIBLE_DEVICES": ""}

@@ -18,6 +18,8 @@
 # %% [markdown] tags=["header-strip"]
 # # TITLE
 #
+# **In short.** Two sentences: what came out, and where the chapter stands in the story.
+#
 # **After this chapter you can** count the ways to place boundaries in a short text. *(Say here what the reader will be able to
 # do.)*
 #
@@ -30,6 +32,7 @@
 import torch
 
 from rltok import vocab
+from rltok.show.notebook import judge
 
 torch.manual_seed(0)
 text = "a byte"
@@ -51,12 +54,11 @@ print(
 # are there?
 
 # %% tags=["prediction"]
-guess = 10  # your guess
-print("guess:", guess)
+guess = None  # a number
 
-# %% tags=["measurement"]
+# %% tags=["measurement", "hide-output"]
 ways = 2 ** (len(ids) - 1)
-print("ways:", ways, "- as guessed" if guess == ways else "- not as guessed")
+print(judge(guess, ways))
 
 # %% [markdown]
 # ## What we saw

@@ -1,0 +1,32 @@
+"""A run's model as one file that can be passed on."""
+
+import os
+from pathlib import Path
+
+from rltok.errors import RltokError
+from rltok.runs.loading import load, load_config, trained_on
+from rltok.runs.weights import weights_bytes
+from rltok.system.files import check_name, write_bytes
+
+
+def export(run: str | Path, file: str | Path, *, bf16: bool = False) -> Path:
+    """Write a model into one safetensors file, its settings inside, which `load` takes; returns the file's path.
+
+    Args:
+        run: what `load` takes.
+        file: a new file whose name ends in .safetensors.
+        bf16: round the weights to bf16, half the size.
+
+    Raises:
+        RltokError: no such model, or no file of that name can be made.
+    """
+    check_name(file, "file")
+    path = Path(file)
+    if path.suffix != ".safetensors":
+        raise RltokError(f"{path} must end in .safetensors, by which others know what it is. Name it {path.name}.safetensors.")
+    if os.path.lexists(path):
+        raise RltokError(f"{path} exists already. Name a new file.")
+    if not os.path.isdir(path.parent):
+        raise RltokError(f"there is no folder {path.parent}. Make it first.")
+    write_bytes(path, weights_bytes(load(run).state_dict(), load_config(run), trained_on(run), bf16))
+    return path

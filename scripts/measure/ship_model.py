@@ -1,0 +1,182 @@
+"""Put a finished run into the package: its weights in bf16, what was run and measured, and the model card.
+
+    python scripts/measure/ship_model.py demo runs/demo --training sample:train
+    python scripts/measure/ship_model.py                  # the cards alone, from what is stored
+
+Writes rltok/weights/NAME.safetensors, NAME.json and NAME.md. Words about a model stand in MODELS, numbers come from its record.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+from rltok.cli.main import main as rltok
+from rltok.data import documents
+from rltok.runs.export import export
+from rltok.runs.loading import load
+from rltok.runs.shipped import FOLDER, facts_of, shipped_models, weights_of
+from rltok.system.files import write_json
+
+SCORED_BYTES = 131_072  # of "Pride and Prejudice", with which the sample's test split begins
+SCORED = f"--data sample --split test --max-bytes {SCORED_BYTES}"
+PASSAGE, SAMPLED = 30, 16  # words; one in so many passages is looked for, by its first word
+COLLECTION = (
+    "The training split of our collection of English, {megabytes:.0f} MB from public repositories: an encyclopaedia, books up to"
+    " about 1930, speech that was written down, laws and technical prose. Sources, authors and licences (public domain, CC0,"
+    " CC BY, CC BY-SA, MIT, Apache-2.0, BSD-3-Clause, MPL-2.0) are listed in `book/texts.md`, which is also the credit that CC BY"
+    " asks for. The collection itself is not in the repository."
+)
+SAMPLE = (
+    "The training split of the bundled sample, {megabytes:.1f} MB of English in the public domain in the USA: openings of six"
+    " books of before 1910, country profiles and presidential addresses. `rltok/data/SOURCES.md` lists them."
+)
+MODELS = {
+    "demo": {
+        "language": "English",
+        "recipe": "rltok train --preset tiny --data sample --device cpu --out runs/demo",
+        "data": SAMPLE,
+        "limits": "It is there to be looked at, and small enough for a web page. It has seen a few old books: it knows no facts,"
+        " writes words that do not exist, and draws boundaries in other scripts and in code by chance.",
+    },
+    "small-english": {
+        "language": "English",
+        "recipe": "rltok train --preset small_fast_policy --set model.embedding_dim=192 model.num_heads=3"
+        " data.sequence_length=2048 data.cut=full_windows train.sequences_per_update=64 train.micro_batch=64"
+        " train.learning_rate=3e-3 train.training_bytes=620000000 train.warmup_fraction=0.05 train.evaluate_rows=256"
+        " train.checkpoint_every=500 train.keep_checkpoints=1 --data 'english-train-*.parquet'"
+        " --validation english-validation.parquet --out runs/small-english",
+        "data": COLLECTION,
+        "limits": "It learned spelling and some grammar, not facts: what it writes means nothing. Text after about 1930 is a"
+        " minority of what it read, and news, shops and forums are missing, so it carries the views of old books. Other novels of"
+        " that age are in its training text: a modern text is harder for it than the first score says. It has seen next to no"
+        " other language and little code, and its boundaries there show only that.",
+    },
+}  # fmt: skip
+
+
+def scores_of(name: str) -> dict[str, Any]:
+    """What `rltok evaluate` says of a model on held-out text of the sample."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert rltok(["evaluate", name, *SCORED.split(), "--device", "cpu", "--json"]) == 0
+    return json.loads(out.getvalue())
+
+
+def passages(text: bytes) -> set[bytes]:
+    """Runs of PASSAGE words in a text, without case and signs, that begin with a word of a sample of all words."""
+    words = re.findall(rb"[a-z]+", text.lower())
+    chosen = (i for i, word in enumerate(words) if zlib.crc32(word) % SAMPLED == 0)
+    return {b" ".join(words[i : i + PASSAGE]) for i in chosen if i + PASSAGE <= len(words)}
+
+
+def overlap(training: str) -> dict[str, int]:
+    """How many passages of the text that is scored were looked for in the training text, and how many stand there."""
+    scored = passages(next(documents("sample:test")).text[:SCORED_BYTES])
+    found = set()
+    for document in documents(training):
+        found |= scored & passages(document.text)
+    return {"words": PASSAGE, "passages": len(scored), "found": len(found)}
+
+
+def ship(name: str, run: Path, training: str) -> None:
+    """Write the three files of a model from the folder of its run, and the text that it was trained on."""
+    record = json.loads((run / "record.json").read_text(encoding="utf-8"))
+    weights = weights_of(name)
+    weights.unlink(missing_ok=True)
+    export(run, weights, bf16=True)
+    facts = {
+        "name": name,
+        "language": MODELS[name]["language"],
+        "parameters": sum(each.numel() for each in load(weights).parameters()),
+        "precision": "bf16",
+        "file_bytes": weights.stat().st_size,
+        "sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "recipe": MODELS[name]["recipe"],
+        "measured_by": f"rltok evaluate {name} {SCORED}",
+        "scores": scores_of(str(weights)),
+        "overlap": overlap(training),
+        "record": record,
+    }
+    write_json(FOLDER / f"{name}.json", facts)
+
+
+def _score_lines(facts: dict[str, Any]) -> list[str]:
+    own = facts["record"]["evaluation"]
+    return [
+        "| held-out text | bits per byte | boundaries per byte | white space with a boundary after it |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| {text} | {each['bits_per_byte']:.3f} ± {each['standard_error']:.3f} | {each['rate']:.3f}"
+            f" | {each['whitespace_share']:.1%} |"
+            for text, each in (("bundled: *Pride and Prejudice*", facts["scores"]), ("validation rows of the run", own))
+        ),
+    ]
+
+
+def card(facts: dict[str, Any]) -> str:
+    """The model card."""
+    name, record, words = facts["name"], facts["record"], MODELS[facts["name"]]
+    config, sought, megabytes = record["config"], facts["overlap"], record["data"]["train"]["bytes"] / 1e6
+    lines = [
+        f"# {name}",
+        "",
+        f"A byte-level language model of {facts['parameters']:,d} parameters that learned where its tokens end, by reinforcement"
+        f" as in arXiv 2602.13940, on {facts['language']}. Weights in {facts['precision']}, {facts['file_bytes']:,d} bytes.",
+        "",
+        f"    rltok show {name} 'Where do tokens end?'",
+        "",
+        f'In Python: `rltok.load("{name}")`. Neither needs a network.',
+        "",
+        "## Scores",
+        "",
+        *_score_lines(facts),
+        "",
+        f"± is one standard error over rows. First the weights in this file: `{facts['measured_by']}`. Of {sought['passages']}"
+        f" passages of {sought['words']} words that were looked for, {sought['found']} stand in the training text. Then the"
+        f" run, before rounding, on its validation rows. Target rate {config['model']['rule']['target_rate']:g}, rows of"
+        f" {config['data']['sequence_length']} bytes.",
+        "",
+        "## Recipe",
+        "",
+        f"    {facts['recipe']}",
+        "",
+        f"Commit {record['commit']}, seed {record['seed']}, {record['device']}, torch {record['versions']['torch']}:"
+        f" {record['updates']:,d} updates, {record['bytes']:,d} bytes ({record['passes']:.2f} passes), {record['seconds']:,.0f}"
+        f" seconds. Then `rltok export RUN {name}.safetensors --bf16`.",
+        "",
+        "## Data",
+        "",
+        words["data"].format(megabytes=megabytes),
+        "",
+        "## Limits",
+        "",
+        f"{words['limits']} Every number here is of one seed.",
+        "",
+        "## Licence",
+        "",
+        "The weights come under the MIT licence of the code. The texts they were trained on keep theirs.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", nargs="?", choices=sorted(MODELS))
+    parser.add_argument("run", nargs="?", type=Path)
+    parser.add_argument("--training", metavar="TEXT", help="what the run was trained on")
+    options = parser.parse_args()
+    if options.name is not None:
+        ship(options.name, options.run, options.training)
+    for name in shipped_models():
+        (FOLDER / f"{name}.md").write_text(card(facts_of(name)), encoding="utf-8")
+        print(f"{name}: {weights_of(name).stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

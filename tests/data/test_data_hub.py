@@ -1,0 +1,140 @@
+"""rltok.data.hub without a network: the probe against local sockets, the stream against a stand-in for `datasets`."""
+
+import socket
+import sys
+import threading
+import types
+
+import pytest
+
+from rltok.config import DataConfig
+from rltok.data import documents, load_corpus
+from rltok.data.hub import hub_reachable, parse
+from rltok.errors import RltokError
+
+SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The address of a port that answers, as the hub's."""
+    for name in SWITCHES:
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+        yield server
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """A stand-in for the package `datasets` with three rows; the list records how it was asked."""
+    requests = []
+
+    def load_dataset(name, config, *, split, streaming):
+        requests.append((name, config, split, streaming))
+        if name == "no/such":
+            raise FileNotFoundError("Dataset 'no/such' doesn't exist\non the Hub")
+        column = "content" if "codeparrot" in name else "body" if name == "odd/one" else "text"
+        return iter([{column: f"né {i}" * 10, "id": f"row-{i}"} for i in range(3)])
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    return requests
+
+
+def test_the_probe_says_yes_to_a_port_that_answers_and_no_to_one_that_refuses(hub):
+    assert hub_reachable() is True
+    hub.close()
+    assert hub_reachable() is False
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_an_offline_switch_means_no_without_asking(hub, monkeypatch, switch):
+    monkeypatch.setenv(switch, "1")
+    assert hub_reachable() is False
+    monkeypatch.setenv(switch, "0")
+    assert hub_reachable() is True
+
+
+def test_a_network_that_swallows_packets_means_no_after_the_time_limit(hub, monkeypatch):
+    gave_up = threading.Event()
+
+    def swallow(*_):
+        gave_up.wait()
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", swallow)
+    assert hub_reachable(timeout=0.01) is False
+    gave_up.set()
+
+
+@pytest.mark.parametrize("spec", ["fineweb", "codeparrot", "hf:HuggingFaceFW/fineweb:sample-10BT"])
+def test_without_network_the_error_names_the_bundled_sample_and_datasets_is_not_touched(hub, calls, spec):
+    hub.close()
+    with pytest.raises(RltokError, match=r"cannot reach the Hugging Face hub.*--data sample.*force=True in Python\)\.$"):
+        next(documents(spec))
+    assert calls == []
+
+
+def test_force_goes_past_the_probe(hub, calls):
+    hub.close()
+    assert len(list(documents("fineweb", force=True))) == 3
+
+
+@pytest.mark.parametrize(
+    "spec, name, config",
+    [
+        ("fineweb", "HuggingFaceFW/fineweb", "sample-100BT"),
+        ("hf:HuggingFaceFW/fineweb", "HuggingFaceFW/fineweb", None),
+        ("codeparrot", "transformersbook/codeparrot-train", None),
+        ("hf:transformersbook/codeparrot-train", "transformersbook/codeparrot-train", None),
+    ],
+)
+def test_a_dataset_is_streamed_from_its_train_split_and_text_column(hub, calls, spec, name, config):
+    docs = list(documents(spec))
+    assert calls == [(name, config, "train", True)]
+    assert docs[2] == (("né 2" * 10).encode(), name, "row-2", "") and len(docs) == 3
+
+
+def test_a_dataset_without_the_text_column_names_those_it_has(hub, calls):
+    with pytest.raises(RltokError, match="column 'text'; its columns are body, id"):
+        list(documents("hf:odd/one"))
+
+
+def test_an_unknown_dataset_is_one_line(hub, calls):
+    with pytest.raises(RltokError, match="cannot read 'hf:no/such' from the hub: Dataset 'no/such' doesn't exist on the Hub"):
+        list(documents("hf:no/such"))
+
+
+def test_ids_that_are_null_or_have_no_utf8_form_are_places_or_escaped(hub, monkeypatch):
+    rows = [{"text": "a", "id": None}, {"text": b"b", "id": float("nan")}, {"text": "c", "id": "\ud800"}, {"text": "d"}]
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=lambda *_, **__: iter(rows)))
+    docs = list(documents("hf:a/b"))
+    assert [document.id for document in docs] == ["0", "1", "\\ud800", "3"]
+    assert [document.text for document in docs] == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize("spec", ["hf:", "hf:fineweb", "hf:/x", "hf:a/b/c"])
+def test_a_malformed_name_shows_the_right_form(spec):
+    with pytest.raises(RltokError, match="must read hf:OWNER/NAME"):
+        parse(spec)
+
+
+def test_a_missing_package_names_the_extra(hub, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(RltokError, match=r"pip install 'rltok\[data\]'"):
+        next(documents("fineweb"))
+
+
+def test_a_stream_without_end_needs_a_limit_and_is_read_no_further(hub, calls):
+    config = DataConfig(sequence_length=16, cut="windows")
+    with pytest.raises(RltokError, match="--max-bytes"):
+        load_corpus("fineweb", config)
+    corpus = load_corpus("fineweb", config, max_bytes=50)
+    assert (corpus.train.total_bytes + corpus.validation.total_bytes, corpus.description["name"]) == (48, "fineweb")
+
+
+def test_importing_the_data_package_loads_neither_datasets_nor_pyarrow():
+    import subprocess
+
+    code = "import sys, rltok.data; print(sorted({'datasets', 'pyarrow', 'huggingface_hub'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -1,0 +1,109 @@
+"""The models that come with rltok: scores made again are those that stand beside them; card, record and file belong together."""
+
+import hashlib
+import json
+import re
+import shlex
+
+import pytest
+from ship_model import MODELS, SCORED_BYTES, card, overlap, passages
+
+import rltok
+from rltok.cli.commands import _settings
+from rltok.cli.options import parse
+from rltok.config import from_dict
+from rltok.data import documents, load_corpus
+from rltok.runs.shipped import FOLDER, facts_of, shipped_models, weights_of
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+each_model = pytest.mark.parametrize("name", shipped_models())
+
+
+def test_every_model_has_its_three_files_and_its_words():
+    assert {path.name for path in FOLDER.iterdir()} == {
+        f"{name}.{kind}" for name in shipped_models() for kind in ("safetensors", "json", "md")
+    }
+    assert "demo" in shipped_models() and set(shipped_models()) <= MODELS.keys()
+
+
+@each_model
+def test_the_stored_scores_are_those_of_the_stored_weights(name, run):
+    facts = facts_of(name)
+    command = shlex.split(facts["measured_by"])
+    assert command[:3] == ["rltok", "evaluate", name]
+    again = json.loads(run(*command[1:], "--device", "cpu", "--json").out)
+    assert again["bits_per_byte"] == pytest.approx(facts["scores"]["bits_per_byte"], abs=1e-4)
+    assert again["rate"] == pytest.approx(facts["scores"]["rate"], abs=1e-3)
+    assert again["whitespace_share"] == pytest.approx(facts["scores"]["whitespace_share"], abs=1e-3)
+    assert again["scored_bytes"] == facts["scores"]["scored_bytes"]
+    assert again["whitespace_share"] > 0.95 and abs(again["rate"] - 0.2) < 0.02
+
+
+@each_model
+def test_rounding_to_bf16_costs_less_than_a_hundredth_of_a_bit(name):
+    model, record = rltok.load(name), facts_of(name)["record"]
+    assert model.config == from_dict(record["config"]).model
+    # the run's own score is of its validation rows, in full precision; of the sample's models these are at hand
+    if record["data"]["name"] == "sample":
+        config = from_dict(record["config"])
+        rows = load_corpus("sample", config.data).validation
+        scores = rltok.evaluation.evaluate(model, rows, seed=config.train.seed, batch=32, max_rows=record["evaluation"]["rows"])
+        assert scores.bits_per_byte == pytest.approx(record["evaluation"]["bits_per_byte"], abs=0.01)
+
+
+@each_model
+def test_what_is_said_of_the_file_is_true(name):
+    facts, data = facts_of(name), weights_of(name).read_bytes()
+    assert (facts["file_bytes"], facts["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    assert len(data) <= 8_000_000
+    assert facts["parameters"] == sum(each.numel() for each in rltok.load(name).parameters())
+
+
+@each_model
+def test_the_recipe_is_the_command_of_the_run(name):
+    facts = facts_of(name)
+    config, note = _settings(parse(shlex.split(facts["recipe"])[1:]))
+    record = facts["record"]
+    assert config.digest() == record["config_hash"] == from_dict(record["config"]).digest()
+    assert re.fullmatch(r"[0-9a-f]{40}", record["commit"]), "made from a clean tree"
+    assert record["full"] and record["updates"] == config.num_updates
+
+
+@each_model
+def test_the_card_is_made_from_the_record(name):
+    stored = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    assert stored == card(facts_of(name)), "run scripts/measure/ship_model.py"
+    assert all(f"## {part}" in stored for part in ("Scores", "Recipe", "Data", "Limits", "Licence"))
+
+
+@each_model
+def test_no_model_was_trained_on_what_it_is_scored_on(name):
+    facts = facts_of(name)
+    assert facts["overlap"]["passages"] > 1000 and facts["overlap"]["found"] == 0
+    assert int(facts["measured_by"].split()[-1]) == SCORED_BYTES == facts["scores"]["scored_bytes"]
+    if facts["record"]["data"]["name"] == "sample":
+        assert overlap("sample:train") == facts["overlap"]
+
+
+def test_a_shared_passage_is_found():
+    text = next(documents("sample:test")).text[:5000]
+    assert len(passages(text)) > 30
+    assert passages(b"Other text. " * 9 + text.upper().replace(b" ", b"\n")) >= passages(text)
+    assert not passages(text) & passages(b" ".join(reversed(text.split())))
+
+
+def test_the_list_names_every_model_with_its_numbers(run):
+    told = run("models").out
+    for name in shipped_models():
+        (line,) = [line for line in told.splitlines() if line.startswith(f"{name} ")]
+        facts = facts_of(name)
+        assert f"{facts['parameters']:,d}" in line and facts["language"] in line
+        assert f"{facts['scores']['bits_per_byte']:.3f}" in line and f"{facts['scores']['whitespace_share']:.1%}" in line
+        assert facts["measured_by"] in told
+    assert [each["name"] for each in json.loads(run("models", "--json").out)["models"]] == shipped_models()
+
+
+@each_model
+def test_models_load_and_generate_without_a_network(name, run, monkeypatch):
+    monkeypatch.setattr("socket.socket.connect", pytest.fail)
+    assert run("generate", name, "The", "--bytes", "20").out.startswith("The")

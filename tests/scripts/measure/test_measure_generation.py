@@ -1,0 +1,35 @@
+"""The script that times generation: what its record holds. How fast anything is, no test asks."""
+
+import json
+import sys
+
+import measure_generation
+import pytest
+
+
+def record(monkeypatch, path, *words):
+    monkeypatch.setattr(measure_generation, "PROMPT_BYTES", 40)
+    monkeypatch.setattr(sys, "argv", ["measure_generation.py", "--device", "cpu", *words, "--out", str(path)])
+    measure_generation.main()
+    return json.loads(path.read_text())
+
+
+def test_the_record_holds_every_batch_and_what_both_ways_wrote(tmp_path, monkeypatch):
+    words = "--presets tiny --batches 1 3 --bytes 4 --full-bytes 2 --repeats 2".split()
+    stored = record(monkeypatch, tmp_path / "generation.json", *words)
+    (tiny,) = stored["presets"]
+    assert tiny["preset"] == "tiny" and tiny["device"].startswith("cpu") and tiny["versions"]["torch"]
+    assert [(batch["rows"], len(batch["seconds"])) for batch in tiny["batches"]] == [(1, 2), (3, 2)]
+    assert tiny["same_bytes"] is True
+    one = tiny["batches"][0]["bytes_per_second"]
+    assert tiny["times_as_fast"] == pytest.approx(one / tiny["full_pass_bytes_per_second"])
+    assert (stored["bytes"], stored["full_bytes"], stored["repeats"], stored["prompt_bytes"]) == (4, 2, 2, 40)
+
+
+def test_a_file_of_something_else_and_numbers_below_1_are_refused(tmp_path, monkeypatch):
+    other = tmp_path / "other.json"
+    other.write_text('{"what": "something else"}')
+    with pytest.raises(ValueError, match="other.json"):
+        record(monkeypatch, other)
+    with pytest.raises(ValueError, match="--batches must be at least 1; got 0"):
+        record(monkeypatch, tmp_path / "new.json", "--batches", "2", "0")
