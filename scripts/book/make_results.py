@@ -5,6 +5,7 @@ python scripts/book/make_results.py   # rewrites book/_generated/results and boo
 
 import math
 import statistics
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "notebooks" / "results"
 TABLES = ROOT / "book" / "_generated" / "results"
 PICTURES = ROOT / "book" / "_static" / "results"
-LETTERS = 70  # of a passage
+LETTERS = 36  # of a passage, which with its bars and a name fits the page
+WIDTH = 78  # characters of a line that the page shows whole
 TASKS = ("arc_easy", "piqa", "hellaswag", "lambada")
 LOOKS = (
     ("arc_easy", "ours", "even"),
@@ -92,7 +94,7 @@ def passages(sweep: Sweep) -> str:
         sample = sweep.runs[name][min(sweep.runs[name])]["samples"][0]
         text = sample["text"].encode("latin-1")[:LETTERS].decode("ascii", "replace").replace("\n", "↵")
         each = zip(text, sample["boundaries"], strict=False)
-        lines.append(f"{name:28s} {''.join(letter + '|' * (bit == '1') for letter, bit in each)}")
+        lines.append(f"{name:26s} {''.join(letter + '|' * (bit == '1') for letter, bit in each)}"[:WIDTH])
     return "```{code-block} text\n" + "\n".join(lines) + "\n```"
 
 
@@ -180,12 +182,22 @@ def looks(stored: Stored) -> str:
     return markdown(["set", "difference", "bits per byte", "in standard errors"], rows)
 
 
+def rule(stored: Stored) -> str:
+    """The rule of judging, as its code declares it, in lines that fit the page; definitions stay indented."""
+    blocks = []
+    for block in verdicts.__doc__.strip().split("\n\n"):
+        lines = block.splitlines() if block.startswith(" ") else [block]
+        blocks.append("\n".join(textwrap.fill(line, WIDTH, subsequent_indent=" " * (8 if block.startswith(" ") else 0))
+                                for line in lines))  # fmt: skip
+    return "```{code-block} text\n" + "\n\n".join(blocks) + "\n```"
+
+
 def kinds(make: Callable[[dict, Stored], str]) -> Callable[[Stored], str]:
-    """A part made of the record of kinds of text, without sizes that are not those of stored runs."""
+    """A part made of the record of kinds of text; sizes that are not those of stored runs are left out, and named."""
 
     def made(stored: Stored) -> str:
-        record, _ = ch07_domains.fitting(ch07_domains.read(RESULTS / "kinds.json"), list(stored.sweeps.values()))
-        return make(record, stored)
+        record, told = ch07_domains.fitting(ch07_domains.read(RESULTS / "kinds.json"), list(stored.sweeps.values()))
+        return f"Bits by kind of text: {told}.\n\n{make(record, stored)}"
 
     return made
 
@@ -202,9 +214,9 @@ def by_kind(split: str) -> Callable[[Stored], str]:
 
 def answers(stored: Stored) -> str:
     """Bits per item minus those of even spacing, by length of the answer, a table for each benchmark."""
-    record, _ = ch07_answers.fitting(ch07_answers.read(RESULTS / "answers.json"), list(stored.sweeps.values()))
+    record, told = ch07_answers.fitting(ch07_answers.read(RESULTS / "answers.json"), list(stored.sweeps.values()))
     names = [name for name in stored.shown if name != "even"]
-    return "\n\n".join(ch07_answers.table(record, task, names) for task in TASKS)
+    return "\n\n".join([f"Bits per item: {told}.", *(ch07_answers.table(record, task, names) for task in TASKS)])
 
 
 def overturned(stored: Stored) -> str:
@@ -247,7 +259,7 @@ PARTS: dict[str, Callable[[Stored], str]] = {
     "large_accuracies": lambda stored: tables.accuracy_table(stored.large),
     "large_claims": lambda stored: tables.claims_table(differences.borrowing(stored.large, stored.early)),
     "paper_looks": looks,
-    "rule": lambda stored: f"```{{code-block}} text\n{verdicts.__doc__.strip()}\n```",
+    "rule": rule,
     "moved_overturned": overturned,
     "moved_verdicts": lambda stored: ch07_moved.moved(RESULTS / "verdicts_before.json", ch07_moved.judge_all(RESULTS)),
     "kinds": kinds(lambda record, stored: ch07_domains.kinds_table(record)),

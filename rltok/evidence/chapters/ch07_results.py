@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rltok.evidence import differences
 from rltok.evidence.differences import gap
-from rltok.evidence.headline import FAST, SHORT, SLOW, place_of, shares
+from rltok.evidence.headline import BEST, FAST, SHORT, SLOW, place_of, shares
 from rltok.evidence.paper import TABLE_1
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.summary import LOWER
@@ -51,8 +51,7 @@ def settings(results: Path) -> list[Sweep]:
     best = read_sweeps(results / "best", varied=("learning_rate", "warmup_fraction"))
     large = {name: sweep for name, sweep in read_sweeps(results / "sweeps").items() if sweep.full and name != EARLY}
     found = by_size([read_sweeps(results / "rules")[COMPARED], *best.values(), *large.values()])
-    donor = next(iter(best.values()))
-    return [differences.borrowing(sweep, donor) for sweep in found]
+    return [differences.borrowing(sweep, best[BEST]) for sweep in found]
 
 
 def name_in(sweep: Sweep, method: str) -> str | None:
