@@ -20,8 +20,8 @@
 # %% [markdown] tags=["header-strip"]
 # # 07 Reading the results
 #
-# **After this chapter you can** say what our runs found of the paper's claim, how sure it is, and what would change it; read a difference
-# between two methods with its interval; and put a record of your own in the place of ours.
+# **After this chapter you can** say what our runs found of the paper's claim and how sure it is; read a difference between two methods
+# with its interval; and put a record of your own in the place of ours.
 #
 # <!-- strip -->
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
@@ -59,7 +59,7 @@ from IPython.display import HTML, Markdown
 
 from rltok.errors import RltokError
 from rltok.evidence import differences, figures, headline, summary
-from rltok.evidence.chapters import ch06_runs, ch07_moved, ch07_results
+from rltok.evidence.chapters import ch06_runs, ch07_results
 from rltok.evidence.headline import FAST, SLOW
 from rltok.evidence.packed import read_folder
 from rltok.evidence.record_file import check
@@ -84,7 +84,7 @@ def say(text):
 
 
 # %% [markdown]
-# The chapters before this one built the method, took it apart and ran it; this one says what came of it, and how far to believe it.
+# The chapters before this one built the method, took it apart and ran it. This one says what came of it, and how far to believe it.
 #
 # ## The verdict
 
@@ -144,15 +144,15 @@ Markdown(ch07_results.verdicts_table(best))
 # %% [markdown]
 # The policy leads in every seed, but by amounts so different that the mean of three is known badly; only over even spacing is the lead
 # large enough. In the last two rows the policy has as many boundaries as its rival, because more of them mean more
-# computation. At equal rates we cannot tell it from a tokenizer, with or without look ahead. The paper calls its policy as good as
-# guidance: ours may be, within these intervals.
+# computation. There we cannot tell it from a tokenizer, with or without look ahead. The paper calls its policy as good as
+# guidance; ours may be, within these intervals.
 #
 # ## The policy needs a learning rate of its own
 #
 # Adam moves a weight by about its learning rate in each update, and our runs have a small part of the paper's updates. A higher
 # rate for the policy's weights makes up for that. What does it change?
 
-# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One thin line a seed; plan 32m_best. Rate \u00d7 20 has a discount of 0.95 and eight lags unless it says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
+# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One thin line a seed; plan 32m_best. Rate × 20 has a discount of 0.95 and eight lags unless it says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
 plots.show(ch07_results.policies_figure(best))
 
 # %% [markdown]
@@ -160,38 +160,29 @@ plots.show(ch07_results.policies_figure(best))
 # lags. The paper's policy, with one rate for all weights, is still undecided halfway, and then its seeds *part*:
 
 # %%
+print("a boundary after  white space  first letters   entropy, nats")
 for seed, run in sorted(best.runs[SLOW].items()):
-    score, whole = run["scores"]["validation"], run["curve"]
-    rates = score["class_rates"]
-    print(
-        f"seed {seed}: boundaries after {rates['space']:.0%} of white space, "
-        f"{rates['word start']:.0%} of first letters;"
-    )
-    print(f"        entropy at the end {score['policy_entropy']:.2f} nats")
+    score = run["scores"]["validation"]
+    space, letter = (score["class_rates"][k] for k in ("space", "word start"))
+    entropy = score["policy_entropy"]
+    print(f"seed {seed} {space:21.0%} {letter:14.0%} {entropy:15.2f}")
 
 # %% [markdown]
 # First letters are the other place where policies end up, one byte later. In their loss these three runs hardly differ.
 #
 # ### Seeds against methods
 #
-# Does white space make the difference, then? Three variants, each with its best seed, its worst, and the share of white space in all:
+# Does white space make the difference, then? Bits per byte of each seed of three variants, and in parentheses the share of white space:
 
 # %%
 for name in (FAST + "_lags0", FAST + "_gamma0.99", "entropy"):
-    bits = ch07_results.bits_of(best, name)
-    print(name)
-    for seed, value in bits.items():
-        score = best.runs[name][seed]["scores"][place]
-        print(
-            f"  seed {seed}: {value:.3f} bits per byte, "
-            f"white space {score['whitespace_share']:.0%}"
-        )
+    shares = best.values(name, "whitespace_share", place)
+    bits = ch07_results.bits_of(best, name).values()
+    each = ", ".join(f"{b:.3f} ({w:.0%})" for b, w in zip(bits, shares))
+    print(f"{name}: {each}")
     print(f"  from best to worst {ch07_results.spread(best, name):.3f}")
 lead = differences.gap(best, FAST, "even", place)
-say(
-    f"For comparison: the policy with its own rate is {-lead.bits:.3f} ahead"
-    " of even spacing."
-)
+print(f"policy with its own rate ahead of even spacing by {-lead.bits:.3f}")
 
 # %% [markdown]
 # With γ = 0.99 the worst seed is the one at first letters. But without lags all three end at white space, and one is still further
@@ -208,7 +199,6 @@ passages = [
     (best, FAST, 0),
     (best, SLOW, 1),
     (best, SLOW, 2),
-    (best, "bpe", 0),
     (large, "ours_gamma0.9", 0),
 ]
 HTML(
@@ -226,7 +216,7 @@ HTML(
 # %%
 Markdown(
     ch07_results.places_table(
-        [(best, [FAST, SLOW]), (large, ["ours_gamma0.9", "bpe"])]
+        [(best, [FAST, SLOW]), (large, ["ours_gamma0.9"])]
     )
 )
 
@@ -234,10 +224,10 @@ Markdown(
 # The run of 147M, with one learning rate for all weights, chose first letters and punctuation, as a seed of 32M did. [Chapter
 # 06](06_scale_up_147m.ipynb#not-at-white-space) looks at it more closely.
 #
-# (another-learning-rate)=
-# ## What an early peak does to a comparison
+# ## Another learning rate
 #
-# Our [first sweep](../book/first_sweep.md), `32m`, took the paper's schedule for every method: its learning rate peaks after the same *share*
+# What does an early peak of the learning rate do to a comparison? Our
+# [first sweep](../book/first_sweep.md), `32m`, took the paper's schedule for every method: its learning rate peaks after the same *share*
 # of training, which in short runs is after very few updates. Four methods ran again with a later, lower peak (`32m_slow`), and at
 # last each method with the schedule that validation text prefers for it (`32m_best`):
 
@@ -252,30 +242,29 @@ schedules["each at its best: 32m_best"] = best
 plots.show(ch07_results.peaks_figure(schedules, methods))
 
 # %% [markdown]
-# What turned, as the rule of judging sees it ([Numbers that moved](../book/numbers_that_moved.md) has the whole list):
-
-# %%
-Markdown(ch07_moved.overturned(list(schedules.values())))
-
-# %% [markdown]
-# Even spacing, whose boundaries are always the same, shows how much a schedule alone is worth:
+# [Numbers that moved](../book/numbers_that_moved.md) lists what turned. The turns that matter most, beside what a schedule alone is
+# worth, as even spacing shows:
 
 # %%
 for told, sweep in schedules.items():
-    print(f"{told:35s}{sweep.mean('even', place).bits:.3f} bits per byte")
+    even = sweep.mean("even", place)
+    gap = ch07_results.minus(sweep, SLOW, "bpe")
+    name = ch07_results.name_in(sweep, SLOW)
+    print(f"{told}: even spacing {even.bits:.3f} bits per byte")
+    print(f"  policy as in the paper minus BPE guidance {gap.bits:+.3f}")
+    print(f"  and its share of white space {headline.shares(sweep, name)}")
 
 # %% [markdown]
-# Under the early peak the rules that know white space from the start gained nothing from it, and the policy, whose rate was high while the
-# network was new, went to white space. With a later peak the network predicts far better, but a policy that shares its learning rate
-# moves too late; [chapter 04](04_the_boundary_policy.ipynb#how-far-must-the-policys-weights-move) shows the same with tiny models in
-# minutes. A comparison at one schedule compares schedules as much as methods.
+# Under the early peak, rules that know white space from the start gained nothing from it, and the policy, whose rate was high while the
+# network was new, found it. With a later peak the network predicts far better, but a policy that shares its learning rate
+# moves too late; chapter 04 shows the same with tiny models in minutes.
 #
 # ## How to read a difference
 #
 # ### Why differences are paired
 #
-# All methods are scored on the same documents, and documents differ far more than methods do. So take the difference *per document*
-# first, then its mean and error. For methods $A$ and $B$, document $u$ of $n_u$ bytes, and bits $S_u$ averaged over seeds,
+# All methods are scored on the same documents, which differ far more than methods do. So take the difference *per document* first:
+# for methods $A$ and $B$, document $u$ of $n_u$ bytes, and bits $S_u$ averaged over seeds,
 #
 # $$\Delta = \frac{\sum_u (S^A_u - S^B_u)}{\sum_u n_u}, \qquad
 # \sigma^2_{\text{documents}} = \frac{U}{U-1}\,\frac{\sum_u (S^A_u - S^B_u - \Delta\,n_u)^2}{(\sum_u n_u)^2}.$$
@@ -327,10 +316,10 @@ print(
 say(f"The rule in force: {RULE}.")
 
 # %% [markdown]
-# The rule is code, written before the runs at scale, because whoever looks at numbers first finds a rule that suits them. It
-# changed four times since, last with all runs of the first sweeps known; [the rule](../book/claims.md#the-rule-of-judging) says how,
-# and [Numbers that moved](../book/numbers_that_moved.md) which verdicts. The runs of `32m_best` came after it. Their schedules were chosen on validation
-# text with one seed (plan `32m_search`); test text is read by one script, once for each run.
+# The rule is code, written before the runs at scale, because whoever looks at numbers first finds a rule that suits them. It changed
+# four times, last with the first sweeps known; [the rule](../book/claims.md#the-rule-of-judging) says how, and Numbers that moved which
+# verdicts. The runs of `32m_best` came after it, with schedules chosen on validation text and one seed (plan `32m_search`). One script
+# reads test text, once for each run.
 #
 # ### A record cannot be edited
 #
@@ -377,14 +366,14 @@ for name in methods:
 # * A policy whose weights can move far enough finds spaces and beats even spacing in every seed. It cannot be told from a tokenizer,
 #   within intervals of a few hundredths of a bit.
 # * With one learning rate for all weights, a run as short as ours leaves the outcome to the seed.
-# * Seeds differ as much as methods do. An order of methods needs several of each, and its interval.
+# * Seeds differ as much as methods do, so an order of methods needs several of each.
 # * A comparison at one schedule compares schedules. Our first one had the order wrong.
-# * Numbers come from records, verdicts from a rule with a date; what moved is listed.
+# * Numbers come from records, verdicts from a rule with a date.
 #
 # ## Exercises
 #
-# **1. One seed** (easy, 5 minutes). Which of the differences from `even` would you have believed from each seed alone? Take the sign
-# of each seed's difference, for the five methods of the table.
+# **1. One seed** (easy, 5 minutes). Take each seed's difference from `even` alone, for the methods of the table. Which would have
+# misled you?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 even = ch07_results.bits_of(best, "even")
@@ -396,8 +385,7 @@ for name in methods:
     print(f"{name:12s} {each}  all seeds: {found.verdict}")
 
 # %% [markdown]
-# **2. Unpaired** (medium, 10 minutes). How many of them would still count if each method's own error over documents were used instead of
-# the paired one?
+# **2. Unpaired** (medium, 10 minutes). How many would still count with each method's own error over documents instead of the paired one?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name in methods:

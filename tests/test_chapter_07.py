@@ -21,7 +21,8 @@ def learned(name, bits, **more):
 
 def cells(table):
     """Rows of a Markdown table by their first cell."""
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    plain = table.replace("\N{NO-BREAK SPACE}", " ")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in plain.splitlines()[2:]]
     return {first: rest for first, *rest in rows}
 
 

@@ -60,6 +60,7 @@ COUNTS = {
 # These read numbers that are in a record already.
 READS_RECORDS = {
     "get", "score", "scored", "mean", "gap", "values", "by_pair", "deviation", "in_deviations", "table", "_gap_of", "_gaps_of",
+    "by_kind",
 }  # fmt: skip
 
 

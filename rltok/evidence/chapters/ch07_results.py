@@ -26,6 +26,7 @@ from rltok.statistics import SURE, Difference, t_limit
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TOGETHER = "\N{NO-BREAK SPACE}"  # a table breaks a line in front of ±, not behind it
 EARLY = "32m"  # the sweep whose learning rate peaks early for every method; it stands apart from the table
 COMPARED = "tiny"  # made by a command, not by a plan
 RUNS = {SLOW: (SLOW, "ours_gamma0.9", "learned")}  # names of one method in several sweeps
@@ -79,7 +80,7 @@ def cell(difference: Difference | None) -> str:
     if difference is None:
         return NONE
     reach = difference.reach()
-    shown = "" if reach is None else f" ± ({reach:.3f})" if difference.borrowed else f" ± {reach:.3f}"
+    shown = "" if reach is None else f" ±{TOGETHER}({reach:.3f})" if difference.borrowed else f" ±{TOGETHER}{reach:.3f}"
     return f"{difference.bits:+.3f}{shown}"
 
 
@@ -95,7 +96,7 @@ def _paper(method: str, reference: str) -> str:
         return NONE
     ours, theirs = (TABLE_1[PAPER[name]]["test"] for name in (method, reference))
     reach = t_limit(SURE, math.inf) * math.hypot(ours.error, theirs.error)
-    return number(ours.mean - theirs.mean, reach, "+.3f")
+    return number(ours.mean - theirs.mean, reach, "+.3f").replace("± ", f"±{TOGETHER}")
 
 
 def minus_table(sweeps: Sequence[Sweep], reference: str, methods: Sequence[str]) -> str:
