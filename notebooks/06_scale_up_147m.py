@@ -446,7 +446,7 @@ print("in words:", words)
 # Every digit the same is what a CPU gives, with as many threads as before. On a card, sums may be taken in another order from one run to
 # the next, and a last digit that differs grows over hundreds of updates. Exact there, too, are the rows of every update, the random
 # numbers, and all that a checkpoint holds; so the curve goes on, but a run beside it that was never stopped need not have the same
-# digits. How far apart two runs of one seed end is measured in [an appendix](../book/first_sweep.md#the-same-seed-twice).
+# digits. How far apart two runs of one seed end is measured in [an appendix](../book/beside_the_first_sweep.md#the-same-seed-twice).
 #
 # ## On Colab
 #
@@ -584,7 +584,7 @@ Markdown(tables.side_by_side(sweeps, there))
 # %% [markdown]
 # Benchmarks and test text of the largest size shown, the paper's numbers under ours. They are of other text and other budgets, so only
 # the order of methods can be compared. Which differences are large beside what seeds do, [the
-# appendix](../book/first_sweep.md#a-larger-model) says.
+# appendix](../book/beside_the_first_sweep.md#a-larger-model) says.
 
 # %%
 largest = sweeps[-1]
@@ -684,7 +684,7 @@ Markdown(tables.side_by_side(sweeps, ["bpe", *policies], reference="bpe"))
 # At 32M learned boundaries are at white space, too, and have fewer bits per byte than guidance; at 147M they are elsewhere and have more. Measured
 # from even spacing, guidance changed between the sizes, and H-Net. They were not ahead and are now, while the policy is ahead by about as much
 # as before. (Were the one run of `even` unlucky, a part of that change would be the policy's. And with the learning rate of the large run
-# guidance is first at 32M, too, in one run: [a later peak](../book/first_sweep.md#a-later-peak).) Whether a policy at white
+# guidance is first at 32M, too, in one run: [a later peak](../book/beside_the_first_sweep.md#a-later-peak).) Whether a policy at white
 # space would have done better than this one, no run tells. How sure is the difference? It is of one seed. In deviations of a difference from seed to seed,
 # which 32M knows:
 
@@ -696,7 +696,7 @@ for name in policies:
 # That is little. It is also not the same on every text: on books and speech the policy is behind, on an encyclopaedia and on the other texts
 # the two are alike ([on which text](../book/texts_and_answers.md#on-which-text)). And three things besides the places of boundaries may be behind it.
 #
-# * Guidance draws more of them. (At 32M, in [the first sweep](../book/first_sweep.md#what-one-seed-says), a policy with as many gained
+# * Guidance draws more of them. (At 32M, in [the first sweep](../book/beside_the_first_sweep.md#what-one-seed-says), a policy with as many gained
 #   nothing from that.)
 # * Its boundaries tell of bytes to come: inside words and by counts, in [chapter
 #   05](05_straight_through_and_friends.ipynb#the-leak-measured), by more than the difference here. (But a small network that was told them
@@ -893,7 +893,7 @@ Markdown(
 #
 # So *size is not needed to stay away from white space*: a late peak of the learning rate is enough, for as long as these runs last. To decide
 # for other places, as the large policy did, may need more; none of these did. All five runs have one and the same seed. [The
-# appendix](../book/first_sweep.md#a-later-peak) has a run of a second seed with nearly the settings of `ours_slow`: its share of white
+# appendix](../book/beside_the_first_sweep.md#a-later-peak) has a run of a second seed with nearly the settings of `ours_slow`: its share of white
 # space rises slowly and ends above that of blind draws, so a longer run of it might get there. Three things the test does not say:
 #
 # * *Why.* In the table, bytes alone predict far worse after an early high peak (the last column), so at the end there is more for tokens to

@@ -152,7 +152,7 @@ Markdown(ch07_results.verdicts_table(best))
 # Adam moves a weight by about its learning rate in each update, and our runs have a small part of the paper's updates. A higher
 # rate for the policy's weights makes up for that. What does it change?
 
-# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One thin line a seed; plan 32m_best. Rate \u00d7 20 has a discount of 0.95 and eight lags unless it says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
+# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One thin line a seed; plan 32m_best. Rate × 20 has a discount of 0.95 and eight lags unless it says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
 plots.show(ch07_results.policies_figure(best))
 
 # %% [markdown]
@@ -308,7 +308,7 @@ print(
 
 # %% [markdown]
 # A single seed does not know its own deviation, so it borrows that last number, and a verdict on it only leans. What a seed
-# fixes and what it does not, card by card, is in [the appendix](../book/first_sweep.md#how-sure-it-is).
+# fixes and what it does not, card by card, is in [the appendix](../book/beside_the_first_sweep.md).
 #
 # ### The rule and its date
 
