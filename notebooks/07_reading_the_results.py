@@ -228,10 +228,10 @@ Markdown(
 #
 # What does an early peak of the learning rate do to a comparison? Our
 # [first sweep](../book/first_sweep.md), `32m`, took the paper's schedule for every method: its learning rate peaks after the same *share*
-# of training, which in short runs is after very few updates. Four methods ran again with a later, lower peak (`32m_slow`), and at
-# last each method with the schedule that validation text prefers for it (`32m_best`):
+# of training, which in short runs is after very few updates. Four methods ran again with a later, lower peak (`32m_slow`), and
+# finally each method with the schedule that validation text prefers for it (`32m_best`):
 
-# %% mystnb={"figure": {"caption": "Bits per byte minus those of even spacing at the same schedule, with 95 % intervals; test text. A policy with a rate of its own ran in the last sweep only.", "name": "fig-results-peaks"}, "image": {"alt": "For each method up to three points with intervals. Under the early peak the paper's policy is left of zero, BPE guidance and white space right of it. Each at its best, all are left of zero, and the policy with its own rate and BPE guidance furthest."}}
+# %% mystnb={"figure": {"caption": "Bits per byte minus those of even spacing at the same schedule, with 95 % intervals; test text. A policy with a rate of its own ran in the last sweep only.", "name": "fig-results-peaks"}, "image": {"alt": "For each method up to three points with intervals. Under the early peak the paper's policy is left of zero, BPE guidance and white space right of it. Each at its best, all are left of zero, and the policy with its own rate and BPE guidance furthest."}}
 early = read_sweeps(results / "sweeps", only="32m")["32m"]
 slow = ch06_runs.schedule_sweep(results / "causes", "32m_slow", early)
 schedules = {"early peak: 32m": early}
@@ -242,8 +242,8 @@ schedules["each at its best: 32m_best"] = best
 plots.show(ch07_results.peaks_figure(schedules, methods))
 
 # %% [markdown]
-# [Numbers that moved](../book/numbers_that_moved.md) lists what turned. The turns that matter most, beside what a schedule alone is
-# worth, as even spacing shows:
+# [Numbers that moved](../book/numbers_that_moved.md) lists what turned. Two of the turns matter most; beside them, even spacing shows
+# what a schedule alone is worth:
 
 # %%
 for told, sweep in schedules.items():
@@ -385,7 +385,7 @@ for name in methods:
     print(f"{name:12s} {each}  all seeds: {found.verdict}")
 
 # %% [markdown]
-# **2. Unpaired** (medium, 10 minutes). How many would still count with each method's own error over documents instead of the paired one?
+# **2. Unpaired** (medium, 10 minutes). How many of these differences would still count with each method's own error over documents instead of the paired one?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name in methods:

@@ -14,7 +14,6 @@ from rltok.show.plots import digest
 
 ROOT = Path(__file__).resolve().parents[1]
 import make_claims  # noqa: E402
-import make_results  # noqa: E402
 import make_verdict  # noqa: E402
 import readme_numbers  # noqa: E402
 
@@ -62,24 +61,6 @@ def test_the_verdict_and_its_picture_are_of_the_stored_records():
 def test_claims_and_speeds_are_of_the_stored_records():
     for path, text in make_claims.files().items():
         assert path.read_text() == text, "run: python scripts/book/make_claims.py"
-
-
-def test_appendices_and_their_pictures_are_of_the_stored_records():
-    made = make_results.files()
-    assert {path: path.read_text() for path in made} == made, "run: python scripts/book/make_results.py"
-    assert {path for path in make_results.TABLES.iterdir()} == made.keys()
-    stored = make_results.Stored()
-    for name, draw in make_results.DRAWN.items():
-        drawing = draw(stored)
-        picture = (make_results.PICTURES / f"{name}.svg").read_text()
-        assert f"<dc:description>{digest(drawing)}<" in re.sub(r"\s+", " ", picture).replace("> ", ">"), name
-        plt.close(drawing)
-
-
-def test_every_generated_part_stands_on_a_page():
-    pages = "".join(page.read_text() for page in (ROOT / "book").glob("*.md"))
-    parts = [*(f"results/{name}.md" for name in make_results.PARTS), *(f"results/{name}.svg" for name in make_results.DRAWN)]
-    assert [part for part in parts if part not in pages] == []
 
 
 def test_presets_named_on_the_page_of_commands_exist():
