@@ -30,8 +30,16 @@ TOGETHER = "\N{NO-BREAK SPACE}"  # a table breaks a line in front of ±, not beh
 EARLY = "32m"  # the sweep whose learning rate peaks early for every method; it stands apart from the table
 COMPARED = "tiny"  # made by a command, not by a plan
 RUNS = {SLOW: (SLOW, "ours_gamma0.9", "learned")}  # names of one method in several sweeps
-HEADS = {FAST: "policy, own rate", SLOW: "policy, as in the paper", "bpe": "BPE guidance", "bpe_causal": "causal BPE", "hnet_port": "H-Net",
-         "whitespace": "white-space rule", "entropy": "entropy rule", "random_k": "random places"}  # fmt: skip
+HEADS = {
+    FAST: "policy, own rate",
+    SLOW: "policy, as in the paper",
+    "bpe": "BPE guidance",
+    "bpe_causal": "causal BPE",
+    "hnet_port": "H-Net",
+    "whitespace": "white-space rule",
+    "entropy": "entropy rule",
+    "random_k": "random places",
+}
 PAPER = {SLOW: "ours", "bpe": "bpe", "hnet_port": "hnet_port", "even": "even"}  # in the paper's Table 1
 PAIRS = ((FAST, "even"), (SLOW, "even"), (FAST, "hnet_port"), (FAST, "whitespace"),
          (f"{FAST}{RATE_OF}bpe", "bpe"), (f"{FAST}{RATE_OF}bpe_causal", "bpe_causal"))  # fmt: skip
