@@ -152,7 +152,7 @@ Markdown(ch07_results.verdicts_table(best))
 # Adam moves a weight by about its learning rate in each update, and our runs have a small part of the paper's updates. A higher
 # rate for the policy's weights makes up for that. What does it change?
 
-# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One thin line a seed; plan 32m_best. Rate × 20 has a discount of 0.95 and eight lags unless it says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
+# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One thin line a seed; plan 32m_best. Rate \u00d7 20 has a discount of 0.95 and eight lags unless it says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
 plots.show(ch07_results.policies_figure(best))
 
 # %% [markdown]
@@ -231,7 +231,7 @@ Markdown(
 # of training, which in short runs is after very few updates. Four methods ran again with a later, lower peak (`32m_slow`), and
 # finally each method with the schedule that validation text prefers for it (`32m_best`):
 
-# %% mystnb={"figure": {"caption": "Bits per byte minus those of even spacing at the same schedule, with 95 % intervals; test text. A policy with a rate of its own ran in the last sweep only.", "name": "fig-results-peaks"}, "image": {"alt": "For each method up to three points with intervals. Under the early peak the paper's policy is left of zero, BPE guidance and white space right of it. Each at its best, all are left of zero, and the policy with its own rate and BPE guidance furthest."}}
+# %% mystnb={"figure": {"caption": "Bits per byte minus those of even spacing at the same schedule, with 95\u00a0% intervals; test text. A policy with a rate of its own ran in the last sweep only.", "name": "fig-results-peaks"}, "image": {"alt": "For each method up to three points with intervals. Under the early peak the paper's policy is left of zero, BPE guidance and white space right of it. Each at its best, all are left of zero, and the policy with its own rate and BPE guidance furthest."}}
 early = read_sweeps(results / "sweeps", only="32m")["32m"]
 slow = ch06_runs.schedule_sweep(results / "causes", "32m_slow", early)
 schedules = {"early peak: 32m": early}
