@@ -446,7 +446,7 @@ print("in words:", words)
 # Every digit the same is what a CPU gives, with as many threads as before. On a card, sums may be taken in another order from one run to
 # the next, and a last digit that differs grows over hundreds of updates. Exact there, too, are the rows of every update, the random
 # numbers, and all that a checkpoint holds; so the curve goes on, but a run beside it that was never stopped need not have the same
-# digits. How far apart two runs of one seed end is measured in [chapter 07](07_reading_the_results.ipynb).
+# digits. How far apart two runs of one seed end is measured in [an appendix](../book/beside_the_first_sweep.md#the-same-seed-twice).
 #
 # ## On Colab
 #
@@ -583,8 +583,8 @@ Markdown(tables.side_by_side(sweeps, there))
 
 # %% [markdown]
 # Benchmarks and test text of the largest size shown, the paper's numbers under ours. They are of other text and other budgets, so only
-# the order of methods can be compared. Which differences are large beside what seeds do, [chapter
-# 07](07_reading_the_results.ipynb#a-larger-model) says.
+# the order of methods can be compared. Which differences are large beside what seeds do, [the
+# appendix](../book/beside_the_first_sweep.md#a-larger-model) says.
 
 # %%
 largest = sweeps[-1]
@@ -684,7 +684,7 @@ Markdown(tables.side_by_side(sweeps, ["bpe", *policies], reference="bpe"))
 # At 32M learned boundaries are at white space, too, and have fewer bits per byte than guidance; at 147M they are elsewhere and have more. Measured
 # from even spacing, guidance changed between the sizes, and H-Net. They were not ahead and are now, while the policy is ahead by about as much
 # as before. (Were the one run of `even` unlucky, a part of that change would be the policy's. And with the learning rate of the large run
-# guidance is first at 32M, too, in one run: [another learning rate](07_reading_the_results.ipynb#another-learning-rate).) Whether a policy at white
+# guidance is first at 32M, too, in one run: [a later peak](../book/beside_the_first_sweep.md#a-later-peak).) Whether a policy at white
 # space would have done better than this one, no run tells. How sure is the difference? It is of one seed. In deviations of a difference from seed to seed,
 # which 32M knows:
 
@@ -694,9 +694,9 @@ for name in policies:
 
 # %% [markdown]
 # That is little. It is also not the same on every text: on books and speech the policy is behind, on an encyclopaedia and on the other texts
-# the two are alike ([chapter 07](07_reading_the_results.ipynb#on-which-text)). And three things besides the places of boundaries may be behind it.
+# the two are alike ([on which text](../book/texts_and_answers.md#on-which-text)). And three things besides the places of boundaries may be behind it.
 #
-# * Guidance draws more of them. (At 32M, in [chapter 07](07_reading_the_results.ipynb#what-one-seed-says), a policy with as many gained
+# * Guidance draws more of them. (At 32M, in [the first sweep](../book/beside_the_first_sweep.md#what-one-seed-says), a policy with as many gained
 #   nothing from that.)
 # * Its boundaries tell of bytes to come: inside words and by counts, in [chapter
 #   05b](05b_every_rule.ipynb#the-leak-measured), by more than the difference here. (But a small network that was told them
@@ -892,8 +892,8 @@ Markdown(
 # one read. `ours_as_147m`, with half as many updates, has hardly moved.
 #
 # So *size is not needed to stay away from white space*: a late peak of the learning rate is enough, for as long as these runs last. To decide
-# for other places, as the large policy did, may need more; none of these did. All five runs have one and the same seed. [Chapter
-# 07](07_reading_the_results.ipynb#another-learning-rate) has a run of a second seed with nearly the settings of `ours_slow`: its share of white
+# for other places, as the large policy did, may need more; none of these did. All five runs have one and the same seed. [The
+# appendix](../book/beside_the_first_sweep.md#a-later-peak) has a run of a second seed with nearly the settings of `ours_slow`: its share of white
 # space rises slowly and ends above that of blind draws, so a longer run of it might get there. Three things the test does not say:
 #
 # * *Why.* In the table, bytes alone predict far worse after an early high peak (the last column), so at the end there is more for tokens to

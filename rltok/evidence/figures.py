@@ -220,19 +220,20 @@ def positions_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
     return figure
 
 
-def sample_html(sweep: Sweep, name: str, characters: int = 400, hover: bool = True) -> str:
-    """HTML: a held-out passage with a method's boundaries, as the paper's Figures 2 and 6 to 8."""
+def sample_html(sweep: Sweep, name: str, characters: int = 400, seed: int | None = None) -> str:
+    """HTML: a held-out passage with a method's boundaries, of its smallest seed or of that named; as the paper's Figure 2."""
     runs = sweep.runs[name]
-    return passage_html(runs[min(runs)]["samples"][0], name, "held-out passage", characters, hard=name in HARD, hover=hover)
+    run = runs[min(runs) if seed is None else seed]
+    return passage_html(run["samples"][0], name, "held-out passage", characters, hard=name in HARD)
 
 
-def passage_html(view: dict[str, Any], name: str, what: str, characters: int, *, hard: bool = False, hover: bool = True) -> str:
+def passage_html(view: dict[str, Any], name: str, what: str, characters: int, *, hard: bool = False) -> str:
     """HTML: the beginning of a text that a record keeps, under a name; `hard` leaves probabilities out."""
     text = view["text"].encode("latin-1")[:characters]
     boundaries = [int(bit) for bit in view["boundaries"][: len(text)]]
     percent = None if hard else probabilities(view, len(text))
     share = f"{sum(boundaries)} of {len(boundaries)} bytes end a token"
-    block = boundary_html(text, boundaries, percent, f"{name}: {what}, {share}", hover)
+    block = boundary_html(text, boundaries, percent, f"{name}: {what}, {share}")
     return f"<div><strong>{html.escape(name)}</strong> ({share}){block}</div>"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltok.config import Config, from_dict
+from rltok.errors import RltokError
 from rltok.evidence.differences import gap, matched_gap
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.verdicts import LEAST_SEEDS
@@ -42,8 +43,14 @@ APART = 0.1  # shares of white space by which seeds of one method differ so much
 
 
 def best_sweep(results: Path) -> Sweep:
-    """The runs of each method under its best schedule. Raises `RltokError` for records that are damaged or unlike."""
-    return read_sweeps(results / "best", varied=("learning_rate", "warmup_fraction"), only=BEST)[BEST]
+    """The runs of each method under its best schedule. Raises `RltokError` for records that are missing, damaged or unlike."""
+    found = read_sweeps(results / "best", varied=("learning_rate", "warmup_fraction"), only=BEST)
+    if BEST not in found:
+        raise RltokError(
+            f"{results / 'best'} holds no finished run of {BEST}. Take the folder of the repository, or make the records:"
+            f" scripts/measure/run_sweep.py scripts/measure/sweeps/{BEST}.toml."
+        )
+    return found[BEST]
 
 
 def large_sweep(results: Path) -> Sweep:

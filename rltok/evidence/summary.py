@@ -67,7 +67,7 @@ def order(sweep: Sweep, place: str = "test", page: bool = True) -> str:
         sure = [(name, gap) for _, name, gap in ordered]
     listed = ", ".join(f"`{name}`" + ("" if name == BASELINE else f" {with_interval(gap)}") for name, gap in sure)
     left = len(ordered) - len(sure)
-    more = f" {left} more with fewer than {LEAST_SEEDS} seeds stand below, under *What one seed says*." if left else ""
+    more = f" {left} more with fewer than {LEAST_SEEDS} seeds stand under *What one seed says*." if left else ""
     apart = [f"`{name}`" for name, gap in gaps.items() if gap is None]
     if apart:
         more += f" Without a score on {place} text of a seed that `{BASELINE}` has, too: {', '.join(apart)}."

@@ -27,8 +27,8 @@ had meant "alike", so that doing better counted against a claim; and a few claim
 had only the error from documents, which is the small one. After the runs at a larger size, of one seed each: nobody among them
 had three to borrow from, so they had the small one again. And on 29 November 2026, with all these runs known: before, a
 difference counted beyond two of the larger error, however few seeds that was from, and "indicative" was said of fewer than 3
-seeds. For 3 seeds t is 4.3. The last change makes no verdict surer than it was; some that were undecided lean now. What it moved
-is listed where this rule is printed.
+seeds. For 3 seeds t is 4.3. The last change makes no verdict surer than it was; some that were undecided lean now. The book
+lists what it moved, under Numbers that moved.
 """
 
 from collections.abc import Callable, Iterable

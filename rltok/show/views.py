@@ -34,19 +34,16 @@ def ink_on(background: tuple[int, int, int]) -> str:
     return "#000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#fff"
 
 
-def _span(entry: Shown, hover: bool) -> str:
+def _span(entry: Shown) -> str:
     background = colour_of(entry.value)
     edge = f"border-right:2px solid {EDGE};" if entry.ends else ""
     shown = SIGNS.get(entry.text, entry.text)
     title = f"boundary probability {entry.value:.2f}" + ("; a token ends here" if entry.ends else "")
     style = f"background:rgb{background};color:{ink_on(background)};".replace(" ", "") + edge
-    title = f' title="{title}"' if hover else ""
-    return f'<span style="{style}"{title}>{html.escape(shown)}</span>' + ("<br>" if entry.text == "\n" else "")
+    return f'<span style="{style}" title="{title}">{html.escape(shown)}</span>' + ("<br>" if entry.text == "\n" else "")
 
 
-def boundary_html(
-    text: str | bytes, boundaries: Sequence[int], probabilities: Sequence[float] | None, label: str, hover: bool = True
-) -> str:
+def boundary_html(text: str | bytes, boundaries: Sequence[int], probabilities: Sequence[float] | None, label: str) -> str:
     """The text as an HTML block: blue to yellow for the probability, a red edge where a token ends.
 
     Args:
@@ -54,10 +51,9 @@ def boundary_html(
         boundaries: 1 where a boundary was drawn after the byte; n entries.
         probabilities: of a boundary after the byte; n entries, or None for rules without any (boundaries are coloured).
         label: what the block shows, for readers who cannot see it.
-        hover: whether the number appears under the mouse, which nearly doubles the size.
     """
     values = boundaries if probabilities is None else probabilities
-    body = "".join(_span(entry, hover) for entry in shown_characters(text, boundaries, values))
+    body = "".join(_span(entry) for entry in shown_characters(text, boundaries, values))
     style = "font-family:monospace;font-size:1em;line-height:1.7;white-space:pre-wrap;overflow-wrap:anywhere;margin:0.5em 0"
     return (
         f'<div class="rltok-boundaries" role="figure" aria-label="{html.escape(label, quote=True)}" style="{style}">{body}</div>'

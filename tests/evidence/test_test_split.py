@@ -61,7 +61,7 @@ COUNTS = {
 # These read numbers that are in a record already.
 READS_RECORDS = {
     "get", "score", "scored", "mean", "gap", "values", "by_pair", "bits_by_seed", "deviation", "in_deviations", "table",
-    "_gap_of", "_gaps_of",
+    "_gap_of", "_gaps_of", "by_kind",
 }  # fmt: skip
 
 

@@ -51,10 +51,10 @@ def resume_refused(run, tmp_path):
     return str(refused.value)
 
 
-def edit_state(checkpoint, *, digest=True, **values):
+def edit_state(checkpoint, *, mended=True, **values):
     path = checkpoint / "state.json"
     state = json.loads(path.read_text()) | values
-    path.write_text(json.dumps(with_digest(state) if digest else state))
+    path.write_text(json.dumps(with_digest(state) if mended else state))
 
 
 def edit_tensors(checkpoint, name, change):
@@ -95,7 +95,7 @@ def test_a_checkpoint_that_is_not_there_is_said_to_be_absent(run):
 
 @pytest.mark.parametrize("key", ["step", "bytes", "seconds", "config", "config_hash", "files", "digest"])
 def test_an_edited_state_is_noticed_by_its_own_digest(newest, key):
-    edit_state(newest, digest=False, **{key: 6})
+    edit_state(newest, mended=False, **{key: 6})
     with pytest.raises(RltokError, match="state.json is damaged.*digest differs"):
         read_state(newest)
 

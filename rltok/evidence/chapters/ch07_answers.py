@@ -209,13 +209,3 @@ def fitting(record: Mapping[str, Any], sweeps: Sequence[Sweep], script: str = SC
     left_out += [f"without {', '.join(lacking)}, made before there were such records"] if lacking else []
     said = f"{' and '.join(left_out)}; run {script}" if left_out else "made of the records on this page"
     return {**record, "sweeps": kept}, said
-
-
-def ends(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> tuple[str, str, float, float] | None:
-    """(size, method, bits per item of the shortest, of the longest answers) at the largest size that has one of them."""
-    for size, sweep in reversed(record["sweeps"].items()):
-        for name in methods:
-            entry = sweep["gaps"][task].get(name)
-            if entry is not None:
-                return size, name, entry["bits"][0], entry["bits"][-1]
-    return None

@@ -1,6 +1,7 @@
-"""Chapter 07's list of what a change of the rule of judging moved.
+"""What a change of the rule of judging moved, and what the sweep at each method's best schedule says otherwise than the first.
 
 results --judge_all--> verdicts on all claims by the rule of today      a record of those by an earlier rule --moved--> Markdown
+sweeps under several schedules --overturned--> Markdown
 """
 
 import json
@@ -10,8 +11,10 @@ from typing import Any
 
 from rltok.errors import RltokError
 from rltok.evidence import differences, tables
-from rltok.evidence.chapters import ch06_runs
+from rltok.evidence.chapters import ch06_runs, ch07_results
 from rltok.evidence.claims import claims
+from rltok.evidence.headline import SHORT, SLOW, shares
+from rltok.evidence.records import Sweep
 from rltok.evidence.small_claims import judged, small_claims
 from rltok.evidence.summary import GAMMAS
 from rltok.evidence.verdicts import RULE
@@ -21,6 +24,8 @@ from rltok.system.files import read_file
 
 RENAMED = {"indicative: for": "leans for", "indicative: against": "leans against"}
 REMEDY = "Judge all sweeps anew: scripts/measure/keep_verdicts.py."
+OVERTURNED = ((SLOW, "bpe"), (SLOW, "even"), (SLOW, "hnet_port"), ("bpe", "even"), ("bpe_causal", "even"), ("whitespace", "even"),
+              ("entropy", "even"), ("hnet_port", "even"), ("random_k", "even"))  # fmt: skip
 SMALL = "small runs"  # in place of a sweep: what counts, enumeration and small runs answer
 Verdicts = Mapping[str, Sequence[str | None]]  # by claim, for each of POLICIES (None where it is not asked of one), or for all
 
@@ -78,3 +83,22 @@ def moved(path: Path, now: Mapping[str, Mapping[str, Any]]) -> str:
     names = "; ".join(f"{old!r} is now {new!r}" for old, new in RENAMED.items())
     summary = f"By {rule}, then by {RULE}: {same} verdicts are the same ({names}), {len(rows)} are not:"
     return f"{summary}\n\n{markdown(['sweep', 'claim', 'γ', 'before', 'now'], rows)}"
+
+
+def overturned(sweeps: Sequence[Sweep]) -> str:
+    """Markdown: what the last of these sweeps, each under another schedule, says otherwise than the first; a column a sweep.
+
+    Differences whose verdict or side is another, ± half a 95 % interval; and white space, where the policy's share differs.
+    """
+    first, *_, last = sweeps
+    rows = []
+    for one, other in OVERTURNED:
+        gaps = [ch07_results.minus(sweep, one, other) for sweep in sweeps]
+        if gaps[0] is None or gaps[-1] is None or ch07_results.side(gaps[0]) == ch07_results.side(gaps[-1]):
+            continue
+        rows.append(
+            [f"{ch07_results.HEADS[one]} minus {SHORT[other]}", *map(ch07_results.cell, gaps), ch07_results.side(gaps[-1])]
+        )
+    share_cells = [shares(sweep, ch07_results.name_in(sweep, SLOW)) for sweep in sweeps]
+    rows.append(["white space with a boundary, policy as in the paper", *share_cells, NONE])
+    return markdown(["bits per byte", *(f"`{sweep.name}`" for sweep in sweeps), "now"], rows)

@@ -16,7 +16,6 @@ from rltok.evidence.chapters.ch07_answers import (
     against_even,
     by_byte,
     bytes_table,
-    ends,
     fitting,
     gaps_by_length,
     lengths_of,
@@ -147,14 +146,6 @@ def test_the_table_tells_ranges_errors_over_seeds_where_known_and_leaves_out_who
         "| 32m | `ours` | 1 | +0.00 ± 0.25 | +1.00 ± - |",
         "| 147m | `ours` | 1 | +0.00 ± 0.25 | +1.00 ± - |",
     ]
-
-
-def test_ends_are_those_of_the_largest_size_that_has_one_of_the_contenders():
-    sweeps = {size: {"gaps": {TASK: {name: {"bits": bits} for name, bits in gaps.items()}}} for size, gaps in (
-        ("small", {"ours": [1.0, 2.0, 3.0], "bpe": [7.0]}), ("large", {"bpe": [4.0, 5.0]}), ("huge", {}))}  # fmt: skip
-    assert ends({"sweeps": sweeps}, TASK, ["nobody", "bpe", "ours"]) == ("large", "bpe", 4.0, 5.0)
-    assert ends({"sweeps": sweeps}, TASK, ["ours"]) == ("small", "ours", 1.0, 3.0)
-    assert ends({"sweeps": sweeps}, TASK, ["nobody"]) is None
 
 
 def test_sizes_of_other_records_are_left_out_and_named():
