@@ -247,12 +247,12 @@ stored = json.loads(Path("results/spaces.json").read_text())
 print("change of the loss, summed over the next bytes (nats)")
 print(f"{'':18s} own boundaries   random ones")
 for name in ch00_spaces.EDITS:
-    sums = [sum(one["effects"][name]["mean"]) for one in stored["networks"]]
+    sums = [sum(one["effects"][name]["mean"]) for one in stored["runs"]]
     shown = [round(value, 2) + 0.0 for value in sums]  # no -0.00
     print(f"{name:18s} {shown[0]:+14.2f} {shown[1]:+13.2f}")
-losses = [one["nll"] for one in stored["networks"]]
+losses = [one["nll"] for one in stored["runs"]]
 print(f"{'loss per byte':18s} {losses[0]:14.2f} {losses[1]:13.2f}")
-own = stored["networks"][0]["effects"]
+own = stored["runs"][0]["effects"]
 moves = [name for name in own if name != "added in a word"]
 print(judge(guess, max(moves, key=lambda name: sum(own[name]["mean"]))))
 

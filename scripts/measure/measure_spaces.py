@@ -59,7 +59,7 @@ def main() -> None:
             }
         )
         print(rule, {name: round(float(mean.sum()), 3) for name, (mean, _) in curves.items()}, flush=True)
-    write_json(options.out, {"schema": 1, "what": WHAT, "rows": options.rows, "places": options.places, "networks": found})
+    write_json(options.out, {"schema": 1, "what": WHAT, "rows": options.rows, "places": options.places, "runs": found})
 
 
 if __name__ == "__main__":

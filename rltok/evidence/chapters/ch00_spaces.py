@@ -111,8 +111,8 @@ def effects_figure(record: dict[str, Any]) -> "Figure":
     import matplotlib.pyplot as plt
 
     titles = {"learned": "trained with its own boundaries", "random_k": "trained with random boundaries"}
-    figure, panels = plt.subplots(1, len(record["networks"]), figsize=(8.4, 3.4), sharey=True)
-    for panel, network in zip(panels, record["networks"], strict=True):
+    figure, panels = plt.subplots(1, len(record["runs"]), figsize=(8.4, 3.4), sharey=True)
+    for panel, network in zip(panels, record["runs"], strict=True):
         for number, (name, curve) in enumerate(network["effects"].items()):
             distance = [1 + step + 0.08 * (number - 1.5) for step in range(len(curve["mean"]))]
             panel.errorbar(

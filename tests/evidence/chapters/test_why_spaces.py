@@ -89,8 +89,8 @@ def test_enrichment_is_the_ratio_of_two_means():
 
 
 def test_the_stored_record_is_of_the_present_preset_and_of_both_networks(record):
-    assert [one["rule"] for one in record["networks"]] == ["learned", "random_k"]
-    for one in record["networks"]:
+    assert [one["rule"] for one in record["runs"]] == ["learned", "random_k"]
+    for one in record["runs"]:
         sizes = ("data.sequence_length", "train.training_bytes", "train.sequences_per_update", "train.micro_batch")
         config = from_dict(one["config"])
         values = {name: getattr(getattr(config, name.split(".")[0]), name.split(".")[1]) for name in sizes}
@@ -101,7 +101,7 @@ def test_the_stored_record_is_of_the_present_preset_and_of_both_networks(record)
 def test_the_figure_shows_every_edit_of_both_networks_with_its_interval(record):
     figure = ch00_spaces.effects_figure(record)
     try:
-        for panel, one in zip(figure.axes, record["networks"], strict=True):
+        for panel, one in zip(figure.axes, record["runs"], strict=True):
             drawn = {container.get_label(): container[0].get_ydata().tolist() for container in panel.containers}
             assert drawn == {name: curve["mean"] for name, curve in one["effects"].items()}
     finally:
