@@ -1,4 +1,4 @@
-"""What the first cell of every chapter calls."""
+"""What the first cell of every chapter calls, and how an answer is set beside the reader's guess."""
 
 import os
 from pathlib import Path
@@ -26,3 +26,15 @@ def begin() -> None:
     if not (Path("results").is_dir() or Path("notebooks/results").is_dir()):
         print("No folder of stored results here, which some chapters read: open the notebook in a clone of the repository.")
     print(machine())
+
+
+def judge(guess: object, answer: object) -> str:
+    """The answer, and how the guess compares; `None` is a guess that nobody made.
+
+    Example:
+        >>> judge(None, "less"), judge("less", "less"), judge(64, 8)
+        ('answer: less (no guess yet)', 'answer: less, as guessed', 'answer: 8; your guess: 64')
+    """
+    if guess is None:
+        return f"answer: {answer} (no guess yet)"
+    return f"answer: {answer}, as guessed" if guess == answer else f"answer: {answer}; your guess: {guess}"
