@@ -1,0 +1,105 @@
+"""Chapter 08: what caches save, how fast generation was, and other scripts through a model of English."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rltok.explore import read
+from rltok.generation import Generated
+from rltok.show.readings import enrichment
+from rltok.show.tables import markdown
+from rltok.unet import AutoregressiveUNet
+from rltok.vocab import character_spans
+
+
+class Positions(NamedTuple):
+    """How many positions the networks compute for one row of generated text."""
+
+    bytes_full: int  # byte layers, a full pass for each byte
+    bytes_cached: int
+    tokens_full: int  # token layers
+    tokens_cached: int
+
+
+def positions(row: Generated) -> Positions:
+    """Positions that each way of generating a row computes: each byte needs a pass over all before it, or over itself alone."""
+    start, end = len(row.prompt), len(row.prompt) + len(row.data)
+    tokens = [1]  # after each position, BOS with its forced token among them
+    for drawn in row.boundaries:
+        tokens.append(tokens[-1] + drawn)
+    passes = range(start, end)  # bytes before the one that a pass predicts; BOS stands before them all
+    full = sum(n + 1 for n in passes), sum(tokens[n] for n in passes)
+    return Positions(full[0], passes[-1] + 1, full[1], tokens[passes[-1]])
+
+
+def speeds(path: Path) -> str:
+    """A table of the stored record of generation, in Markdown; a sentence where there is none."""
+    if not path.exists():
+        return "No record of speeds is stored yet: `scripts/measure/measure_generation.py` makes one on a quiet machine."
+    record = json.loads(path.read_text(encoding="utf-8"))
+    sizes = [batch["rows"] for batch in record["presets"][0]["batches"]]
+    head = [
+        "preset",
+        "device",
+        "full passes",
+        *(f"cached, {rows} row{'s' * (rows > 1)}" for rows in sizes),
+        "one row: times as fast",
+    ]
+    rows = [
+        [f"`{one['preset']}`", one["device"], f"{one['full_pass_bytes_per_second']:.1f}",
+         *(f"{batch['bytes_per_second']:.0f}" for batch in one["batches"]), f"{one['times_as_fast']:.0f}"]
+        for one in record["presets"]
+    ]  # fmt: skip
+    same = "the same bytes both ways" if all(one["same_bytes"] for one in record["presets"]) else "not the same bytes both ways"
+    return f"{markdown(head, rows)}\n\nBytes a second after a prompt of {record['prompt_bytes']} bytes; {same}."
+
+
+class Language(NamedTuple):
+    """What a model makes of one text."""
+
+    name: str
+    bytes_per_character: float
+    bits: float  # per byte
+    early_bits: float
+    bytes_per_token: float
+    after_space: float  # share of boundaries that stand after ASCII white space
+    inside: float  # share of boundaries that divide a character
+    enrichment: float | None
+    outside_ascii: float  # share of the text's bytes
+
+
+def language(model: AutoregressiveUNet, name: str, text: str, row_bytes: int) -> Language:
+    """One text through a model, with one draw of boundaries."""
+    reading = read(model, text, row_bytes=row_bytes, seed=0)
+    data, ends = reading.data, {stop - 1 for _, stop in character_spans(reading.data)}
+    drawn = [i for i, boundary in enumerate(reading.boundaries) if boundary]
+    tokens = max(1, len(drawn))
+    return Language(
+        name, len(data) / len(text), sum(reading.bits) / len(data), sum(reading.early_bits) / len(data), len(data) / tokens,
+        sum(bytes([data[i]]).isspace() for i in drawn) / tokens, sum(i not in ends for i in drawn) / tokens, enrichment(reading),
+        sum(byte > 127 for byte in data) / len(data),
+    )  # fmt: skip
+
+
+def languages_table(found: list[Language]) -> str:
+    """Languages in Markdown, one a row, in the order given."""
+    head = ["text", "bytes a character", "bits a byte", "early head", "bytes a token", "after white space", "inside a character"]
+    rows = [
+        [one.name, f"{one.bytes_per_character:.1f}", f"{one.bits:.1f}", f"{one.early_bits:.1f}", f"{one.bytes_per_token:.1f}",
+         f"{one.after_space:.0%}", f"{one.inside:.0%}"]
+        for one in found
+    ]  # fmt: skip
+    return markdown(head, rows)
+
+
+def byte_kinds(text: str, boundaries: list[bool]) -> dict[str, tuple[int, int]]:
+    """Boundaries and positions by what the byte before them is: white space, other ASCII, and bytes of longer characters."""
+    counted: dict[str, Counter[bool]] = {}
+    data = text.encode()
+    ends = {stop - 1 for _, stop in character_spans(data)}
+    for i, (byte, boundary) in enumerate(zip(data, boundaries, strict=True)):
+        inside = "last byte of a longer character" if i in ends else "earlier byte of one"
+        kind = inside if byte > 127 else "white space" if bytes([byte]).isspace() else "other ASCII"
+        counted.setdefault(kind, Counter())[bool(boundary)] += 1
+    return {kind: (counts[True], counts.total()) for kind, counts in sorted(counted.items())}
