@@ -118,15 +118,15 @@ def _background(reading: Reading, start: int, stop: int, mirrored: bool, thresho
         layers.append((f"linear-gradient({colour},{colour})", f"{width} {height}", f"{100 - x if mirrored else x:.4g}% {y}"))
 
     if threshold is not None:
-        layer(INK, "100%", "1px", 0, f"calc(100% - {STRIP * threshold:.3f}rem)")
+        layer(INK, "100%", "1px", 0, f"calc(100% - {STRIP * threshold:.2f}rem)")
     for place, i in enumerate(range(start, stop)):
         x, width = 100 * place / max(1, count - 1), f"{100 / count:.4g}%"
-        surprise = STRIP * min(1.0, reading.bits[i] / FULL_BAR)
+        surprise = round(STRIP * min(1.0, reading.bits[i] / FULL_BAR), 2)
         chance = STRIP * (float(reading.boundaries[i]) if reading.probabilities is None else reading.probabilities[i])
         if reading.boundaries[i] and i < stop - 1:
             layer(INK, "2px", "100%", 100 * (place + 1) / count, "0")
-        layer(DRAWN if reading.boundaries[i] else CHANCE, width, f"{chance:.3f}rem", x, "100%")
-        layer(SURPRISE, width, f"{surprise:.3f}rem", x, f"{STRIP - surprise:.3f}rem")
+        layer(DRAWN if reading.boundaries[i] else CHANCE, width, f"{chance:.2f}rem", x, "100%")
+        layer(SURPRISE, width, f"{surprise:.2f}rem", x, f"{STRIP - surprise:.2f}rem")
     images, sizes, places = (",".join(parts) for parts in zip(*layers, strict=True))
     return f"background-image:{images};background-size:{sizes};background-position:{places}"
 

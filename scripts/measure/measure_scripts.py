@@ -1,14 +1,13 @@
 """Openings of one guide in several languages, and how many bytes of each script a training text holds.
 
-    python scripts/measure/measure_scripts.py multilingual --english english-validation.parquet --train 'english-train-*.parquet' \
-        --out notebooks/results/scripts.json
+    python scripts/measure/measure_scripts.py multilingual --english english-validation.parquet \
+        --train 'english-train-*.parquet' --out notebooks/results/scripts.json
 
 The record keeps the openings themselves, so that chapter 08 needs no other file.
 """
 
 import argparse
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from rltok.data.documents import Document
 from rltok.data.sources import documents, spec_name
 from rltok.errors import RltokError
+from rltok.evidence.chapters.ch08_explore import script
 from rltok.evidence.measuring import run, stored_record
 from rltok.runs.results import repository_commit
 from rltok.system.files import write_record
@@ -49,13 +49,6 @@ def english(held_out: Iterable[Document]) -> str:
         if document.id.startswith(ENGLISH):
             return document.text.decode()
     raise RltokError(f"--english holds no document {ENGLISH}. Name the validation text.")
-
-
-def script(character: str) -> str:
-    """The script of a character: the first word of its name in Unicode for letters and marks, ASCII, or "other"."""
-    if character.isascii():
-        return "ASCII"
-    return unicodedata.name(character, "other").split()[0] if unicodedata.category(character)[0] in "LM" else "other"
 
 
 def script_bytes(texts: Iterable[str]) -> dict[str, int]:

@@ -104,7 +104,7 @@ def test_bars_grow_with_surprise_up_to_8_bits_and_with_the_probability():
         re.search(r"background-size:100% ([\d.]+)rem,100% ([\d.]+)rem", reading_html(shown, "x")).groups()
         for shown in (reading("a", bits=[2.0]), reading("a", bits=[8.0]), reading("a", bits=[30.0], probabilities=[1.0]))
     ]
-    assert heights == [("0.200", "0.200"), ("0.200", "0.800"), ("0.800", "0.800")]
+    assert heights == [("0.20", "0.20"), ("0.20", "0.80"), ("0.80", "0.80")]
 
 
 def test_right_to_left_characters_are_mirrored_and_a_new_row_begins_with_a_line():
@@ -114,7 +114,7 @@ def test_right_to_left_characters_are_mirrored_and_a_new_row_begins_with_a_line(
 
 def test_a_rule_without_probabilities_shows_its_boundaries():
     page = reading_html(reading("ab", [False, True], probabilities=None), "x")
-    assert re.findall(r"background-size:100% ([\d.]+)rem", page) == ["0.000", "0.800"]
+    assert re.findall(r"background-size:100% ([\d.]+)rem", page) == ["0.00", "0.80"]
     assert "boundary after it, drawn" in page
 
 

@@ -1,13 +1,13 @@
 """Chapter 08: what caches save, how fast generation was, and other scripts through a model of English."""
 
 import json
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rltok.explore import read
 from rltok.generation import Generated
-from rltok.show.readings import enrichment
 from rltok.show.tables import markdown
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import character_spans
@@ -55,39 +55,53 @@ def speeds(path: Path) -> str:
     return f"{markdown(head, rows)}\n\nBytes a second after a prompt of {record['prompt_bytes']} bytes; {same}."
 
 
+def script(character: str) -> str:
+    """The script of a character: the first word of its name in Unicode for letters and marks, ASCII, or "other"."""
+    if character.isascii():
+        return "ASCII"
+    return unicodedata.name(character, "other").split()[0] if unicodedata.category(character)[0] in "LM" else "other"
+
+
 class Language(NamedTuple):
     """What a model makes of one text."""
 
     name: str
+    script: str | None  # most frequent one beside ASCII; None without any
     bytes_per_character: float
     bits: float  # per byte
-    early_bits: float
     bytes_per_token: float
     after_space: float  # share of boundaries that stand after ASCII white space
     inside: float  # share of boundaries that divide a character
-    enrichment: float | None
-    outside_ascii: float  # share of the text's bytes
 
 
 def language(model: AutoregressiveUNet, name: str, text: str, row_bytes: int) -> Language:
     """One text through a model, with one draw of boundaries."""
     reading = read(model, text, row_bytes=row_bytes, seed=0)
     data, ends = reading.data, {stop - 1 for _, stop in character_spans(reading.data)}
+    scripts = Counter(map(script, text))
+    beside = [each for each, _ in scripts.most_common() if each not in ("ASCII", "other")]
     drawn = [i for i, boundary in enumerate(reading.boundaries) if boundary]
     tokens = max(1, len(drawn))
     return Language(
-        name, len(data) / len(text), sum(reading.bits) / len(data), sum(reading.early_bits) / len(data), len(data) / tokens,
-        sum(bytes([data[i]]).isspace() for i in drawn) / tokens, sum(i not in ends for i in drawn) / tokens, enrichment(reading),
-        sum(byte > 127 for byte in data) / len(data),
+        name, beside[0] if beside else None, len(data) / len(text), sum(reading.bits) / len(data), len(data) / tokens,
+        sum(bytes([data[i]]).isspace() for i in drawn) / tokens, sum(i not in ends for i in drawn) / tokens,
     )  # fmt: skip
 
 
-def languages_table(found: list[Language]) -> str:
-    """Languages in Markdown, one a row, in the order given."""
-    head = ["text", "bytes a character", "bits a byte", "early head", "bytes a token", "after white space", "inside a character"]
+def languages_table(found: list[Language], training: dict[str, Any]) -> str:
+    """Languages in Markdown, one a row, in the order given.
+
+    Args:
+        found: what a model made of each.
+        training: bytes of its training text, and of each script in it.
+    """
+    head = [
+        "text", "bytes a character", "bits a byte", "bytes a token", "boundaries after white space", "inside a character",
+        "its script beyond ASCII in training, bytes in a million",
+    ]  # fmt: skip
     rows = [
-        [one.name, f"{one.bytes_per_character:.1f}", f"{one.bits:.1f}", f"{one.early_bits:.1f}", f"{one.bytes_per_token:.1f}",
-         f"{one.after_space:.0%}", f"{one.inside:.0%}"]
+        [one.name, f"{one.bytes_per_character:.1f}", f"{one.bits:.1f}", f"{one.bytes_per_token:.1f}", f"{one.after_space:.0%}",
+         f"{one.inside:.0%}", f"{1e6 * training['scripts'].get(one.script, 0) / training['bytes']:.1f}" if one.script else "none"]
         for one in found
     ]  # fmt: skip
     return markdown(head, rows)
