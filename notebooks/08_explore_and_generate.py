@@ -51,19 +51,19 @@ begin()
 
 # %% tags=["setup"]
 import json
+import textwrap
 from pathlib import Path
 
 from IPython.display import HTML, Markdown, display
 
 import rltok
-from rltok.data import load_corpus
+from rltok.data.sources import sample_documents
 from rltok.evidence.chapters import ch08_explore
 from rltok.explore import explorer, read
 from rltok.generation import Generation, Sampling, generate
 from rltok.runs.loading import load_config
 from rltok.show.notebook import judge
 from rltok.show.readings import enrichment, keys, reading_html
-from rltok.vocab import decode
 
 NAME = "small-english"
 row_bytes = load_config(NAME).data.sequence_length
@@ -123,8 +123,6 @@ guess = None  # a number from 0 to 100
 prompt = "The captain looked at the sea and "
 settings = {"max_bytes": 500, "temperature": 0.8, "seed": 0}
 (row,) = generate(model, [prompt], **settings)
-corpus = load_corpus("sample", load_config(NAME).data)
-splits = (corpus.train, corpus.validation, corpus.test)
 
 
 def words_of(text: str) -> list[str]:
@@ -134,17 +132,14 @@ def words_of(text: str) -> list[str]:
 
 known = {
     word
-    for rows in splits
-    for ids in rows.ids(range(len(rows)))
-    for word in words_of(decode(ids).decode(errors="ignore"))
+    for document in sample_documents()
+    for word in words_of(document.text.decode())
 }
 words = words_of(prompt + row.text)[:-1]  # the last one may be cut off
 share = round(100 * sum(word in known for word in words) / len(words))
 print(judge(guess, share))
 
 # %%
-import textwrap
-
 print(textwrap.fill(prompt + row.text, width=78))
 print()
 print("not in the sample:", *sorted({w for w in words if w not in known})[:6])
@@ -170,8 +165,8 @@ for settings in (
 # ## What the cache does
 #
 # A full pass for every byte computes everything again for all bytes before it. With caches, a byte layer keeps keys and values of
-# the bytes in its window, a token layer those of all tokens, and the token layers run only where a boundary fires. For the 500
-# bytes above, after a prompt of 34: how many times fewer byte positions does that compute?
+# the bytes in its window, a token layer those of all tokens, and the token layers run only where a boundary fires. For the
+# prompt and the bytes above: how many times fewer byte positions does that compute?
 
 # %% tags=["prediction"]
 guess = None  # a number
@@ -206,8 +201,9 @@ Markdown(ch08_explore.speeds(results / "generation.json"))
 # ## Other scripts
 #
 # What does a model of English do with Tamil? We look only: nothing is trained on it. The record holds openings of one guide for
-# maintainers of software in 14 translations, and another page of the guide in English ([opensource.guide](https://opensource.guide),
-# CC BY 4.0). Japanese has no spaces between words, and each character takes three bytes. Where will most tokens end?
+# maintainers of software in translations, and another page of the guide in English ([opensource.guide](https://opensource.guide),
+# CC BY 4.0). Japanese has no spaces between words, and each of its characters takes three bytes. After which kind of byte will
+# most tokens end: white space, other ASCII, the last byte of a longer character, or an earlier byte of one?
 
 # %% tags=["prediction"]
 guess = None  # of: white space, other ASCII, last byte, earlier byte
@@ -244,16 +240,17 @@ Markdown(ch08_explore.languages_table(found, record["training"]))
 # ### How far is that the training text's fault?
 #
 # The last column says how little the model read: of a million bytes of its training text, only so many are in the script of the
-# line (for languages in Latin letters: letters beyond ASCII). It met bytes above 127 mostly as single quotation marks and dashes,
-# and had no reason to learn which of them end a character. What it did learn carries over: a space is a space in every language,
-# and gets its boundary.
-#
-# This table cannot say whether the rule *could* find words in Japanese. For that it would have to be trained on Japanese, and
-# nobody has done so here. Nor is a low number of bits a byte a sign of understanding: a script of few letters repeats its first
-# bytes, which are easy to predict. And a fixed rule that ends tokens at white space would end almost none in Japanese or Chinese;
-# this one keeps its rate, in the wrong places.
+# line (for languages in Latin letters: letters beyond ASCII). What it met beyond ASCII was mostly no letters, but marks such as
+# dashes and quotation marks. So it had little occasion to learn which bytes end a character. What it did learn carries over: a
+# space is a space in every language, and gets its boundary.
 
 # %%
+scripts = record["training"]["scripts"]
+beyond = record["training"]["bytes"] - scripts["ASCII"]
+print(
+    f"beyond ASCII: {beyond / record['training']['bytes']:.2%} of training,"
+)
+print(f"of which {scripts['other'] / beyond:.0%} are no letters")
 by_name = {one.name: one for one in found}
 for name in ("english", "japanese"):
     one = by_name[name]
@@ -261,13 +258,19 @@ for name in ("english", "japanese"):
     print(f"{one.bytes_per_token / one.bytes_per_character:.1f} characters")
 
 # %% [markdown]
+# The table cannot say whether the rule *could* find words in Japanese. For that it would have to be trained on Japanese, and
+# nobody has done so here. Nor is a low number of bits a byte a sign of understanding: every other byte of Greek is a first byte,
+# of which there are few. And a fixed rule that ends tokens at white space would end almost none in Japanese or Chinese;
+# this one keeps its rate, in the wrong places.
+
+# %% [markdown]
 # ## What we saw
 #
 # * On a sentence it never saw, the model's boundaries fall before surprising bytes, most of them after spaces.
 # * It writes English words without sense; temperature and `top_k` trade variety for spelling.
 # * Caches compute hundreds of times fewer positions and give the same bytes and boundaries.
-# * On scripts that it hardly read, boundaries at spaces remain, and most others divide characters. That is a statement about its
-#   training text, not about the method.
+# * On scripts that it hardly read, boundaries at spaces remain, and many others divide characters. That speaks of its training
+#   text; the method was not tried on these scripts.
 #
 # ## Exercises
 #
@@ -284,7 +287,9 @@ for word in sentence.split():
 seen = read(model, joined, row_bytes=row_bytes, seed=0)
 drawn = [i for i, boundary in enumerate(seen.boundaries) if boundary]
 hits = sum(i in ends for i in drawn)
-print(f"{len(drawn)} boundaries, {hits} of them at the {len(ends)} ends of words")
+print(
+    f"{len(drawn)} boundaries, {hits} of them at the {len(ends)} ends of words"
+)
 print(f"by chance: {len(drawn) * len(ends) / len(joined):.1f}")
 
 # %% [markdown]

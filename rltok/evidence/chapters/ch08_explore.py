@@ -108,12 +108,12 @@ def languages_table(found: list[Language], training: dict[str, Any]) -> str:
 
 
 def byte_kinds(text: str, boundaries: list[bool]) -> dict[str, tuple[int, int]]:
-    """Boundaries and positions by what the byte before them is: white space, other ASCII, and bytes of longer characters."""
+    """Boundaries and positions by the byte before them: white space, other ASCII, last or earlier byte of a longer character."""
     counted: dict[str, Counter[bool]] = {}
     data = text.encode()
     ends = {stop - 1 for _, stop in character_spans(data)}
     for i, (byte, boundary) in enumerate(zip(data, boundaries, strict=True)):
-        inside = "last byte of a longer character" if i in ends else "earlier byte of one"
+        inside = "last byte" if i in ends else "earlier byte"
         kind = inside if byte > 127 else "white space" if bytes([byte]).isspace() else "other ASCII"
         counted.setdefault(kind, Counter())[bool(boundary)] += 1
     return {kind: (counts[True], counts.total()) for kind, counts in sorted(counted.items())}
