@@ -20,7 +20,7 @@
 #
 # **In short.** A small model of English that comes with the package ends its tokens after the spaces of sentences that it never
 # saw, and goes on from a prompt in English words without sense. Caches make that fast and change no byte. In other scripts it
-# still ends a token at every space, and otherwise cuts characters in two. The chapters before asked where boundaries come from
+# still ends a token at nearly every space, and otherwise cuts characters in two. The chapters before asked where boundaries come from
 # and what they are worth; this one hands you the result.
 #
 # **After this chapter you can** look at any text through any model, generate text with its boundaries, and say what a model's
@@ -114,7 +114,7 @@ explorer(NAME, "demo", text=sentence)
 #
 # The model draws a byte, reads it, decides whether a token ends there, and draws the next. `temperature` divides the logits:
 # below 1 likely bytes become likelier, and 0 always takes the likeliest. `top_k` lets only the k likeliest bytes come. Here are
-# 500 bytes; how many of a hundred words will be English, that is, stand anywhere in the books and reports of the bundled sample?
+# 500 bytes; how many of a hundred words will be English, that is, stand anywhere in the books and reports of the bundled training text?
 
 # %% tags=["prediction"]
 guess = None  # a number from 0 to 100
@@ -132,7 +132,7 @@ def words_of(text: str) -> list[str]:
 
 known = {
     word
-    for document in sample_documents()
+    for document in sample_documents("train")
     for word in words_of(document.text.decode())
 }
 words = words_of(prompt + row.text)[:-1]  # the last one may be cut off
@@ -142,11 +142,11 @@ print(judge(guess, share))
 # %%
 print(textwrap.fill(prompt + row.text, width=78))
 print()
-print("not in the sample:", *sorted({w for w in words if w not in known})[:6])
+print("unknown there:", *sorted({w for w in words if w not in known})[:6])
 
 # %% [markdown]
-# Nearly every word is English and hardly a sentence means anything: a model of this size learns spelling and some grammar. The
-# same prompt with other settings:
+# Nearly every word is English and hardly a sentence means anything: a model of this size learns spelling and some grammar. In a
+# terminal, `rltok generate small-english 'The captain'` prints such text as it comes. The same prompt with other settings:
 
 # %%
 for settings in (
@@ -227,7 +227,8 @@ seen = read(model, piece, row_bytes=row_bytes, seed=0)
 display(HTML(reading_html(seen, "The opening in Japanese") + keys()))
 
 # %% [markdown]
-# A line inside a character is a token that ends in the middle of it. In all languages:
+# A line inside a character is a token that ends in the middle of it: boundaries are rarer after the last byte of a character than
+# after an earlier one, in Tamil and in Japanese. In all languages:
 
 # %%
 found = [
@@ -236,13 +237,24 @@ found = [
 ]
 Markdown(ch08_explore.languages_table(found, record["training"]))
 
+# %%
+drawn = there = 0
+for name in set(texts) - {"english"}:
+    seen = read(plain, texts[name], row_bytes=row_bytes, seed=0)
+    kinds = ch08_explore.byte_kinds(texts[name], seen.boundaries)
+    drawn, there = (
+        x + y for x, y in zip((drawn, there), kinds["white space"])
+    )
+print(f"beside English: boundaries after {drawn} of {there} white spaces")
+
 # %% [markdown]
 # ### How far is that the training text's fault?
 #
 # The last column says how little the model read: of a million bytes of its training text, only so many are in the script of the
 # line (for languages in Latin letters: letters beyond ASCII). What it met beyond ASCII was mostly no letters, but marks such as
 # dashes and quotation marks. So it had little occasion to learn which bytes end a character. What it did learn carries over: a
-# space is a space in every language, and gets its boundary.
+# space is a space in every language, and gets its boundary. Without spaces it hardly finds a boundary in English either, as
+# exercise 1 shows.
 
 # %%
 scripts = record["training"]["scripts"]
@@ -287,10 +299,8 @@ for word in sentence.split():
 seen = read(model, joined, row_bytes=row_bytes, seed=0)
 drawn = [i for i, boundary in enumerate(seen.boundaries) if boundary]
 hits = sum(i in ends for i in drawn)
-print(
-    f"{len(drawn)} boundaries, {hits} of them at the {len(ends)} ends of words"
-)
-print(f"by chance: {len(drawn) * len(ends) / len(joined):.1f}")
+print(f"boundaries: {len(drawn)} in {len(joined)} bytes")
+print(f"at an end of a word: {hits} of {len(ends)} ends")
 
 # %% [markdown]
 # **2. Half a prompt** (easy, 5 minutes) A text that was generated and is given back as a prompt goes on as it did, because random

@@ -46,9 +46,12 @@ def explorer(model: str | Path, other: str | Path | None = None, text: str = "Wh
     widgets = require_widgets("the explorer", "`rltok show MODEL TEXT` shows boundaries in a terminal.")
     names = [model] if other is None else [model, other]
     models = [(load(name), load_config(name).data.sequence_length) for name in names]
-    field = widgets.Textarea(value=text, rows=4, layout={"width": "100%"})
+    field = widgets.Textarea(value=text, rows=4, layout={"width": "98%"})
     mode = widgets.Dropdown(
-        options=[DRAW, ABOVE], description="Boundaries:", disabled=not all(each.rule.has_threshold for each, _ in models)
+        options=[DRAW, ABOVE],
+        description="Boundaries:",
+        disabled=not all(each.rule.has_threshold for each, _ in models),
+        layout={"width": "24rem"},
     )
     level = widgets.FloatSlider(0.5, min=0.01, max=0.99, step=0.01, disabled=mode.disabled)
     again = widgets.Button(description="Draw again")
@@ -87,4 +90,6 @@ def explorer(model: str | Path, other: str | Path | None = None, text: str = "Wh
     for control in (field, mode):
         control.observe(update, names="value")
     update()
-    return widgets.VBox([field, widgets.HBox([mode, level, again]), note, widgets.HBox(views), widgets.HTML(keys())])
+    return widgets.VBox(
+        [field, widgets.HBox([mode, level, again]), note, widgets.HBox(views), widgets.HTML(keys(len(names) > 1))]
+    )

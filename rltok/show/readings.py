@@ -14,7 +14,7 @@ from rltok.vocab import character_spans
 FULL_BAR = 8  # bits: surprises from here on have the highest bar
 GLYPHS = {" ": "\u00b7", "\n": SIGNS["\n"] + "\n", "\t": SIGNS["\t"]}
 NAMES = {" ": "space", "\n": "new line", "\t": "tab"}
-SURPRISE, CHANCE, DRAWN, INK = "#c4622d", "#7f9cc0", "#123c7a", "#16181d"
+SURPRISE, CHANCE, DRAWN, INK, MARKED = "#c4622d", "#7f9cc0", "#123c7a", "#16181d", "#ffe08a"
 STRIP = 0.8  # rem: height of the bars
 RULES = (
     f"background:#fff;color:{INK};font:1rem/3.3rem monospace;max-height:24rem;overflow-x:hidden;overflow-y:auto;"
@@ -24,7 +24,7 @@ CHARACTER = f"background:#f1f1ee no-repeat;padding-block:calc({STRIP}rem + 1px)"
 STYLE = (
     f"<style>.rltok-reading{{{RULES}}}.rltok-reading span{{{CHARACTER}}}"
     f".rltok-reading .ends{{border-inline-end:2px solid {INK}}}"
-    ".rltok-reading .afresh{border-inline-start:2px dashed #a3123f}.rltok-reading .differs{background-color:#ffe08a}"
+    f".rltok-reading .afresh{{border-inline-start:2px dashed #a3123f}}.rltok-reading .differs{{background-color:{MARKED}}}"
     ".rltok-reading .mirrored{direction:rtl;unicode-bidi:normal}</style>"
 )
 
@@ -163,13 +163,15 @@ def reading_html(reading: Reading, label: str, *, threshold: float | None = None
     )
 
 
-def keys() -> str:
-    """What the bars mean, as HTML."""
+def keys(compared: bool = False) -> str:
+    """What the bars mean, as HTML, and for two readings that are compared what is marked."""
     entries = {
         SURPRISE: f"above: surprise of the byte (full height: {FULL_BAR} bits or more)",
         CHANCE: "below: probability of a boundary after it",
         DRAWN: "the same where one stands, with an upright line",
     }
+    if compared:
+        entries[MARKED] = "divided differently"
     box = "display:inline-block;width:0.8rem;height:0.8rem;background:"
     parts = [f'<i style="{box}{colour}"></i> {words}' for colour, words in entries.items()]
     return f'<p style="font-size:0.9rem">{" ".join(parts)}</p>'

@@ -33,7 +33,7 @@ class Panel:
     """The widgets of an explorer by what they are."""
 
     def __init__(self, box):
-        self.field, controls, self.note, views, _ = box.children
+        self.field, controls, self.note, views, self.keys = box.children
         self.mode, self.level, self.again = controls.children
         self.views = views.children
 
@@ -86,6 +86,7 @@ def test_typing_redrawing_and_the_threshold_change_what_is_shown(panel):
     assert panel.mode.value == ABOVE and panel.shown() != second
     panel.mode.value = DRAW
     assert panel.shown() == second
+    assert "divided differently" not in panel.keys.value
     panel.field.value = "Another text"
     assert "in 12 bytes" in panel.shown()[0]
 
@@ -113,6 +114,7 @@ def test_two_models_stand_side_by_side_with_their_differences_marked():
     pytest.importorskip("ipywidgets")
     both = Panel(explorer("demo", "small-english", text=TEXT))
     assert ["<b>demo</b>" in both.shown()[0], "<b>small-english</b>" in both.shown()[1]] == [True, True]
+    assert "divided differently" in both.keys.value
     assert 'class="differs' in both.shown()[0] + both.shown()[1]
     same = Panel(explorer("demo", "demo", text=TEXT))
     assert same.shown()[0] == same.shown()[1] and 'differs"' not in same.shown()[0]
