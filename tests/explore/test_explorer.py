@@ -14,6 +14,7 @@ from rltok.explore import explorer, read
 from rltok.explore.panel import ABOVE, DRAW, first_bytes
 from rltok.presets import preset
 from rltok.runs.models import new_model
+from rltok.runs.shipped import weights_of
 
 TEXT = "The ferry left late because the tide had turned against it.  "
 
@@ -120,6 +121,12 @@ def test_two_models_stand_side_by_side_with_their_differences_marked():
     assert 'class="differs' in both.shown()[0] + both.shown()[1]
     same = Panel(explorer("demo", "demo", text=TEXT))
     assert same.shown()[0] == same.shown()[1] and 'differs"' not in same.shown()[0]
+
+
+def test_a_file_of_weights_is_explored_as_its_name_is():
+    pytest.importorskip("ipywidgets")
+    named, file = (Panel(explorer(model, text=TEXT)).shown()[0] for model in ("demo", weights_of("demo")))
+    assert named.split('dir="auto"')[1].split(">", 1)[1] == file.split('dir="auto"')[1].split(">", 1)[1]
 
 
 def test_an_unknown_model_and_a_missing_package_are_one_line(monkeypatch):
