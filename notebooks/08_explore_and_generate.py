@@ -62,9 +62,11 @@ from rltok.evidence.chapters import ch08_explore
 from rltok.explore import explorer, read
 from rltok.generation import Generation, Sampling, generate
 from rltok.runs.loading import load_config
+from rltok.show import plots
 from rltok.show.notebook import judge
 from rltok.show.readings import enrichment, keys, reading_html
 
+plots.use_style()
 NAME = "small-english"
 row_bytes = load_config(NAME).data.sequence_length
 # in double precision, so that every reader sees the same digits
@@ -255,6 +257,13 @@ print(f"beside English: boundaries after {drawn} of {there} white spaces")
 # dashes and quotation marks. So it had little occasion to learn which bytes end a character. What it did learn carries over: a
 # space is a space in every language, and gets its boundary. Without spaces it hardly finds a boundary in English either, as
 # exercise 1 shows.
+
+# %% mystnb={"figure": {"caption": "Boundaries that divide a character, over how much of its script the training text held.", "name": "fig-other-scripts"}, "image": {"alt": "A point a language. French and Spanish, with the most text, lie lowest; Japanese, Tamil and Chinese highest, but Chinese had about as much text as Russian and more than Korean, which lies far lower."}}
+plots.show(ch08_explore.scripts_figure(found, record["training"]))
+
+# %% [markdown]
+# More text of a script goes with fewer divided characters, but not strictly: scripts differ in more than that, in bytes a character
+# above all.
 
 # %%
 scripts = record["training"]["scripts"]

@@ -4,13 +4,16 @@ import json
 import unicodedata
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rltok.explore import read
 from rltok.generation import Generated
 from rltok.show.tables import markdown
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import character_spans
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Positions(NamedTuple):
@@ -105,6 +108,22 @@ def languages_table(found: list[Language], training: dict[str, Any]) -> str:
         for one in found
     ]  # fmt: skip
     return markdown(head, rows)
+
+
+def scripts_figure(found: list[Language], training: dict[str, Any]) -> "Figure":
+    """Share of boundaries inside a character, over how much of its script the training text held; of languages with a script."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.5, 3.6))
+    for one in found:
+        if one.script is not None:
+            place = 1e6 * training["scripts"].get(one.script, 0) / training["bytes"], 100 * one.inside
+            axes.plot(*place, "o", color="C0")
+            axes.annotate(one.name, place, xytext=(4, 3), textcoords="offset points", fontsize="small")
+    axes.margins(x=0.12)  # room for the names
+    axes.set(xscale="log", ylim=(0, 100), ylabel="boundaries inside a character (%)")
+    axes.set_xlabel("bytes of the script in a million of training (beyond ASCII)")
+    return figure
 
 
 def byte_kinds(text: str, boundaries: list[bool]) -> dict[str, tuple[int, int]]:

@@ -2,7 +2,11 @@
 
 import json
 
+import matplotlib
 import pytest
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt  # noqa: E402
 
 import rltok
 from rltok.evidence.chapters import ch08_explore
@@ -66,3 +70,13 @@ def test_the_table_says_how_much_of_a_script_was_in_the_training_text():
     lines = ch08_explore.languages_table(found, TRAINING).splitlines()[2:]
     assert lines[0] == "| chinese | 3.0 | 6.0 | 2.8 | 1% | 88% | 50.0 |"
     assert lines[1].endswith("| none |") and lines[2].endswith("| 0.0 |")
+
+
+def test_the_figure_places_each_language_by_its_script_and_leaves_english_out():
+    found = [
+        ch08_explore.Language(name, script, 3.0, 6.0, 2.8, 0.01, 0.25) for name, script in (("chinese", "CJK"), ("english", None))
+    ]
+    figure = ch08_explore.scripts_figure(found, TRAINING)
+    (line,), (words,) = figure.axes[0].lines, figure.axes[0].texts
+    plt.close(figure)
+    assert (line.get_xdata()[0], line.get_ydata()[0], words.get_text()) == (50.0, 25.0, "chinese")
