@@ -45,13 +45,15 @@ class Panel:
         self.level = widgets.FloatSlider(0.5, min=0.01, max=0.99, step=0.01, disabled=fixed)
         self.again = widgets.Button(description="Draw again")
         self.note = widgets.HTML()
-        self.views = [widgets.HTML(layout={"width": f"{100 // len(names)}%"}) for _ in names]
+        self.views = [widgets.HTML(layout={"flex": "1 1 18rem"}) for _ in names]  # beside each other where there is room
         self.again.on_click(self.redraw)
         self.level.observe(self.cut, names="value")
         for control in (self.field, self.mode):
             control.observe(self.update, names="value")
-        controls, keyed = widgets.HBox([self.mode, self.level, self.again]), widgets.HTML(keys(len(names) > 1))
-        self.box = widgets.VBox([self.field, controls, self.note, widgets.HBox(self.views), keyed])
+        wrapped = {"flex_flow": "row wrap"}
+        controls = widgets.HBox([self.mode, self.level, self.again], layout=wrapped)
+        views, keyed = widgets.HBox(self.views, layout=wrapped), widgets.HTML(keys(len(names) > 1))
+        self.box = widgets.VBox([self.field, controls, self.note, views, keyed])
         self.update()
 
     def update(self, _: Any = None) -> None:
