@@ -66,7 +66,7 @@ chapter: $(VENV)/installed/test  ## Start a chapter: make chapter NAME=04_the_bo
 	$(BIN)/python scripts/notebooks/new_chapter.py "$$NAME" "$$TITLE"
 
 book: $(BOOK)/installed/book  ## Build the book into build/_build/html. It reads without a network.
-	for part in book_config make_register make_paper_against_code make_log make_speed make_texts make_intro; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
+	for part in book_config make_register make_log make_speed make_texts make_intro; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
 	rm -rf build/_build
 	$(BOOK)/bin/jupyter-book build . --config book/_config.yml --toc book/_toc.yml --path-output build -n -W --keep-going
 

@@ -1,4 +1,4 @@
-"""A slider for notebooks that redraws a figure and a caption whenever it moves; pages of the book show its first state."""
+"""Widgets for notebooks: a slider that redraws a figure and a caption; pages of the book show its first state."""
 
 import base64
 import html
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def require_widgets(what: str, instead: str) -> Any:
+    """The module ipywidgets. Raises `RltokError` without it, which names what needs it and what shows the same."""
+    try:
+        import ipywidgets
+    except ImportError as error:
+        raise RltokError(f"{what} needs ipywidgets. Run: pip install 'rltok[notebook]'. {instead}") from error
+    return ipywidgets
+
+
 def slider(
     options: Sequence[float], value: float, description: str, draw: Callable[[float], tuple["Figure", str]], *, alt: str
 ) -> Any:
@@ -22,14 +31,9 @@ def slider(
     Raises:
         RltokError: ipywidgets is not installed.
     """
-    try:
-        import ipywidgets as widgets
-    except ImportError as error:
-        raise RltokError(
-            "the slider needs ipywidgets. Run: pip install 'rltok[notebook]'. The figure above shows the same."
-        ) from error
     import matplotlib.pyplot as plt
 
+    widgets = require_widgets("the slider", "The figure above shows the same.")
     choice = widgets.SelectionSlider(options=list(options), value=value, description=description)
     # No Output widget: it needs messages while a cell runs. No Image widget: it cannot have a text.
     picture, caption = widgets.HTML(), widgets.HTML()

@@ -1,0 +1,47 @@
+"""What a model says of each byte of a text."""
+
+import math
+
+import torch
+
+from rltok.errors import RltokError
+from rltok.evaluation import evaluation_mode
+from rltok.rng import row_uniforms
+from rltok.runs.snapshots import text_ids
+from rltok.show.readings import Reading
+from rltok.unet import AutoregressiveUNet
+from rltok.vocab import to_utf8
+
+
+@torch.inference_mode()
+def read(model: AutoregressiveUNet, text: str | bytes, *, row_bytes: int, seed: int, threshold: float | None = None) -> Reading:
+    """Boundaries, their probabilities, and surprise of each byte, in evaluation mode.
+
+    Args:
+        model: of any rule.
+        text: read in rows; the model knows nothing of the rows before.
+        row_bytes: bytes of a row, as in training.
+        seed: of the draws; the first row is drawn as `boundary_view` draws it.
+        threshold: boundaries stand where their probability is above it, in place of a draw.
+
+    Raises:
+        RltokError: a threshold for a rule without probabilities; half a surrogate pair.
+    """
+    if threshold is not None and not model.rule.has_threshold:
+        raise RltokError(f"{type(model.rule).__name__} draws without a probability of each boundary. Leave the threshold out.")
+    data, device = to_utf8(text), model.embedding.weight.device
+    starts = list(range(0, len(data), row_bytes))
+    boundaries, probabilities, bits, early_bits = [], [], [], []
+    with evaluation_mode(model):
+        for number, start in enumerate(starts):
+            # one byte more, which no decision before it can see: a boundary is drawn after the last byte, too
+            ids = torch.nn.functional.pad(text_ids(data[start : start + row_bytes]), (0, 1), value=ord(" ")).to(device)
+            width = ids.shape[1] - 1
+            uniforms = row_uniforms(seed, 0, [number], width) if threshold is None else torch.full((1, width), threshold)
+            out = model(ids, uniforms=uniforms.to(device))
+            gates = out.soft if out.boundary_logits is None else out.boundary_logits.sigmoid()
+            boundaries += out.boundaries[0, 1:].tolist()
+            probabilities += [] if gates is None else gates[0, 1:].tolist()
+            bits += (out.nll[0, :-1] / math.log(2)).tolist()
+            early_bits += (out.early_nll[0, :-1] / math.log(2)).tolist()
+    return Reading(data, boundaries, probabilities or None, bits, early_bits, starts)

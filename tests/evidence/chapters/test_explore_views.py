@@ -1,0 +1,82 @@
+"""rltok.evidence.chapters.ch08_explore: positions counted while they are computed, tables of odd records and texts by hand."""
+
+import json
+
+import matplotlib
+import pytest
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+import rltok
+from rltok.evidence.chapters import ch08_explore
+from rltok.explore import read
+from rltok.generation import Generation, Sampling
+
+TRAINING = {"bytes": 1_000_000, "scripts": {"ASCII": 999_950, "CJK": 50}}
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return rltok.load("demo")
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_positions_are_those_that_the_networks_compute(demo, monkeypatch, cached):
+    """The last pass, for a byte that is not drawn any more, is not counted."""
+    sizes = {"encode": [], "mid": []}
+    if not cached:
+        encode, mid = demo.encode, demo.mid
+        monkeypatch.setattr(demo, "encode", lambda ids: sizes["encode"].append(ids.numel()) or encode(ids))
+        monkeypatch.setattr(demo, "mid", lambda packed: sizes["mid"].append(len(packed.states)) or mid(packed))
+    (row,) = Generation(demo, ["The sea "], Sampling(max_bytes=6), cached=cached).results()
+    counted = ch08_explore.positions(row)
+    assert row.ended == "length" and counted.bytes_cached == 8 + 6 and counted.tokens_cached == 1 + sum(row.boundaries[:-1])
+    if not cached:
+        assert counted.bytes_full == sum(sizes["encode"][:-1]) and counted.tokens_full == sum(sizes["mid"][:-1])
+
+
+def test_speeds_of_a_record_and_of_none(tmp_path):
+    path = tmp_path / "generation.json"
+    assert "No record" in ch08_explore.speeds(path)
+    batches = [{"rows": 1, "bytes_per_second": 150.4}, {"rows": 16, "bytes_per_second": 900.0}]
+    one = {"preset": "tiny", "device": "cpu", "full_pass_bytes_per_second": 7.25, "times_as_fast": 20.7, "batches": batches}
+    for same, words in ((True, "the same bytes both ways"), (False, "not the same bytes both ways")):
+        path.write_text(json.dumps({"prompt_bytes": 2048, "presets": [one | {"same_bytes": same}]}))
+        shown = ch08_explore.speeds(path)
+        assert "| `tiny` | cpu | 7.2 | 150 | 900 | 21 |" in shown and "cached, 1 row |" in shown
+        assert shown.endswith(f"after a prompt of 2048 bytes; {words}.")
+
+
+def test_a_language_is_counted_byte_by_byte(demo):
+    text = "日本 語ab"
+    drawn = read(demo, text, row_bytes=512, seed=0).boundaries
+    one = ch08_explore.language(demo, "some", text, 512)
+    assert one.script == "CJK" and one.bytes_per_character == 12 / 6 and one.bytes_per_token == 12 / sum(drawn)
+    assert one.after_space == drawn[6] / sum(drawn)
+    assert one.inside == sum(drawn[i] for i in (0, 1, 3, 4, 7, 8)) / sum(drawn)
+    kinds = ch08_explore.byte_kinds(text, drawn)
+    assert {kind: there for kind, (_, there) in kinds.items()} == {
+        "white space": 1, "other ASCII": 2, "last byte": 3, "earlier byte": 6,
+    }  # fmt: skip
+    assert sum(hits for hits, _ in kinds.values()) == sum(drawn)
+
+
+def test_the_table_says_how_much_of_a_script_was_in_the_training_text():
+    found = [
+        ch08_explore.Language(name, script, 3.0, 6.04, 2.75, 0.01, 0.876)
+        for name, script in (("chinese", "CJK"), ("english", None), ("tamil", "TAMIL"))
+    ]
+    lines = ch08_explore.languages_table(found, TRAINING).splitlines()[2:]
+    assert lines[0] == "| chinese | 3.0 | 6.0 | 2.8 | 1% | 88% | 50.0 |"
+    assert lines[1].endswith("| none |") and lines[2].endswith("| 0.0 |")
+
+
+def test_the_figure_places_each_language_by_its_script_and_leaves_english_out():
+    found = [
+        ch08_explore.Language(name, script, 3.0, 6.0, 2.8, 0.01, 0.25) for name, script in (("chinese", "CJK"), ("english", None))
+    ]
+    figure = ch08_explore.scripts_figure(found, TRAINING)
+    (line,), (words,) = figure.axes[0].lines, figure.axes[0].texts
+    plt.close(figure)
+    assert (line.get_xdata()[0], line.get_ydata()[0], words.get_text()) == (50.0, 25.0, "chinese")

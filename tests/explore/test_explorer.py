@@ -1,0 +1,138 @@
+"""rltok.explore: what is read equals what evaluation says, and every widget of the panel changes what it shows."""
+
+import sys
+
+import pytest
+import torch
+
+import rltok
+from rltok.data.documents import Document
+from rltok.data.rows import cut_documents
+from rltok.errors import RltokError
+from rltok.evaluation import evaluate
+from rltok.explore import explorer, read
+from rltok.explore.panel import ABOVE, DRAW, first_bytes
+from rltok.presets import preset
+from rltok.runs.models import new_model
+from rltok.runs.shipped import weights_of
+
+TEXT = "The ferry left late because the tide had turned against it.  "
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return rltok.load("demo")
+
+
+@pytest.fixture
+def panel():
+    pytest.importorskip("ipywidgets")
+    return Panel(explorer("demo", text=TEXT))
+
+
+class Panel:
+    """The widgets of an explorer by what they are."""
+
+    def __init__(self, box):
+        self.field, controls, self.note, views, self.keys = box.children
+        self.mode, self.level, self.again = controls.children
+        self.views = views.children
+
+    def shown(self):
+        return [view.value for view in self.views]
+
+
+def test_a_reading_equals_an_evaluation_row_by_row():
+    """Of a fresh model, whose draws are far from decided."""
+    fresh = new_model(preset("tiny"), torch.device("cpu"))
+    rows = cut_documents([Document(TEXT.encode(), "here", "0")], sequence_length=30, cut="full_windows", name="x")
+    scored = evaluate(fresh, rows, seed=3, batch=2)
+    reading = read(fresh, TEXT[:60], row_bytes=30, seed=3)
+    each = [sum(reading.bits[start : start + 30]) / 30 for start in reading.starts]
+    assert each == pytest.approx(scored.row_bits_per_byte, rel=1e-5)
+    assert sum(reading.early_bits) / 60 == pytest.approx(scored.early_bits_per_byte, rel=1e-5)
+    assert len(reading.boundaries) == len(reading.probabilities) == 60 and reading.starts == [0, 30]
+
+
+def test_the_first_row_is_drawn_as_boundary_view_draws_it(demo):
+    reading, view = read(demo, TEXT, row_bytes=512, seed=5), rltok.boundary_view(demo, TEXT, seed=5)
+    assert [int(drawn) for drawn in reading.boundaries] == view["boundaries"]
+    assert reading.probabilities == pytest.approx(view["probabilities"])
+
+
+def test_a_threshold_stands_in_place_of_a_draw(demo):
+    reading = read(demo, TEXT, row_bytes=512, seed=0, threshold=0.3)
+    assert list(reading.boundaries) == [chance > 0.3 for chance in reading.probabilities]
+    assert read(demo, TEXT, row_bytes=512, seed=1, threshold=0.3) == reading
+
+
+def test_a_rule_without_probabilities_has_none_and_refuses_a_threshold():
+    config = rltok.config.with_settings(preset("tiny"), {"model.rule.name": "random_k"})
+    model = new_model(config, torch.device("cpu"))
+    assert read(model, TEXT, row_bytes=512, seed=0).probabilities is None
+    with pytest.raises(RltokError, match="Leave the threshold out"):
+        read(model, TEXT, row_bytes=512, seed=0, threshold=0.5)
+
+
+def test_the_first_bytes_of_a_text_are_whole_characters():
+    assert [first_bytes("aé日👩", most) for most in (1, 2, 3, 5, 6, 9, 99)] == [
+        text.encode() for text in ("a", "a", "aé", "aé", "aé日", "aé日", "aé日👩")
+    ]
+
+
+def test_typing_redrawing_and_the_threshold_change_what_is_shown(panel):
+    first = panel.shown()
+    panel.again.click()
+    second = panel.shown()
+    assert first != second
+    panel.level.value = 0.9
+    assert panel.mode.value == ABOVE and panel.shown() != second
+    panel.mode.value = DRAW
+    assert panel.shown() == second
+    assert "divided differently" not in panel.keys.value
+    panel.field.value = "Another text"
+    assert "in 12 bytes" in panel.shown()[0]
+
+
+def test_drawing_again_ends_the_threshold(panel):
+    panel.mode.value = ABOVE
+    cut = panel.shown()
+    panel.again.click()
+    assert panel.mode.value == DRAW and panel.shown() != cut
+
+
+def test_nothing_much_and_broken_text_are_shown_or_refused_in_words(panel):
+    panel.field.value = ""
+    assert "Nothing to read yet." in panel.shown()[0] and panel.note.value == ""
+    panel.field.value = "日" * 34_000
+    assert "Only the first 2046 bytes are read here" in panel.note.value and "in 2046 bytes" in panel.shown()[0]
+    before = panel.shown()
+    panel.field.value = "half \ud83d"
+    assert "lone surrogate" in panel.note.value and panel.shown() == before
+    panel.field.value = "<script>alert(1)</script> שלום 👩‍👧"
+    assert panel.note.value == "" and "<script>" not in panel.shown()[0]
+
+
+def test_two_models_stand_side_by_side_with_their_differences_marked():
+    pytest.importorskip("ipywidgets")
+    both = Panel(explorer("demo", "small-english", text=TEXT))
+    assert ["<b>demo</b>" in both.shown()[0], "<b>small-english</b>" in both.shown()[1]] == [True, True]
+    assert "divided differently" in both.keys.value
+    assert 'class="differs' in both.shown()[0] + both.shown()[1]
+    same = Panel(explorer("demo", "demo", text=TEXT))
+    assert same.shown()[0] == same.shown()[1] and 'differs"' not in same.shown()[0]
+
+
+def test_a_file_of_weights_is_explored_as_its_name_is():
+    pytest.importorskip("ipywidgets")
+    named, file = (Panel(explorer(model, text=TEXT)).shown()[0] for model in ("demo", weights_of("demo")))
+    assert named.split('dir="auto"')[1].split(">", 1)[1] == file.split('dir="auto"')[1].split(">", 1)[1]
+
+
+def test_an_unknown_model_and_a_missing_package_are_one_line(monkeypatch):
+    pytest.importorskip("ipywidgets")
+    with pytest.raises(RltokError, match="Did you mean 'demo'"):
+        explorer("demos")
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    with pytest.raises(RltokError, match=r"the explorer needs ipywidgets. Run: pip install 'rltok\[notebook\]'"):
+        explorer("demo")
