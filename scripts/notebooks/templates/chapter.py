@@ -50,8 +50,7 @@ print(
 # %% [markdown]
 # ## The question
 #
-# The first byte always starts a token; before each of the others a boundary may stand or not. Before you run on: how many ways
-# are there?
+# A token may end after each byte but the last, where the text ends anyway. Before you run on: how many ways are there to choose?
 
 # %% tags=["prediction"]
 guess = None  # a number
