@@ -112,7 +112,7 @@ def sentences(best: Sweep, large: Sweep) -> list[str]:
 def _works(best: Sweep) -> str:
     config = _config(best, FAST)
     after = settled_after(best, FAST)
-    since = "" if after is None else f", from {after / 1e6:.0f} MB of training text on"
+    since = "" if after is None else f"; from {after / 1e6:.0f} MB on, after {SETTLED:.0%} or more in every seed"
     return (
         f"**What works:** a policy whose weights have {config.train.policy_lr_multiplier:g} times the network's learning rate"
         f" learns to end tokens at spaces (after {share(best, FAST):.0%} of them{since}), and predicts held-out text, in bits per"
@@ -180,7 +180,7 @@ def table(best: Sweep) -> str:
         difference = None if name == "even" else gap(best, name, "even", place)
         less = "" if difference is None else number(difference.bits, difference.reach(), "+.3f")
         rate = statistics.fmean(best.values(name, "rate", place))
-        rows.append([NAMES[name], f"{means[name].bits:.3f}", less, f"{rate:.3f}", f"{share(best, name):.0%}"])
+        rows.append([NAMES[name], f"{means[name].bits:.3f}", less, f"{rate:.3f}", shares(best, name).removesuffix(" (by seed)")])
     return markdown(
         ["32M, where boundaries come from", "bits per byte", "minus even", "boundaries per byte", "white space"], rows
     )

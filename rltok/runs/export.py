@@ -20,7 +20,7 @@ def export(run: str | Path, file: str | Path, *, bf16: bool = False) -> Path:
     Raises:
         RltokError: no such model, or no file of that name can be made.
     """
-    check_name(file, "file")
+    check_name(file, "file", "FILE")
     path = Path(file)
     if path.suffix != ".safetensors":
         raise RltokError(f"{path} must end in .safetensors, by which others know what it is. Name it {path.name}.safetensors.")

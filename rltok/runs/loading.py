@@ -17,7 +17,7 @@ from rltok.errors import RltokError
 from rltok.fast.unet import FastUNet
 from rltok.runs.checkpoint import WEIGHTS, fill, find_checkpoint, load_weights, read_state
 from rltok.runs.shipped import shipped_models, weights_of
-from rltok.runs.weights import read_facts, read_tensors
+from rltok.runs.weights import no_constant, read_facts, read_tensors
 from rltok.system.files import MISSING, quoted, read_file
 from rltok.unet import AutoregressiveUNet
 
@@ -38,7 +38,7 @@ def locate(name_or_path: str | Path) -> Path:
     """
     path, name = Path(name_or_path), name_or_path if isinstance(name_or_path, str) else ""
     if path.suffix == ".safetensors" and not os.path.isdir(path):
-        if not os.path.lexists(path):
+        if not os.path.exists(path):
             raise RltokError(f"there is no file {path}. Write one: rltok export RUN {quoted(path)}")
         return path
     if os.path.lexists(path):
@@ -81,7 +81,7 @@ def _from_hub(repository: str) -> Path:
 
 def _is_file(place: Path) -> bool:
     """Whether what `locate` found is a file of weights, and not a checkpoint."""
-    return place.suffix == ".safetensors"
+    return place.suffix == ".safetensors" and not os.path.isdir(place)
 
 
 def load_config(name_or_path: str | Path) -> Config:
@@ -96,7 +96,7 @@ def trained_on(name_or_path: str | Path) -> dict[str, Any] | None:
     if _is_file(place):
         return read_facts(place)[1]
     try:
-        data = json.loads(read_file(place.parents[1] / "data.json"))
+        data = json.loads(read_file(place.parents[1] / "data.json"), parse_constant=no_constant)
     except (*MISSING, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

@@ -50,6 +50,11 @@ def _damaged(path: Path, why: object) -> RltokError:
     return RltokError(f"{path}: its metadata is damaged ({why}). {AGAIN}")
 
 
+def no_constant(name: str) -> None:
+    """NaN and infinities are no JSON, so `rltok export` writes none."""
+    raise ValueError(f"{name} is no number")
+
+
 def _facts(path: Path) -> tuple[dict[str, Any], int]:
     """The metadata that `weights_bytes` wrote, in the format of today, and how many numbers the file holds."""
     with _open(path) as file:
@@ -60,7 +65,7 @@ def _facts(path: Path) -> tuple[dict[str, Any], int]:
             f"{path} holds weights without settings: rltok export did not write it. Name the run's folder, or export the run."
         )
     try:
-        facts = json.loads(stored)
+        facts = json.loads(stored, parse_constant=no_constant)
         written = facts["format"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, error) from error

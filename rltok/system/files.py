@@ -132,24 +132,27 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
-def check_name(out: str | Path, what: str) -> None:
-    """Raise `RltokError` where a folder or file, as `what` says, of this name could not be opened by every later command."""
+def check_name(out: str | Path, what: str, option: str = "--out") -> None:
+    """Raise `RltokError` where a folder or file, as `what` says, of this name could not be opened by every later command.
+
+    option: which the name was given to, as the message calls it.
+    """
     name = str(out)
     if not name.strip():
-        raise RltokError(f"--out is empty. Name a {what}.")
+        raise RltokError(f"{option} is empty. Name a {what}.")
     try:
         in_utf8 = os.fsencode(name) == name.encode()  # parts of torch and safetensors take no other name
     except UnicodeEncodeError:
         in_utf8 = False
     if not in_utf8:
-        raise RltokError(f"--out {name[:60]!a} is no UTF-8 text, so later commands could not open it. Name another {what}.")
+        raise RltokError(f"{option} {name[:60]!a} is no UTF-8 text, so later commands could not open it. Name another {what}.")
     try:
         os.lstat(os.path.join(os.path.abspath(name), LONGEST_INSIDE))
     except (*MISSING, PermissionError):
         pass
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise RltokError(f"--out {name[:60]!a} cannot be a {what}'s name ({reason}). Name another {what}.") from error
+        raise RltokError(f"{option} {name[:60]!a} cannot be a {what}'s name ({reason}). Name another {what}.") from error
 
 
 @contextmanager

@@ -46,6 +46,24 @@ def test_shares_of_white_space_are_a_mean_only_where_seeds_agree():
     assert headline.shares(sweep, "even") == "1% to 85% (by seed)"
 
 
+def test_the_table_has_the_range_of_shares_where_seeds_part():
+    sweep = best()
+    for run, value in zip(sweep.runs["hnet_port"].values(), (0.3, 0.69, 0.38), strict=True):
+        run["scores"][headline.place_of(sweep)]["whitespace_share"] = value
+    (row,) = (line for line in headline.table(sweep).splitlines() if headline.NAMES["hnet_port"] in line)
+    assert row.endswith("| 30% to 69% |")
+
+
+def test_what_every_seed_keeps_is_said_with_its_own_share():
+    sweep = best()
+    for run in sweep.runs["policy_x20"].values():
+        run["scores"][headline.place_of(sweep)]["whitespace_share"] = 0.99
+        for point in run["held_out"]:
+            point["whitespace_share"] = 0.96
+    first = max(run["held_out"][0]["bytes"] for run in sweep.runs["policy_x20"].values())
+    assert f"(after 99% of them; from {first / 1e6:.0f} MB on, after 95% or more in every seed)" in headline._works(sweep)
+
+
 def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_their_seeds():
     levels = {"policy_x20": 1.7, "bpe": 1.6, "bpe_causal": 1.6, "policy_x20_rate_bpe": 1.5, "policy_x20_rate_bpe_causal": 1.6}
     runs = [record(name, seed, bits=bits + (SPREAD[seed] if "policy" in name else 0.0), wiggle=0.0,

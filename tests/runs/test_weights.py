@@ -1,6 +1,7 @@
 """A model as one file: what rltok export writes is the model that was trained, and anything else in such a file is one line."""
 
 import json
+import shutil
 
 import huggingface_hub
 import pytest
@@ -106,7 +107,7 @@ def test_the_command_writes_it_and_says_how_to_look_at_it(run, finished, tmp_pat
         ("taken.safetensors", "exists already. Name a new file."),
         ("model.bin", "must end in .safetensors"),
         ("none/model.safetensors", "there is no folder"),
-        ("", "--out is empty"),
+        ("", "FILE is empty"),
     ],
 )
 def test_where_a_file_cannot_be_written_nothing_is(name, why, run, finished, tmp_path, monkeypatch):
@@ -121,6 +122,24 @@ def test_a_missing_file_is_no_model_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RltokError, match="there is no file models/mine.safetensors. Write one: rltok export RUN"):
         load("models/mine.safetensors")
+
+
+def test_a_link_to_nothing_is_a_missing_file(tmp_path):
+    (tmp_path / "mine.safetensors").symlink_to("gone")
+    with pytest.raises(RltokError, match="there is no file .*mine.safetensors"):
+        load(tmp_path / "mine.safetensors")
+
+
+def test_a_checkpoint_may_have_the_name_of_a_file(finished, tmp_path):
+    shutil.copytree(locate(finished), tmp_path / "step.safetensors")
+    assert load(tmp_path / "step.safetensors").config == small_config().model
+
+
+def test_a_run_whose_text_has_a_number_that_is_none_is_exported_without_it(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    data = tmp_path / "run" / "data.json"
+    data.write_text(json.dumps(json.loads(data.read_text()) | {"rows": float("nan")}))
+    assert trained_on(rltok.export(tmp_path / "run", tmp_path / "run.safetensors")) is None
 
 
 DAMAGE = {
@@ -165,6 +184,7 @@ def test_facts_that_this_version_does_not_know_are_one_line(facts, why, run, exp
         ({"rltok": "{not JSON"}, "its metadata is damaged"),
         ({"rltok": "3"}, "its metadata is damaged"),
         ({"rltok": "[" * 100_000}, "its metadata is damaged"),
+        ({"rltok": '{"format": 1, "data": {"rows": NaN}}'}, "its metadata is damaged (NaN is no number)"),
     ],
 )
 def test_metadata_of_others_is_one_line(metadata, why, run, exported, tmp_path):
