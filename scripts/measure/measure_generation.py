@@ -84,7 +84,7 @@ def main() -> None:
     plan = {key: getattr(options, key) for key in ("bytes", "full_bytes", "repeats")}
     write_json(
         options.out,
-        {"schema": 1, "what": WHAT, "prompt_bytes": PROMPT_BYTES, "threads": torch.get_num_threads(), **plan, "presets": presets},
+        {"schema": 1, "what": WHAT, "prompt_bytes": PROMPT_BYTES, "threads": torch.get_num_threads(), **plan, "runs": presets},
     )
 
 

@@ -41,7 +41,7 @@ def speeds(path: Path) -> str:
     if not path.exists():
         return "No record of speeds is stored yet: `scripts/measure/measure_generation.py` makes one on a quiet machine."
     record = json.loads(path.read_text(encoding="utf-8"))
-    sizes = [batch["rows"] for batch in record["presets"][0]["batches"]]
+    sizes = [batch["rows"] for batch in record["runs"][0]["batches"]]
     head = [
         "preset",
         "device",
@@ -52,9 +52,9 @@ def speeds(path: Path) -> str:
     rows = [
         [f"`{one['preset']}`", one["device"], f"{one['full_pass_bytes_per_second']:.1f}",
          *(f"{batch['bytes_per_second']:.0f}" for batch in one["batches"]), f"{one['times_as_fast']:.0f}"]
-        for one in record["presets"]
+        for one in record["runs"]
     ]  # fmt: skip
-    same = "the same bytes both ways" if all(one["same_bytes"] for one in record["presets"]) else "not the same bytes both ways"
+    same = "the same bytes both ways" if all(one["same_bytes"] for one in record["runs"]) else "not the same bytes both ways"
     return f"{markdown(head, rows)}\n\nBytes a second after a prompt of {record['prompt_bytes']} bytes; {same}."
 
 

@@ -42,7 +42,7 @@ def test_speeds_of_a_record_and_of_none(tmp_path):
     batches = [{"rows": 1, "bytes_per_second": 150.4}, {"rows": 16, "bytes_per_second": 900.0}]
     one = {"preset": "tiny", "device": "cpu", "full_pass_bytes_per_second": 7.25, "times_as_fast": 20.7, "batches": batches}
     for same, words in ((True, "the same bytes both ways"), (False, "not the same bytes both ways")):
-        path.write_text(json.dumps({"prompt_bytes": 2048, "presets": [one | {"same_bytes": same}]}))
+        path.write_text(json.dumps({"prompt_bytes": 2048, "runs": [one | {"same_bytes": same}]}))
         shown = ch08_explore.speeds(path)
         assert "| `tiny` | cpu | 7.2 | 150 | 900 | 21 |" in shown and "cached, 1 row |" in shown
         assert shown.endswith(f"after a prompt of 2048 bytes; {words}.")

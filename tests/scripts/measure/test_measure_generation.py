@@ -17,7 +17,7 @@ def record(monkeypatch, path, *words):
 def test_the_record_holds_every_batch_and_what_both_ways_wrote(tmp_path, monkeypatch):
     words = "--presets tiny --batches 1 3 --bytes 4 --full-bytes 2 --repeats 2".split()
     stored = record(monkeypatch, tmp_path / "generation.json", *words)
-    (tiny,) = stored["presets"]
+    (tiny,) = stored["runs"]
     assert tiny["preset"] == "tiny" and tiny["device"].startswith("cpu") and tiny["versions"]["torch"]
     assert [(batch["rows"], len(batch["seconds"])) for batch in tiny["batches"]] == [(1, 2), (3, 2)]
     assert tiny["same_bytes"] is True
