@@ -20,7 +20,7 @@ from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.evaluation import evaluate as evaluate_rows
-from rltok.runs.loading import load, load_config, trained_on
+from rltok.runs.loading import load, load_config, locate, trained_on
 from rltok.unet import AutoregressiveUNet
 
 EVALUATION_BATCH = 16
@@ -117,9 +117,9 @@ def evaluate(options: argparse.Namespace) -> None:
     """`rltok evaluate`."""
     _check_options(options)
     if options.tasks is None:
-        config = load_config(options.run)
-        model = load(options.run).to(scoring_device(options))
-        result = evaluate_rows(model, _rows_to_score(options, config), batch=EVALUATION_BATCH, **_how_drawn(options))
+        place = locate(options.run)
+        model = load(place).to(scoring_device(options))
+        result = evaluate_rows(model, _rows_to_score(options, load_config(place)), batch=EVALUATION_BATCH, **_how_drawn(options))
         print_json(result.to_dict()) if options.json else print("\n".join(_text_lines(result)))
         return
     sets = [_items(options, name) for name in dict.fromkeys(options.task or TASKS)]  # all are read before any is scored

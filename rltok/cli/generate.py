@@ -9,7 +9,7 @@ from rltok.cli.options import say, use_colour
 from rltok.cli.reading import MOST_TEXT, file_bytes
 from rltok.errors import RltokError
 from rltok.generation import Generated, Generation, Sampling
-from rltok.runs.loading import load, load_config
+from rltok.runs.loading import load, load_config, locate
 from rltok.show.characters import harmless
 from rltok.show.terminal import legend, paint
 from rltok.vocab import to_utf8
@@ -41,8 +41,8 @@ def generate(options: argparse.Namespace) -> None:
         max_bytes=options.bytes, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed,
         stop=tuple(options.stop),
     )  # fmt: skip
-    prompts, row_length = _prompts(options), load_config(options.run).data.sequence_length
-    model = load(options.run).to(scoring_device(options))
+    prompts, place = _prompts(options), locate(options.run)
+    row_length, model = load_config(place).data.sequence_length, load(place).to(scoring_device(options))
     generation = Generation(model, prompts, sampling, row_length=row_length)
     longest = max(map(len, prompts)) + options.bytes
     if longest > row_length:

@@ -86,10 +86,11 @@ def share(sweep: Sweep, name: str) -> float:
     return statistics.fmean(sweep.values(name, "whitespace_share", place_of(sweep)))
 
 
-def shares(sweep: Sweep, name: str) -> str:
-    """The share of white space with a boundary after it in words: from the lowest to the highest of the seeds where they part."""
-    low, *_, high = sorted(sweep.values(name, "whitespace_share", place_of(sweep)) * 2)
-    return f"{low:.0%} to {high:.0%} (by seed)" if high - low > APART else f"{share(sweep, name):.0%}"
+def shares(sweep: Sweep, name: str, remark: str = " (by seed)") -> str:
+    """The share of white space with a boundary after it in words: where seeds part, their lowest and highest, and the remark."""
+    values = sweep.values(name, "whitespace_share", place_of(sweep))
+    low, high = min(values), max(values)
+    return f"{low:.0%} to {high:.0%}{remark}" if high - low > APART else f"{share(sweep, name):.0%}"
 
 
 def settled_after(sweep: Sweep, name: str) -> float | None:
@@ -180,7 +181,7 @@ def table(best: Sweep) -> str:
         difference = None if name == "even" else gap(best, name, "even", place)
         less = "" if difference is None else number(difference.bits, difference.reach(), "+.3f")
         rate = statistics.fmean(best.values(name, "rate", place))
-        rows.append([NAMES[name], f"{means[name].bits:.3f}", less, f"{rate:.3f}", shares(best, name).removesuffix(" (by seed)")])
+        rows.append([NAMES[name], f"{means[name].bits:.3f}", less, f"{rate:.3f}", shares(best, name, remark="")])
     return markdown(
         ["32M, where boundaries come from", "bits per byte", "minus even", "boundaries per byte", "white space"], rows
     )

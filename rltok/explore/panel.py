@@ -6,7 +6,7 @@ from typing import Any
 
 from rltok.errors import RltokError
 from rltok.explore.reading import read
-from rltok.runs.loading import load, load_config
+from rltok.runs.loading import load, load_config, locate
 from rltok.show.readings import Reading, differing, keys, reading_html, summary
 from rltok.show.widgets import require_widgets
 from rltok.unet import AutoregressiveUNet
@@ -102,5 +102,5 @@ def explorer(model: str | Path, other: str | Path | None = None, text: str = "Wh
     """
     widgets = require_widgets("the explorer", "`rltok show MODEL TEXT` shows boundaries in a terminal.")
     names = [model] if other is None else [model, other]
-    models = [(load(name), load_config(name).data.sequence_length) for name in names]
+    models = [(load(place), load_config(place).data.sequence_length) for place in map(locate, names)]
     return Panel(widgets, list(map(str, names)), models, text, seed).box

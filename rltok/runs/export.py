@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from rltok.errors import RltokError
-from rltok.runs.loading import load, load_config, trained_on
+from rltok.runs.loading import load, load_config, locate, trained_on
 from rltok.runs.weights import weights_bytes
 from rltok.system.files import check_name, write_bytes
 
@@ -28,5 +28,6 @@ def export(run: str | Path, file: str | Path, *, bf16: bool = False) -> Path:
         raise RltokError(f"{path} exists already. Name a new file.")
     if not os.path.isdir(path.parent):
         raise RltokError(f"there is no folder {path.parent}. Make it first.")
-    write_bytes(path, weights_bytes(load(run).state_dict(), load_config(run), trained_on(run), bf16))
+    place = locate(run)  # once: a name of the hub is looked up over the network
+    write_bytes(path, weights_bytes(load(place).state_dict(), load_config(place), trained_on(place), bf16))
     return path

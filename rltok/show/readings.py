@@ -46,7 +46,8 @@ def enrichment(reading: Reading) -> float | None:
 
     1 for boundaries that do not care how hard the next byte is. None where no boundary has a byte of its row after it.
     """
-    counted = [i for i in range(len(reading.data)) if i not in set(reading.starts)]
+    starts = set(reading.starts)
+    counted = [i for i in range(len(reading.data)) if i not in starts]
     after = [reading.early_bits[i] for i in counted if reading.boundaries[i - 1]]
     everywhere = sum(reading.early_bits[i] for i in counted)
     return sum(after) / len(after) / (everywhere / len(counted)) if after and everywhere else None

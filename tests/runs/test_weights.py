@@ -277,6 +277,13 @@ def test_other_paths_are_never_looked_up(name, hub):
     assert hub == []
 
 
+def test_a_name_is_looked_up_once_where_several_things_are_read_of_the_model(exported, tmp_path, monkeypatch):
+    names = []
+    monkeypatch.setattr(loading, "_from_hub", lambda name: names.append(name) or exported["fp32"])
+    rltok.export("someone/model", tmp_path / "copy.safetensors")
+    assert names == ["someone/model"]
+
+
 def test_a_model_that_the_hub_does_not_have_is_one_line(hub, run):
     told = run("show", "me/other", TEXT, code=2).err
     assert "no run 'me/other' here, and model.safetensors of that name cannot be had" in told and "404 Client Error" in told
