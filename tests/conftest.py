@@ -71,6 +71,14 @@ def pytest_sessionfinish():
     gc.unfreeze()
 
 
+@pytest.fixture(autouse=True)
+def closed_figures():
+    """No figure of one test lives on in the next: pyplot warns of the 21st in a process, and which tests share one is chance."""
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
+
+
 @pytest.fixture
 def shapes_unchecked():
     """For tests of hundreds of forward passes: the shape checks would take most of the time, and other tests have them on."""

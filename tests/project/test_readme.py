@@ -5,7 +5,6 @@ import re
 
 import make_claims  # noqa: E402
 import make_verdict  # noqa: E402
-import matplotlib.pyplot as plt
 import pytest
 import readme_numbers  # noqa: E402
 from paths import ROOT
@@ -53,7 +52,6 @@ def test_the_verdict_and_its_picture_are_of_the_stored_records():
     assert make_verdict.TEXT.read_text() == headline.verdict(make_verdict.RESULTS) + "\n", "run make_verdict.py"
     drawing = headline.figure(make_verdict.RESULTS)
     assert f"<dc:description>{digest(drawing)}<" in re.sub(r"\s+", " ", make_verdict.PICTURE.read_text()).replace("> ", ">")
-    plt.close(drawing)
 
 
 def test_claims_and_speeds_are_of_the_stored_records():

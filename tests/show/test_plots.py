@@ -10,13 +10,6 @@ import matplotlib.pyplot as plt  # noqa: E402
 from rltok.show import plots  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def closed_figures():
-    """No figure of one test lives on in the next."""
-    yield
-    plt.close("all")
-
-
 def line(values, **options):
     figure, axes = plt.subplots()
     axes.plot(values, **options)

@@ -4,7 +4,6 @@ import matplotlib
 import pytest
 
 matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 from rltok.evidence.chapters import ch02_graph  # noqa: E402
 from rltok.show import plots  # noqa: E402
@@ -14,9 +13,7 @@ WEIGHTS = {name for name, node in ch02_graph.NODES.items() if node[2] == "weight
 
 @pytest.fixture
 def figure():
-    """The graph, closed afterwards."""
-    yield ch02_graph.computation_graph()
-    plt.close("all")
+    return ch02_graph.computation_graph()
 
 
 def pairs(edges):

@@ -6,7 +6,6 @@ import matplotlib
 import pytest
 
 matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 import rltok
 from rltok.evidence.chapters import ch08_explore
@@ -78,5 +77,4 @@ def test_the_figure_places_each_language_by_its_script_and_leaves_english_out():
     ]
     figure = ch08_explore.scripts_figure(found, TRAINING)
     (line,), (words,) = figure.axes[0].lines, figure.axes[0].texts
-    plt.close(figure)
     assert (line.get_xdata()[0], line.get_ydata()[0], words.get_text()) == (50.0, 25.0, "chinese")

@@ -11,7 +11,6 @@ import pytest
 from paths import ROOT
 
 matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 from rltok.config import from_dict  # noqa: E402
 from rltok.errors import RltokError  # noqa: E402
@@ -28,12 +27,6 @@ RECORD = ROOT / "notebooks" / "results" / "variance_ladder.json"
 @pytest.fixture(scope="module")
 def stored():
     return json.loads(RECORD.read_text(), parse_constant=pytest.fail)
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    plt.close("all")
 
 
 def made(rows, *, limit=1.0):

@@ -6,15 +6,8 @@ import matplotlib
 import pytest
 
 matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 from rltok.evidence.chapters import ch02_pictures  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    plt.close("all")
 
 
 def lines(figure):

@@ -11,7 +11,6 @@ from paths import ROOT
 from sweeps import record, sweep_of
 
 matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 from rltok.data.fixed_texts import FIXED_TEXTS  # noqa: E402
 from rltok.errors import RltokError  # noqa: E402
@@ -26,12 +25,6 @@ from rltok.show.tables import markdown  # noqa: E402
 RESULTS = ROOT / "notebooks" / "results"
 STORED = {kind: RESULTS / f"{kind}.json" for kind in ch05_rules.KINDS}
 COMMON = {"schema": 1, "full": True, "data": {"name": "sample"}, "commit": "1" * 40, "device": "cpu", "config_hash": "abc"}
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    plt.close("all")
 
 
 def result(name: str, seed: int, rows: list[float], *, tokens=0.2, rule="learned", last=0.2) -> dict:

@@ -9,7 +9,6 @@ import torch
 from paths import ROOT
 
 matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 import rltok  # noqa: E402
 from rltok.config import from_dict, with_settings  # noqa: E402
@@ -100,9 +99,6 @@ def test_the_stored_record_is_of_the_present_preset_and_of_both_networks(record)
 
 def test_the_figure_shows_every_edit_of_both_networks_with_its_interval(record):
     figure = ch00_spaces.effects_figure(record)
-    try:
-        for panel, one in zip(figure.axes, record["runs"], strict=True):
-            drawn = {container.get_label(): container[0].get_ydata().tolist() for container in panel.containers}
-            assert drawn == {name: curve["mean"] for name, curve in one["effects"].items()}
-    finally:
-        plt.close(figure)
+    for panel, one in zip(figure.axes, record["runs"], strict=True):
+        drawn = {container.get_label(): container[0].get_ydata().tolist() for container in panel.containers}
+        assert drawn == {name: curve["mean"] for name, curve in one["effects"].items()}

@@ -3,7 +3,6 @@
 import re
 
 import make_results  # noqa: E402
-import matplotlib.pyplot as plt
 from paths import ROOT
 
 from rltok.show.plots import digest
@@ -18,7 +17,6 @@ def test_appendices_and_their_pictures_are_of_the_stored_records():
         drawing = draw(stored)
         picture = (make_results.PICTURES / f"{name}.svg").read_text()
         assert f"<dc:description>{digest(drawing)}<" in re.sub(r"\s+", " ", picture).replace("> ", ">"), name
-        plt.close(drawing)
 
 
 def test_every_generated_part_stands_on_a_page():
