@@ -558,5 +558,5 @@ plots.show(ch05_rules.words_figure(leak))
 # %% [markdown]
 # ## Where to go next
 #
-# A [rule of your own](../book/a_new_rule.md) fits into one file and can join the comparison. [Chapter 06](06_scale_up_147m.ipynb) takes
+# A [rule of your own](../book/a_new_rule.md) fits into one file and can join the comparison. [Chapter 06](06_run_it.ipynb) takes
 # the rules to scale.

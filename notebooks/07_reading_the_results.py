@@ -222,7 +222,7 @@ Markdown(
 
 # %% [markdown]
 # The run of 147M, with one learning rate for all weights, chose first letters and punctuation, as a seed of 32M did. [Chapter
-# 06](06_scale_up_147m.ipynb#not-at-white-space) looks at it more closely.
+# 06b](06b_what_the_large_run_did.ipynb) looks at it more closely.
 #
 # ## Another learning rate
 #

@@ -88,9 +88,13 @@ def share(sweep: Sweep, name: str) -> float:
 
 def shares(sweep: Sweep, name: str, remark: str = " (by seed)") -> str:
     """The share of white space with a boundary after it in words: where seeds part, their lowest and highest, and the remark."""
-    values = sweep.values(name, "whitespace_share", place_of(sweep))
+    return span(sweep.values(name, "whitespace_share", place_of(sweep)), remark)
+
+
+def span(values: Sequence[float], remark: str = "") -> str:
+    """Shares of several seeds in words: their mean; where they part, the lowest and the highest, and the remark."""
     low, high = min(values), max(values)
-    return f"{low:.0%} to {high:.0%}{remark}" if high - low > APART else f"{share(sweep, name):.0%}"
+    return f"{low:.0%} to {high:.0%}{remark}" if high - low > APART else f"{statistics.fmean(values):.0%}"
 
 
 def settled_after(sweep: Sweep, name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Write the appendices to chapter 07: every table, sentence and figure of results that the chapter has no room for.
+"""Write the appendices to chapters 06b and 07: every table, sentence and figure of results that they have no room for.
 
 python scripts/book/make_results.py   # rewrites book/_generated/results and book/_static/results; a test fails when out of date
 """
@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltok.evidence import aside, criteria, differences, figures, headline, measuring, summary, tables, verdicts, words
-from rltok.evidence.chapters import ch06_runs, ch07_answers, ch07_domains, ch07_moved, ch07_results, ch07_where
-from rltok.evidence.chapters.ch07_whitespace_onset import ahead_table, schedules_table, turns_table
+from rltok.evidence.chapters import ch06_runs, ch06_starts, ch06_where, ch07_answers, ch07_domains, ch07_moved, ch07_results
+from rltok.evidence.chapters.ch06_onset import ahead_table, lead_table, schedules_table, turns_table
 from rltok.evidence.claims import POLICIES
 from rltok.evidence.paper import PLACE_NAMES, TABLE_1
-from rltok.evidence.records import Sweep
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import SCHEDULE, Sweep, is_learned, read_sweeps
 from rltok.presets import preset
 from rltok.show.tables import markdown
 
@@ -66,6 +67,21 @@ class Stored:
         """Methods of the first sweep under a later, lower peak."""
         return differences.borrowing(ch06_runs.schedule_sweep(RESULTS / "causes", "32m_slow", self.early), self.early)
 
+    @cached_property
+    def schedules(self) -> Sweep:
+        """The policy of the first sweep under the schedule of the large runs, and under parts of it."""
+        return ch06_runs.schedule_sweep(RESULTS / "causes", "schedule", self.early, SCHEDULE)
+
+    @cached_property
+    def tiny_late(self) -> Sweep:
+        """The preset tiny with an early and with a late peak."""
+        return read_sweeps(RESULTS / "causes", SCHEDULE, "tiny_late")["tiny_late"]
+
+    @property
+    def large_policies(self) -> list[str]:
+        """The policies among the large runs."""
+        return [name for name, runs in self.large.runs.items() if is_learned(next(iter(runs.values())))]
+
     @property
     def learned(self) -> list[str]:
         """The policies of the first sweep that a claim is about."""
@@ -82,7 +98,7 @@ def of_sweep(of: Callable[[Stored], Sweep]) -> dict[str, Callable[[Stored], str]
     """The tables that every sweep has."""
     made = {
         "heading": tables.heading, "rates": tables.table_3, "drivers": tables.drivers_table,
-        "places": ch07_where.places_table, "course": tables.course_table, "passages": passages,
+        "places": ch06_where.places_table, "course": tables.course_table, "passages": passages,
     }  # fmt: skip
     return {name: (lambda stored, make=make: make(of(stored))) for name, make in made.items()}
 
@@ -219,6 +235,16 @@ def answers(stored: Stored) -> str:
     return "\n\n".join([f"Bits per item: {told}.", *(ch07_answers.table(record, task, names) for task in TASKS)])
 
 
+def second_seed(make: Callable[[Record, Record], str]) -> Callable[[Stored], str]:
+    """A part made of the start of a second large run and of the finished first one, or why there is none."""
+
+    def made(stored: Stored) -> str:
+        start, run, why_not = ch06_starts.beside(RESULTS / "start_147m.json", stored.large)
+        return why_not or make(start, run)
+
+    return made
+
+
 def overturned(stored: Stored) -> str:
     """What the runs at each method's best schedule say otherwise than the first sweep."""
     return ch07_moved.overturned([stored.early, stored.slow, stored.best])
@@ -226,6 +252,7 @@ def overturned(stored: Stored) -> str:
 
 PARTS: dict[str, Callable[[Stored], str]] = {
     **{f"best_{name}": make for name, make in of_sweep(lambda stored: stored.best).items()},
+    **{f"large_{name}": make for name, make in of_sweep(lambda stored: stored.large).items()},
     **{f"first_{name}": make for name, make in of_sweep(lambda stored: stored.early).items()},
     "first_losses": lambda stored: tables.table_1(stored.early),
     "first_accuracies": lambda stored: tables.accuracy_table(stored.early),
@@ -257,6 +284,23 @@ PARTS: dict[str, Callable[[Stored], str]] = {
     ),
     "large_losses": lambda stored: tables.table_1(stored.large),
     "large_accuracies": lambda stored: tables.accuracy_table(stored.large),
+    "large_who": lambda stored: tables.who_is_who(stored.large),
+    "large_onsets": lambda stored: "\n\n".join(
+        ch06_where.onsets_table(stored.large, name) for name in [*stored.large_policies, "hnet_port"] if name in stored.large.runs
+    ),
+    "large_starts": second_seed(ch06_starts.starts_table),
+    "large_around": second_seed(lambda start, run: ch06_where.around_table(ch06_starts.views(start, run))),
+    "large_agreement": second_seed(ch06_starts.agreement_table),
+    "large_lead": lambda stored: lead_table([stored.early, stored.large], ["even", "bpe", *stored.large_policies]),
+    "large_turns": lambda stored: turns_table(
+        [stored.early, stored.large], list(dict.fromkeys([*stored.learned, *stored.large_policies]))
+    ),
+    "causes_who": lambda stored: tables.who_is_who(stored.schedules),
+    "causes_schedules": lambda stored: schedules_table(
+        [stored.early, stored.schedules, stored.large], [*stored.large_policies, *stored.schedules.runs]
+    ),
+    "causes_turns": lambda stored: turns_table([stored.schedules], list(stored.schedules.runs)),
+    "causes_tiny": lambda stored: schedules_table([stored.tiny_late], list(stored.tiny_late.runs)),
     "large_claims": lambda stored: tables.claims_table(differences.borrowing(stored.large, stored.early)),
     "paper_looks": looks,
     "rule": rule,

@@ -49,7 +49,7 @@ def train_command(config: Config, base: str, *, data: str, out: str, validation:
     words += [] if validation is None else [f"--validation {shlex.quote(validation)}"]
     words += [f"--out {shlex.quote(out)}"]
     changed = [shlex.quote(f"{key}={json.dumps(value)}") for key, value in changes(config, preset(base)).items()]
-    return " \\\n  ".join(words + ([f"--set {' '.join(changed)}"] if changed else []))
+    return " \\\n  ".join(words + (["--set " + " \\\n    ".join(changed)] if changed else []))
 
 
 def plan_table(plans: Mapping[str, Config]) -> str:
@@ -144,21 +144,17 @@ def lasting(seconds: float) -> str:
     return duration(seconds, LARGE)
 
 
-def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed], price: float | None = None) -> str:
-    """Markdown: how long a preset takes on each card and backend where it was measured, updates alone, and what that costs.
+def cost_table(name: str, budgets: Mapping[str, int], speeds: list[Speed]) -> str:
+    """Markdown: how long a preset takes on each card and backend where it was measured, updates alone.
 
     Args:
         name: of the preset.
         budgets: training bytes by what they are called.
         speeds: `rltok.speed.speeds.measured_speeds()`.
-        price: of an hour of a card, in a currency of yours; None leaves the columns out.
     """
     rows = []
     for speed in (speed for speed in speeds if speed["preset"] == name):
         rate = speed["bytes_per_second"]
         cells = [speed["device"], speed["backend"], f"{speed['micro_batch']}", f"{rate / 1e6:.3g}"]
-        for size in budgets.values():
-            cells += [lasting(size / rate), *([] if price is None else [f"{size / rate / 3600 * price:.2f}"])]
-        rows.append(cells)
-    head = [column for budget in budgets for column in (budget, *([] if price is None else [f"{budget}, cost"]))]
-    return markdown(["card", "backend", "rows a pass", "MB/s", *head], rows)
+        rows.append([*cells, *(lasting(size / rate) for size in budgets.values())])
+    return markdown(["card", "backend", "rows a pass", "MB/s", *budgets], rows)

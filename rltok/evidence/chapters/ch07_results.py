@@ -98,7 +98,7 @@ def side(difference: Difference) -> str:
     return LOWER.get(verdict, verdict)
 
 
-def _paper(method: str, reference: str) -> str:
+def paper_cell(method: str, reference: str) -> str:
     """The paper's difference on held-out text ± half an interval of its errors, which are those of its text alone."""
     if not {method, reference} <= PAPER.keys() or method == reference:
         return NONE
@@ -110,7 +110,7 @@ def _paper(method: str, reference: str) -> str:
 def minus_table(sweeps: Sequence[Sweep], reference: str, methods: Sequence[str]) -> str:
     """Markdown: bits per byte minus the reference's, a row for each sweep and one for the paper, ± half a 95 % interval."""
     rows = [[setting(sweep), *(cell(minus(sweep, method, reference)) for method in methods)] for sweep in sweeps]
-    rows.append(["the paper: 147M, 6 GB", *(_paper(method, reference) for method in methods)])
+    rows.append(["the paper: 147M, 6 GB", *(paper_cell(method, reference) for method in methods)])
     return markdown([f"bits per byte, minus {SHORT[reference]}", *(HEADS[method] for method in methods)], rows)
 
 

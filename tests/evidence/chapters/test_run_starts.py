@@ -1,4 +1,4 @@
-"""rltok.evidence.chapters.ch06_partial_runs: the start of a run beside a finished one, and what is refused."""
+"""rltok.evidence.chapters.ch06_starts: the start of a run beside a finished one, and what is refused."""
 
 import json
 
@@ -7,7 +7,7 @@ from paths import ROOT
 from sweeps import record, sweep_of
 
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch06_partial_runs import agreement_table, apart, beside, starts_html, starts_table
+from rltok.evidence.chapters.ch06_starts import agreement_table, apart, beside, starts_table, views
 from rltok.evidence.partial_runs import NEEDED, read_start
 from rltok.evidence.schema import SCHEMA, START
 from rltok.system.digest import with_digest
@@ -41,12 +41,11 @@ def test_both_are_told_at_the_evaluations_that_they_share(tmp_path):
 
 def test_boundaries_stand_beside_each_other_after_the_same_updates():
     run = finished()
-    shown = starts_html(start(), run, characters=20)
-    names = ("seed 0, after update 5 (0 MB)", "seed 1, after update 5 (0 MB)", "seed 0, after update 20 (0 MB)")
-    assert all(shown.count(f"<strong>{name}</strong>") == 1 for name in names)
+    names = ["seed 0, after update 5 (0 MB)", "seed 1, after update 5 (0 MB)", "seed 0, after update 20 (0 MB)"]
+    assert list(views(start(), run)) == names
     run["snapshots"] = [shot for shot in run["snapshots"] if shot["step"] != 5]
     with pytest.raises(RltokError, match="no snapshot at the update"):
-        starts_html(start(), run)
+        views(start(), run)
 
 
 def test_agreement_is_counted_text_by_text():
@@ -63,7 +62,7 @@ def test_agreement_is_counted_text_by_text():
 
 def test_settings_or_text_that_differ_in_more_than_the_seed_are_refused():
     for other in ({"model.rule.lags": 3}, {"objective.gamma": 0.5}):
-        for made in (starts_table, starts_html):
+        for made in (starts_table, views):
             with pytest.raises(RltokError, match="other settings or text"):
                 made(start(), finished(**other))
     with pytest.raises(RltokError, match="other settings or text"):

@@ -1,31 +1,16 @@
-"""rltok.evidence.chapters.ch06_runs: what sizes beside each other show, what their runs took, and what failed."""
+"""rltok.evidence.chapters.ch06_runs: which sweeps are set beside each other, what runs took, and what failed."""
 
-import numpy as np
 import pytest
-from sweeps import PLACES, record, rows_of, seeds_of, sweep_of, with_repeats, write
+from sweeps import PLACES, record, rows_of, seeds_of, sweep_of, write
 
 from rltok.config import from_dict
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch06_runs import (
-    facts_table,
-    failed_table,
-    failures,
-    interrupted,
-    learned_run,
-    learning_figure,
-    of_sizes,
-    planned_methods,
-    record_table,
-    schedule_sweep,
-    settings_against_plan,
-    shown_sweeps,
-    sizes_figure,
-)
+from rltok.evidence.chapters.ch06_runs import all_sweeps, interrupted, interruptions, record_table, schedule_sweep
 from rltok.evidence.differences import deviation, gap
 from rltok.evidence.export import failure_of
-from rltok.evidence.records import SCHEDULE, Sweep, read_sweeps
+from rltok.evidence.records import SCHEDULE, read_sweeps
 from rltok.evidence.tables import side_by_side
-from rltok.show import plots
+from rltok.presets import preset
 from rltok.system.digest import with_digest
 
 HERE = {"device": "cpu", "commit": "0" * 40}
@@ -43,21 +28,6 @@ def failed(name, sweep="147m", why="out of memory"):
     like = record(name)
     named = {key: like[key] for key in ("commit", "device", "versions", "data", "full")}
     return failure_of(from_dict(like["config"]), sweep=sweep, name=name, why=why, **named)
-
-
-def test_the_wanted_sweep_is_shown_or_said_to_be_missing(tmp_path):
-    write(tmp_path, record("ours", sweep="smoke", full=False))
-    sizes = ("32m", "147m")
-    sweeps = of_sizes(tmp_path, sizes)
-    assert [sweep.name for sweep in sweeps] == ["smoke"]
-    assert shown_sweeps(sweeps, "147m").startswith(
-        "**No record of the sweep `147m` is stored yet.** Shown in its place: `smoke`."
-    )
-    large = with_digest(record("ours", sweep="147m") | {"matrix_parameters": 146_875_392})
-    write(tmp_path, large, record("ours", sweep="32m"), record("ours", sweep="32m_again"))
-    sweeps = of_sizes(tmp_path, sizes)
-    assert [sweep.name for sweep in sweeps] == ["32m", "147m"]
-    assert shown_sweeps(sweeps, "147m").startswith("Shown: `32m`, `147m`.")
 
 
 def test_the_sweep_of_most_runs_comes_first(tmp_path):
@@ -115,71 +85,31 @@ def test_a_list_that_was_begun_late_is_no_run_that_was_never_interrupted(after, 
     late["sessions"][0] |= {"after": after, "redone": redone}
     words = f"earlier sessions not recorded; went on after update {after}, at least {redone} updates done again (0 s)"
     assert interrupted(late).startswith(words + "; went on after update 18")
-    (axes,) = sizes_figure([sweep_of(late)], ("ours",)).axes
-    assert len(lines_of(axes)["interrupted"].get_xdata()) == 1 + (after > 0)
+    assert [one["after"] for one in interruptions(late)] == [after, 18]
 
 
-def test_a_row_a_run_names_and_costs_it():
-    run = with_digest(
-        resumed((10, 3, 1.6)) | {"peak_memory_bytes": 42_400_000_000, "data": {"name": "t", "train": {"hash": "ab"}}}
-    )
-    sweep = sweep_of(run, record("even"), record("bpe"))
-    head, first, second = rows_of(record_table([sweep], ("ours", "even")))
-    cells = dict(zip(head, second, strict=True))
-    assert (first[1], second[1]) == ("even", "ours")
-    assert (cells["commit"], cells["config"], cells["training text"]) == ("0" * 7, run["config_hash"], "ab")
-    assert (cells["bytes"], cells["seconds"], cells["MB/s"], cells["peak memory, GB"]) == ("20,000", "5", "0.004", "42.4")
-    assert cells["interrupted"].startswith("went on after update 10") and first[-1] == "not recorded"
-    assert record_table([sweep], ("nobody",)) == record_table([], ("ours",)) == "No other size is stored."
-    turned = rows_of(facts_table(sweep, ("ours", "even")))
-    assert turned[0] == ["32m", "`even`", "`ours`"] and turned[1] == ["seed", "0", "0"]
-    assert {what: mine for what, _, mine in turned[2:]} == {key: cells[key] for key in head[3:]}
-    assert rows_of(facts_table(sweep, ())) == [["32m"]]
+def test_a_row_a_run_says_whether_it_was_the_planned_one_and_what_it_took():
+    mine = with_digest(resumed((10, 3, 1.6), seed=3) | {"peak_memory_bytes": 42_400_000_000})
+    sweep = sweep_of(mine, record("ours_lags1"), record("even", 1))
+    sweep.failed.append(failed("bpe", why="loss nan | not\nfinite"))
+    planned = {"ours": from_dict(record("ours", 0)["config"]), "even": from_dict(record("ours")["config"]), "bpe": preset("tiny")}
+    table, missing = record_table(sweep, planned).split("\n\n")
+    head, *rows = rows_of(table)
+    assert head == ["`32m`", "commit", "settings", "seconds", "memory, GB", "interrupted"]
+    assert [row[:1] + row[2:3] for row in rows] == [
+        ["`bpe`, seed 0", "**not as planned**"], ["`even`, seed 1", "**not as planned**"], ["`ours`, seed 3", "as planned"],
+        ["`ours_lags1`, seed 0", "not in the plan"],
+    ]  # fmt: skip
+    assert rows[0][3:] == ["-", "-", "failed: loss nan \\| not finite"]
+    assert rows[2][1] == "0" * 7 and rows[2][3:5] == ["5", "42.4"] and rows[2][5].startswith("went on after update 10")
+    assert missing == "Runs of the plan without a finished record: `bpe`."
+    assert record_table(sweep_of(mine), {"ours": planned["ours"]}).endswith("without a finished record: none.")
 
 
-def lines_of(axes):
-    return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
-
-
-def test_both_sizes_share_an_axis_and_an_interruption_stands_on_the_curve():
-    large = with_digest(resumed((10, 3, 1.6), sweep="147m", bits=1.5) | {"matrix_parameters": 146_875_392})
-    sizes = [sweep_of(record("ours", bits=2.0), record("even", bits=2.1)), sweep_of(large)]
-    (axes,) = sizes_figure(sizes, ("ours", "even")).axes
-    lines = lines_of(axes)
-    assert set(lines) == {"ours, 32m", "ours, 147m", "even, 32m", "interrupted"}
-    assert lines["ours, 32m"].get_color() == lines["ours, 147m"].get_color() != lines["even, 32m"].get_color()
-    assert lines["ours, 32m"].get_linestyle() != lines["ours, 147m"].get_linestyle()
-    held = [point for point in large["held_out"] if point["step"]]
-    assert np.allclose(lines["ours, 147m"].get_xdata(), [point["flops"] for point in held])
-    assert np.allclose(lines["ours, 147m"].get_ydata(), [point["bits_per_byte"] for point in held])
-    mark = lines["interrupted"]
-    assert mark.get_xdata() == pytest.approx([1e10]) and mark.get_ydata() == pytest.approx([1.5 + 1 - 10 / 20])
-
-
-def test_a_seed_that_was_run_again_is_one_line_with_the_marks_of_all_its_runs():
-    sweep = with_repeats(sweep_of(record("ours", bits=2.0)), resumed((10, 3, 1.6), bits=3.0))
-    lines = lines_of(sizes_figure([sweep], ("ours",)).axes[0])
-    held = [point["bits_per_byte"] + 0.5 for point in sweep.runs["ours"][0]["held_out"] if point["step"]]
-    assert np.allclose(lines["ours, 32m"].get_ydata(), held)
-    assert lines["interrupted"].get_ydata() == pytest.approx([2.5 + 1 - 10 / 20])
-
-
-def test_white_space_and_entropy_are_drawn_where_they_are_known():
-    run, even = resumed((10, 3, 1.6)), record("even")
-    for point in even["curve"]:
-        point["policy_entropy"] = None
-    left, right = learning_figure([sweep_of(run, even)], ("ours", "even")).axes
-    assert set(lines_of(left)) == {"ours, 32m", "even, 32m", "interrupted"} and set(lines_of(right)) == {
-        "ours, 32m",
-        "interrupted",
-    }
-    assert np.allclose(lines_of(left)["ours, 32m"].get_xdata(), [point["bytes"] for point in run["curve"]])
-    assert np.allclose(lines_of(right)["ours, 32m"].get_ydata(), [point["policy_entropy"] for point in run["curve"]])
-
-
-def test_other_numbers_change_the_digest_of_a_figure():
-    figures = [sizes_figure([sweep_of(record("ours", bits=bits))], ("ours",)) for bits in (2.0, 1.9)]
-    assert plots.digest(figures[0]) != plots.digest(figures[1])
+def test_a_folder_without_a_finished_run_is_said_to_be_one(tmp_path):
+    write(tmp_path, failed("ours"))
+    with pytest.raises(RltokError, match="holds no record of a finished run, so there is nothing to show"):
+        all_sweeps(tmp_path)
 
 
 def test_sizes_stand_under_each_other_with_differences_paired_within_a_size():
@@ -224,56 +154,6 @@ def test_a_difference_says_when_it_is_of_validation_or_why_there_is_none():
     assert alone[rows[0].index("minus even")] == "no run of even"
     rows = rows_of(side_by_side([sweep_of(record("ours", 1), even)]))
     assert rows[-1][rows[0].index("minus even")] == "no seed in common with even"
-
-
-def test_a_sweep_whose_runs_all_failed_or_are_smoke_is_not_said_to_be_missing(tmp_path):
-    write(tmp_path, record("ours", sweep="32m"), failed("ours"), failed("even"))
-    sweeps = of_sizes(tmp_path, ("32m", "147m"))
-    missing = shown_sweeps(sweeps, "147m", tmp_path)
-    assert missing.startswith("**Of the sweep `147m` no run has finished: 2 failed.** Shown in its place")
-    assert shown_sweeps(sweeps, "90m", tmp_path).startswith("**No record of the sweep `90m` is stored yet.**")
-    write(tmp_path, record("bpe", sweep="90m", full=False))
-    sweeps = of_sizes(tmp_path, ("32m", "90m"))
-    assert shown_sweeps(sweeps, "90m", tmp_path).startswith("**The records of `90m` are of smoke runs")
-
-
-def test_failed_runs_are_shown_with_their_reason_wherever_they_lie(tmp_path):
-    write(tmp_path, record("ours", sweep="32m"), failed("bpe", "32m", "loss nan | not\nfinite"), failed("even"))
-    sweeps = of_sizes(tmp_path, ("32m", "147m"))
-    failing = failures(sweeps, tmp_path, ("32m", "147m"))
-    head, *rows = rows_of(failed_table(failing))
-    assert [row[:3] for row in rows] == [["32m", "bpe", "0"], ["147m", "even", "0"]]
-    assert rows[0][-1] == "loss nan \\| not finite" and rows[1][-1] == "out of memory" and len(head) == len(rows[1]) == 6
-    assert failures(sweeps, tmp_path, ("32m",)) == failing[:1]
-    assert failed_table([]) == "No run of them failed."
-
-
-def test_a_folder_without_a_finished_run_is_said_to_be_one(tmp_path):
-    write(tmp_path, failed("ours"))
-    with pytest.raises(RltokError, match="holds no record of a finished run, so there is nothing to show"):
-        of_sizes(tmp_path, ("147m",))
-
-
-def test_contenders_are_those_of_the_plan_or_whatever_is_there():
-    small, large = sweep_of(record("even"), record("ours"), record("other")), sweep_of(record("bpe", sweep="147m"))
-    assert planned_methods([small, large], ("bpe", "ours", "hnet")) == ["bpe", "ours"]
-    assert planned_methods([small], ("bpe", "hnet")) == ["even", "ours", "other"]
-
-
-def test_learned_boundaries_are_taken_from_a_run_that_has_them():
-    sweep = sweep_of(record("even"), record("ours", 2), record("ours", 1), record("ours_gamma0.9"))
-    assert learned_run(sweep, ("even", "ours_gamma0.9"))["name"] == "ours_gamma0.9"
-    assert learned_run(sweep, ("even", "hnet"))["seed"] == 1
-    assert learned_run(Sweep("32m", {"even": sweep.runs["even"]}, []), ("even",)) is None
-
-
-def test_settings_are_compared_with_the_plan_seed_by_seed():
-    mine, more = record("ours", 3), record("ours_lags1")
-    planned = {"ours": from_dict(record("ours", 0)["config"]), "even": from_dict(record("ours")["config"])}
-    lines = settings_against_plan(sweep_of(mine, more, record("even", 1)), planned)
-    assert lines == [
-        "even, seed 1: OTHERS THAN THE PLAN'S", "ours_lags1, seed 0: not in the plan", "ours, seed 3: those of the plan"
-    ]  # fmt: skip
 
 
 def test_sizes_beside_each_other_may_be_of_some_contenders():

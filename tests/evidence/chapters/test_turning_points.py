@@ -1,9 +1,9 @@
-"""ch07_whitespace_onset: the lead over the early exit, and the moment at which a policy goes to white space or away from it."""
+"""ch06_onset: the lead over the early exit, and the moment at which a policy goes to white space or away from it."""
 
 import pytest
 from sweeps import record, rows_of, sweep_of, with_repeats
 
-from rltok.evidence.chapters.ch07_whitespace_onset import ahead_table, differences_table, lead_table, schedules_table, turns_table
+from rltok.evidence.chapters.ch06_onset import ahead_table, lead_table, schedules_table, turns_table
 
 
 def leading(leads, budget, name="ours", seed=0, **more):
@@ -60,26 +60,6 @@ def test_the_lead_at_the_turn_is_a_mean_of_seven_lines_and_fixed_rules_have_no_t
     tiny = record("ours")["config"]
     updates = tiny["train"]["training_bytes"] // (tiny["train"]["sequences_per_update"] * tiny["data"]["sequence_length"])
     assert rows[0][7] == f"{tiny['train']['warmup_fraction'] * updates:.0f}"
-
-
-def test_differences_are_a_column_a_size_and_scores_those_of_all_runs_of_a_seed():
-    other = {"train.learning_rate": 0.25, "train.sequences_per_update": 32, "model.mid_layers": 3}
-    small, large = record("ours", bits=2.0), record("ours", bits=1.5, **other) | {"matrix_parameters": 147_000_000}
-    large["scores"]["validation"]["early_bits_per_byte"] = 1.75
-    again = with_repeats(sweep_of(small), record("ours", bits=3.0))
-    mean = (
-        small["scores"]["validation"]["bits_per_byte"] + again.repeats["ours"][0][0]["scores"]["validation"]["bits_per_byte"]
-    ) / 2
-    cells = {row[0]: row[1:] for row in rows_of(differences_table([sweep_of(large), again], "ours"))}
-    tiny = small["config"]
-    assert cells["peak learning rate"] == [f"{tiny['train']['learning_rate']:g}", "0.25"]
-    assert cells["rows of an update"] == [str(tiny["train"]["sequences_per_update"]), "32"]
-    assert cells["layers of tokens"] == [str(tiny["model"]["mid_layers"]), "3"]
-    assert cells["bits per byte, validation"][0] == f"{mean:.3f}"
-    assert cells["of the early exit alone"] == ["-", "1.750"]
-    an_update = tiny["train"]["sequences_per_update"] * tiny["data"]["sequence_length"]
-    warm = tiny["train"]["warmup_fraction"] * (tiny["train"]["training_bytes"] // an_update)
-    assert cells["reached at update"][0].split(" of ")[0] == f"{warm:.0f}"
 
 
 def test_each_schedule_has_a_row_with_what_came_out():

@@ -26,6 +26,6 @@ def test_every_generated_part_stands_on_a_page():
 
 
 def test_lines_of_passages_and_of_the_rule_fit_a_page():
-    lines = [line for name in ("rule", "best_passages", "first_passages")
+    lines = [line for name in ("rule", "best_passages", "first_passages", "large_passages")
              for line in (make_results.TABLES / f"{name}.md").read_text().splitlines()]  # fmt: skip
     assert max(map(len, lines)) <= make_results.WIDTH

@@ -1,4 +1,4 @@
-"""Chapter 06: its cells on odd folders of records, its commands as they are typed, and what it does on Colab."""
+"""Chapters 06 and 06b: their cells on odd folders of records, commands as they are typed, and what 06 does on Colab."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pytest
 import run_sweep  # noqa: E402
 import score_test  # noqa: E402
 import torch
-from chapters import between, code
+from chapters import code
 from notebooks_in_a_folder import read
 from paths import ROOT
 from sweeps import record, write
@@ -24,25 +24,24 @@ import rltok
 from rltok.cli.options import parse
 from rltok.config import from_dict
 from rltok.data import corpus
+from rltok.errors import RltokError
 from rltok.evidence.export import failure_of
 from rltok.presets import preset
 from rltok.system.digest import with_digest
 
-CHAPTER = ROOT / "notebooks" / "06_scale_up_147m"
-CELLS = read(CHAPTER).cells
+CELLS = read(ROOT / "notebooks" / "06_run_it").cells
+CASE = read(ROOT / "notebooks" / "06b_what_the_large_run_did").cells
 LARGE = {"matrix_parameters": 146_875_392}
 
 
 @pytest.fixture(scope="module")
 def planned():
-    """The namespace of the chapter after the cells that what came out is made with."""
+    """The namespace of chapter 06 after the cells that its records and its run on Colab are about."""
     space = {"torch": torch}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT / "notebooks")
-        for start in ("PLAN = ", "config = planned", "reads, wants = "):
+        for start in ("PLAN = ", "config = planned"):
             exec(code(CELLS, start), space)
-        space["guess_minutes"] = 1
-        exec(code(CELLS, "speeds = "), space)
     return space
 
 
@@ -58,48 +57,58 @@ def failed(name):
     return failure_of(from_dict(like["config"]), sweep="147m", name=name, why="out of memory, as tried", **named)
 
 
-SMALL = [record("ours_gamma0.9"), record("even"), record("bpe", rule="bpe")]
 FOLDERS = {
-    "even alone": [*SMALL, large("even")],
-    "even alone, no other size": [large("even")],
-    "ours failed": [*SMALL, large("even"), failed("ours_gamma0.9")],
-    "all failed": [*SMALL, failed("ours_gamma0.9"), failed("even")],
-    "one more contender, another seed": [*SMALL, large("ours_gamma0.9"), large("random_k"), large("ours", seed=3)],
-    "other contenders": [record("other"), record("more", rule="bpe")],
-    "smoke alone": [record("ours", sweep="smoke", full=False)],
-    "whole plan": [*SMALL, large("ours_gamma0.9"), large("even"), large("bpe", rule="bpe"), large("hnet_port", rule="hnet")],
-}
+    "nothing": [],
+    "even alone": [large("even")],
+    "ours failed": [large("even"), failed("ours_gamma0.9")],
+    "one more contender, another seed": [large("ours_gamma0.9"), large("random_k"), large("ours", seed=3)],
+    "whole plan": [large("ours_gamma0.9"), *(large(name, seed=seed) for name in ("even", "bpe") for seed in (0, 1)),
+                   *(large("policy_x20", seed=seed, rule="learned") for seed in (0, 1)),
+                   large("hnet_port", rule="hnet"), large("dynamic_pooling_port", rule="dynamic_pooling")],
+}  # fmt: skip
+BEST = [record(name, sweep="32m_best", rule="learned") for name in ("policy", "policy_x20")] + [record("even", sweep="32m_best")]
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_every_cell_about_what_came_out_runs_on_whatever_is_stored(planned, tmp_path, monkeypatch, capsys, kind):
-    monkeypatch.chdir(ROOT / "notebooks")
+def test_the_table_of_records_is_made_of_whatever_is_stored(planned, tmp_path, kind):
     write(tmp_path / "sweeps", *FOLDERS[kind])
-    whole = kind == "whole plan"
-    write(tmp_path / "causes", *([record("ours_as_147m", sweep="schedule")] if whole else []))
-    for name in ("start_147m.json", "fast_path.json"):  # of which there is one each, whatever the sweeps are
-        shutil.copy(ROOT / "notebooks" / "results" / name, tmp_path)
     shown = []
-    space = planned | {"results": tmp_path, "Markdown": shown.append}
+    exec(code(CELLS, "sweep = "), planned | {"results": tmp_path, "Markdown": shown.append})
+    (words,) = shown
+    assert ("No run of the plan has a finished record" in words) == (kind == "nothing")
+    assert ("out of memory, as tried" in words) == (kind == "ours failed")
+    assert ("| not in the plan |" in words) == (kind == "one more contender, another seed")
+    assert words.endswith("without a finished record: none.") == (kind == "whole plan")
+
+
+@pytest.mark.parametrize("kind", list(FOLDERS)[1:])
+def test_every_cell_of_the_case_runs_on_whatever_is_stored(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "results" / "sweeps", *FOLDERS[kind])
+    write(
+        tmp_path / "results" / "best",
+        *BEST,
+        *([record("policy", sweep="32m_paper", rule="learned")] if kind == "whole plan" else []),
+    )
+    shown = []
+    space = {"show": shown.append}
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a notebook may write nothing on stderr
-        for source in between(CELLS, "## What came out", "## What we saw"):
-            exec(source, space)
-    words, printed = "\n".join(shown), capsys.readouterr().out
-    assert f"without a record: {'' if whole else 'ours_as_147m, '}ours_slow, ours_rows, ours_low, ours_late\n" in printed
-    assert ("ours_as_147m: 0." in printed) == whole == ("no run of that plan" not in words)
-    assert ("| `ours_as_147m` |" in words) == whole == ("not told apart" not in words)
-    reason = "out of memory, as tried" in words
-    assert reason == ("failed" in kind)
-    assert ("no run has finished: 2 failed" in words) == (kind == "all failed")
-    assert ("No record of the sweep `147m`" in words) == (kind in ("other contenders", "smoke alone"))
-    assert ("no finished run with learned boundaries" in printed) == (
-        kind in ("even alone", "even alone, no other size", "ours failed", "other contenders")
-    )
-    settings = kind in ("one more contender, another seed", "whole plan")  # a run to compare with, which is not of the plan
-    assert ("is of other settings or text than the start of ours_gamma0.9" in words) == settings
-    assert ("no finished run to set beside the start of ours_gamma0.9" in words) == (not settings)
-    assert ("random_k, seed 0: not in the plan" in printed) == ("ours, seed 3: not in the plan" in printed) == ("seed" in kind)
+        for cell in CASE:
+            if cell.cell_type == "code" and "first-cell" not in cell.metadata.get("tags", []):
+                exec(re.sub(r"^Markdown\(", "show(", cell.source, flags=re.MULTILINE), space)
+    finding, travel, *_ = shown
+    later, paper = (kind == "whole plan"), kind not in ("even alone", "ours failed")
+    assert ("With a learning rate of its own" in finding) == later == ("whole budget for that size" in finding)
+    assert ("With one learning rate for all weights" in finding) == paper
+    assert travel.count("one rate") == 2 + paper + later and travel.count("own rate") == 1 + later  # with the paper's own row
+
+
+def test_without_a_large_run_the_case_says_what_to_make(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "results" / "best", *BEST)
+    with pytest.raises(RltokError, match="holds no finished run of 147m, which this chapter is about. Take the folder"):
+        exec(code(CASE, "case = "), {})
 
 
 # Where the plan is

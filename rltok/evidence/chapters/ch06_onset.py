@@ -2,11 +2,12 @@
 
 sweeps --lead_table--> what tokens take off the loss      --turns_table--> when white space has most boundaries, or half of them
 sweeps --ahead_table--> when a method gets ahead of another, size by size
-sweeps --differences_table--> in what sizes differ             --schedules_table--> what each schedule led to
+sweeps --schedules_table--> what each schedule led to
 """
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -90,25 +91,32 @@ def turns_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
     return markdown(head, rows) if rows else NO_RUNS
 
 
-def _turn(run: Record) -> list[str]:
-    curve, config = run["curve"], from_dict(run["config"])
+@dataclass(frozen=True)
+class Turn:
+    """The line of the log at which a policy has a boundary at half of white space, or most of them if it never does."""
+
+    share: float
+    passes: bool
+    bytes: int
+    step: int
+    lead: float  # L_early - L around it, nats per byte
+
+
+def turn(run: Record) -> Turn:
+    """When a run first has a boundary at half of white space; when it has most there if it never does."""
+    curve = run["curve"]
     shares = [point["whitespace_share"] for point in curve]
-    at = next((number for number, share in enumerate(shares) if share >= HALF), None)
-    words = f"passes {HALF:g}"
-    if at is None:
-        at = int(np.argmax(shares))
-        words = f"at most {shares[at]:.2f}"
+    there = next((number for number, share in enumerate(shares) if share >= HALF), None)
+    at = int(np.argmax(shares)) if there is None else there
     lead = _mean_lead(curve[max(0, at - NEAR) : at + NEAR + 1])
+    return Turn(shares[at], there is not None, curve[at]["bytes"], curve[at]["step"], lead)
+
+
+def _turn(run: Record) -> list[str]:
+    config, at = from_dict(run["config"]), turn(run)
+    words = f"passes {HALF:g}" if at.passes else f"at most {at.share:.2f}"
     warm = config.train.warmup_fraction * config.num_updates
-    return [words, f"{curve[at]['bytes'] / 1e6:.3g}", str(curve[at]["step"]), f"{lead:+.3f}", f"{warm:.0f}"]
-
-
-def differences_table(sweeps: Sequence[Sweep], name: str) -> str:
-    """Markdown: in what the runs of a method differ between sizes, a column for each size."""
-    there = [sweep for sweep in by_size(sweeps) if name in sweep.runs]
-    columns = [_facts(sweep, name) for sweep in there]
-    rows = [[what, *(column[what] for column in columns)] for what in (columns[0] if columns else {})]
-    return markdown([f"`{name}`", *(label(sweep) for sweep in there)], rows)
+    return [words, f"{at.bytes / 1e6:.3g}", str(at.step), f"{at.lead:+.3f}", f"{warm:.0f}"]
 
 
 def schedules_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
@@ -129,17 +137,13 @@ def schedules_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
 
 def _facts(sweep: Sweep, name: str) -> dict[str, str]:
     config = from_dict(sweep.runs[name][min(sweep.runs[name])]["config"])
-    model, train = config.model, config.train
+    train = config.train
     warm = train.warmup_fraction * config.num_updates
     alone = sweep.each(name, lambda run: run["scores"]["validation"].get("early_bits_per_byte"))
     return {
         "peak learning rate": f"{train.learning_rate:g}",
-        "reached at update": f"{warm:.0f} of {config.num_updates:,}",
         "after MB": f"{warm * config.bytes_per_update / 1e6:.3g}",
         "rows of an update": str(train.sequences_per_update),
-        "layers of tokens": str(model.mid_layers),
-        "layers of bytes, before and after": f"{model.down_layers} and {model.up_layers}",
-        "width": str(model.embedding_dim),
         "bits per byte, validation": over_seeds(sweep.values(name, "bits_per_byte"), ".3f"),
         "of the early exit alone": over_seeds(alone, ".3f"),
     }

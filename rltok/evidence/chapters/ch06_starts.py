@@ -8,7 +8,6 @@ from typing import Any
 
 from rltok.errors import RltokError
 from rltok.evidence.criteria import agreement
-from rltok.evidence.figures import passage_html
 from rltok.evidence.partial_runs import read_start
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import Sweep
@@ -61,11 +60,6 @@ def views(start: Record, run: Record, text: str = "prose") -> dict[str, dict[str
         read = run["bytes"] / run["updates"] * shot["step"] / 1e6
         texts[f"seed {each['seed']}, after update {shot['step']:,} ({read:.0f} MB)"] = shot[text]
     return texts
-
-
-def starts_html(start: Record, run: Record, characters: int = 300) -> str:
-    """HTML of the three `views`."""
-    return "".join(passage_html(view, name, "fixed text", characters) for name, view in views(start, run).items())
 
 
 def agreement_table(start: Record, run: Record) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rltok.evidence.records import Sweep
-from rltok.evidence.tables import by_size, label, methods_of, over_seeds
+from rltok.evidence.tables import label, methods_of, over_seeds
 from rltok.evidence.words import NONE
 from rltok.show.tables import markdown
 
@@ -92,31 +92,25 @@ def onsets(sample: Mapping[str, Any]) -> dict[tuple[int, bool, int], list[bool]]
     return drawn_at
 
 
-def onsets_table(sweeps: Sequence[Sweep], names: Sequence[str]) -> str:
-    """Markdown: which part of words has a boundary, in the passages that records keep; a row for each size, method and onset.
+BEGINNINGS = {
+    (0, False): "a vowel", (1, False): "one consonant, not s or t", (1, True): "s or t and a vowel",
+    (MOST, False): "several consonants, not s or t first", (MOST, True): "several consonants, s or t first",
+}  # fmt: skip
+
+
+def onsets_table(sweep: Sweep, name: str) -> str:
+    """Markdown: which part of words has a boundary, in the passages that the runs of a method keep; a row for each beginning.
 
     Words are counted once, whatever the number of seeds: all runs keep the same passages.
     """
-    rows = []
-    for sweep in by_size(sweeps):
-        for name in (name for name in names if name in sweep.runs):
-            runs = sweep.runs[name].values()
-            each = [onsets(sample) for run in runs for sample in run["samples"]]
-            for count, cluster in ((0, False), (1, False), (1, True), (MOST, False), (MOST, True)):
-                cells = [[bit for one in each for bit in one.get((count, cluster, at), [])] for at in range(LETTERS + 1)]
-                words = len(cells[0]) // len(runs)
-                shares = [f"{fmean(bits):.2f}" if bits else NONE for bits in cells]
-                rows.append([f"`{name}`", label(sweep), _onset_told(count, cluster), str(words), *shares])
-    after = ["boundary after the byte before", *(f"after letter {place}" for place in range(1, LETTERS + 1))]
-    return markdown(["contender", "size", "words that begin with", "words", *after], rows)
-
-
-def _onset_told(count: int, cluster: bool) -> str:
-    if count == 0:
-        return "a vowel"
-    if count < MOST:
-        return "one consonant, s or t" if cluster else "one consonant, another"
-    return "more consonants, s or t first" if cluster else "more consonants, another first"
+    runs, rows = sweep.runs[name].values(), []
+    each = [onsets(sample) for run in runs for sample in run["samples"]]
+    for (count, cluster), told in BEGINNINGS.items():
+        cells = [[bit for one in each for bit in one.get((count, cluster, at), [])] for at in range(LETTERS + 1)]
+        shares = [f"{fmean(bits):.2f}" if bits else NONE for bits in cells]
+        rows.append([told, str(len(cells[0]) // len(runs)), *shares])
+    after = ["before the word", *(f"after letter {place}" for place in range(1, LETTERS + 1))]
+    return markdown([f"words of `{name}`, `{label(sweep)}`, that begin with", "words", *after], rows)
 
 
 AROUND = {"last letter before the space": -2, "the space": -1, "letter 1": 0, "letter 2": 1, "letter 3": 2}

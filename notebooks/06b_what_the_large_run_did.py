@@ -1,0 +1,232 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: cellView,jupyter,mystnb,tags,-all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: rltok,-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   rltok:
+#     download_mb: 0
+# ---
+
+# %% [markdown] tags=["header-strip"]
+# # 06b What the large run did
+#
+# **In short.** Our first run of the paper's size did not put its boundaries at spaces. Its interruption and its code were not to blame, a
+# second seed turned away as well, and a learning rate that peaks late was only a part of the reason. In a run as short as ours, the policy's
+# weights can move only a small part of the way that the paper's run lets them move; at 32M, a learning rate of their own makes up for that. [Chapter 06](06_run_it.ipynb)
+# made the run, this chapter is the search for what happened in it, told from its end, and [chapter 07](07_reading_the_results.ipynb)
+# weighs the methods.
+#
+# **After this chapter you can** say how far a run lets a policy move, and test an explanation of a surprising run before you believe it.
+#
+# <!-- strip -->
+# *CPU · under 1 minute on one x86_64 core · under 2 GB of memory · no download*
+# <!-- /strip -->
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["first-cell", "hide-input", "nbval-ignore-output"]
+# not compared: it describes this machine
+import os
+import sys
+from importlib import metadata, util
+
+REPOSITORY = ""
+sys.path.append(os.path.abspath(".."))  # a clone that was not installed
+if getattr(util.find_spec("rltok"), "origin", None) is None:  # on Colab
+    torch = metadata.version("torch").split("+")[0]  # stays as it is
+    git = f"git clone -q --depth 1 '{REPOSITORY}' rltok_clone"
+    pip = f"-m pip install -q './rltok_clone[bpe]' torch=={torch}"
+    cloned = os.path.isdir("rltok_clone") or not os.system(git)
+    if not cloned or os.system(f"'{sys.executable}' {pip}"):
+        raise SystemExit("rltok was not installed: see the lines above")
+from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
+
+begin()
+
+# %% tags=["setup"]
+from pathlib import Path
+
+from IPython.display import HTML, Markdown
+
+import rltok
+from rltok.evidence import figures
+from rltok.evidence.chapters import ch06_case, ch06_plan, ch06_where
+from rltok.evidence.chapters.ch04_travel import travel_share
+from rltok.evidence.chapters.ch06_suspicions import suspicions_table
+from rltok.evidence.chapters.ch07_results import name_in
+from rltok.evidence.headline import FAST, SLOW
+from rltok.optim import learning_rate
+from rltok.show import plots
+from rltok.speed.speeds import fastest, measured_speeds
+
+plots.use_style()
+here = Path("results")
+case = ch06_case.read(here if here.exists() else Path("notebooks/results"))
+
+# %% [markdown]
+# ## The finding
+
+# %%
+Markdown(ch06_case.finding(case))
+
+# %% [markdown]
+# *How far* is the *travel* of [chapter 04](04_the_boundary_policy.ipynb#how-far-must-the-policys-weights-move): the learning rates of all
+# updates, added up and divided by $D$, as a share of the paper's run. Adam moves a weight by about its learning rate in each update,
+# however large the gradient is, so travel is known before a run starts. Every policy of the case:
+
+# %%
+Markdown(ch06_case.travel_table(case))
+
+# %% [markdown]
+# *White space* and *first letters* are the shares of each with a boundary after it. The last two columns are differences in bits per
+# byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses where few
+# seeds borrow it. Travel is not everything: with an early peak, a small policy found white space within as little. We come back to that.
+#
+# ## What the run did
+#
+# Now to the beginning. This is what the run gave us, beside a policy of 32M with a learning rate of its own: the colour is the probability
+# of a boundary, a red edge is one that was drawn.
+
+# %%
+shown = ((case.large, SLOW), (case.best, FAST))
+named = [(sweep, name_in(sweep, method)) for sweep, method in shown]
+HTML(
+    "".join(
+        f"<p>{sweep.name}</p>" + figures.sample_html(sweep, name, 240)
+        for sweep, name in named
+        if name
+    )
+)
+
+# %% [markdown]
+# Look for the rule that the first passage follows: after which letters of a word is there a boundary?
+
+# %% tags=["prediction"]
+guess = None  # a rule, in words
+
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+large = name_in(case.large, SLOW)
+Markdown(
+    ch06_where.onsets_table(case.large, large)
+    if large
+    else "no run with one learning rate is stored"
+)
+
+# %% [markdown]
+# The boundary comes after the *first consonants*, one byte after the place where the other policy has it. A word that begins with a vowel
+# mostly gets none, *late* becomes `l│ate`, *planet* `p│l│anet`. After s and t, with which most clusters begin, the policy waits for the
+# next letter: *the* becomes `th│e`. It sees only what came before, so it cannot put a boundary in front of a vowel; it bets that one
+# comes. All of this is about words, a byte late.
+#
+# ## Where we looked
+#
+# A result that disagrees with the paper is first of all a suspect. We went through what could have been wrong, and the most promising
+# suspicion came out of a comparison of settings: at 32M, the same policy with the same code found white space, but its learning rate
+# peaked after less text, and higher. So we trained the small model with the large one's schedule, and with parts of it, one seed each:
+
+# %%
+print(ch06_case.schedules(case, ended=False))
+
+# %% [markdown]
+# The first run is the usual one, with a boundary after nearly all white space. Predict: in which of the others are boundaries at most of the
+# white space?
+
+# %% tags=["prediction"]
+guess = None  # names
+
+# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+print(ch06_case.schedules(case, ended=True))
+
+# %% [markdown]
+# Where the peak comes late, the small policy stays away, whether the peak is high or low; where it comes early, it goes to white space.
+# But the policies with a late peak settle nowhere else either, and a tiny model whose policy is pulled harder finds white space under a
+# late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So the schedule was a part of the answer. All suspicions together:
+
+# %%
+Markdown(suspicions_table(case))
+
+# %% [markdown]
+# "Tokens that help too late" was our favourite: in a large model bytes alone predict well, so the policy might settle on something else
+# before its tokens are worth anything. It is a nice explanation, and three numbers contradict it: when small policies went to white space,
+# tokens hardly helped them, either. "Weights that move too little" came last, from counting: our run has a tenth of the paper's updates,
+# and weights that move by about a learning rate in each update get a tenth as far.
+#
+# ## How far, and when
+
+# %% mystnb={"figure": {"caption": "Share of white space with a boundary after it, over training text; held-out text, a line for each seed. Solid: the models of 147M; dashed: those of 32M.", "name": "fig-case-course"}, "image": {"alt": "Lines over training text on a logarithmic axis. Small policies with a learning rate of their own start high and stay near one; those with an early peak rise to nearly one within a hundred megabytes. Small policies with one learning rate start near a quarter and part, one rising, one level, one falling to nothing; the one of the large model falls like that one."}}
+plots.show(ch06_case.figure(case))
+
+# %% [markdown]
+# A policy of 32M with its own learning rate is at white space before the network has learned much. One with a single rate and a late peak
+# is undecided for a good part of its run, in which the network gets used to boundaries at random places; then it goes to spaces or, with
+# another seed, to first letters. The large run looks like such a seed. Under an early peak the same small travel is spent in the first
+# updates, and all seeds go to spaces; but the network then predicts worse ([chapter
+# 07](07_reading_the_results.ipynb#another-learning-rate)).
+#
+# Three things remain open: whether boundaries at first letters cost anything, why H-Net, which has no policy, avoids spaces at this size,
+# too, and why seeds part when travel is small. Everything else that was measured is in [The runs of 147M](../book/large_runs.md).
+#
+# ## What we saw
+#
+# * Before a run, compare how far its policy can move with the run that you want to repeat. `rltok train` does so and says it.
+# * Settle the learning rate of each part before you compare methods.
+# * An explanation is worth a table that could contradict it.
+# * One large run is one seed: small runs with several seeds said what it meant.
+#
+# ## Exercises
+#
+# **1. How many times?** (easy, 5 minutes). By what would you multiply the learning rate of the policy in our plan of 147M, so that it can
+# move as far as the paper's?
+
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
+for told, sweep, name in case.rows:
+    config = ch06_case.settings(sweep, name)
+    times = config.train.policy_lr_multiplier / travel_share(config)
+    print(f"{told}: {times:.3g} times the network's")
+
+# %% [markdown]
+# **2. Spent early** (medium, 10 minutes). How much of the paper's travel is each policy given within its first 10 MB of text? Which of
+# them found white space?
+
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
+paper = rltok.preset("147m")
+
+
+def moved(config, updates):
+    """Learning rates of the policy's weights, added up."""
+    train = config.train
+    return train.policy_lr_multiplier * sum(
+        learning_rate(step, config.num_updates, train)
+        for step in range(updates)
+    )
+
+
+whole = moved(paper, paper.num_updates)
+policies = {told: ch06_case.settings(*run) for told, *run in case.rows}
+for told, config in (policies | {"the paper": paper}).items():
+    early = moved(config, 10_000_000 // config.bytes_per_update)
+    print(f"{told:26s}{early / whole:.3%}")
+print("Moving early helps where there is little travel. Where there is much,")
+print("it is not needed: the paper's run begins more slowly than ours.")
+
+# %% [markdown]
+# **3. Which of the differences?** (hard, 20 minutes). Our run and the paper's differ in text, amount of text, gamma and seeds. Suppose
+# that the policy's lead over even spacing is half of the paper's. Design the cheapest runs that could tell whether the amount of text is
+# the reason, and say what they take.
+
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
+speed = fastest(measured_speeds(), "32m")["bytes_per_second"]
+for words, size in (("a tenth", 62_000_000), ("all", 620_000_000)):
+    one = rltok.preset("32m_fast_policy", {"train.training_bytes": size})
+    lasts = ch06_plan.lasting(ch06_plan.pass_bytes(one) / speed)
+    print(f"32m, {words} of our text: learned and even, three seeds,")
+    print(f"  6 runs of {lasts} on an H100")
+print("With the same multiplier, the short ones travel a tenth as far, so")
+print("multiply theirs by ten. If the difference grows with the text at one")
+print("size, the amount is a reason; if not, look elsewhere.")

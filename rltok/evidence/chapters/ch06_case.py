@@ -1,0 +1,218 @@
+"""Chapter 06b: what became of our runs of 147M, in sentences and tables that follow from whichever records there are.
+
+stored records --read--> Case     Case --finding--> sentences     --travel_table--> Markdown     --figure--> white space over text
+Case --schedules--> lines: the runs that differ in their schedule, without and with what came out
+"""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rltok.config import Config, from_dict
+from rltok.errors import RltokError
+from rltok.evidence import differences, headline
+from rltok.evidence.chapters.ch04_travel import MOSTLY, travel_share
+from rltok.evidence.chapters.ch06_runs import schedule_sweep
+from rltok.evidence.chapters.ch06_starts import beside
+from rltok.evidence.chapters.ch07_results import EARLY, HEADS, TOGETHER, cell, minus, name_in, paper_cell
+from rltok.evidence.headline import FAST, LARGE, SLOW, place_of, shares, span
+from rltok.evidence.record_file import Record
+from rltok.evidence.records import RATE_OF, SCHEDULE, Sweep, read_sweeps
+from rltok.evidence.words import NONE, many
+from rltok.presets import preset, size_of
+from rltok.show.tables import markdown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LONGER = "32m_paper"  # the paper's own budget at 32M, one learning rate
+
+
+@dataclass(frozen=True)
+class Case:
+    """The runs of 147M and what they are set beside; None where it is not stored."""
+
+    large: Sweep
+    best: Sweep
+    early: Sweep | None  # 32M, learning rate with an early peak
+    longer: Sweep | None  # 32M, the paper's budget
+    schedules: Sweep | None  # `early` with other schedules
+    start: tuple[Record, Record] | None  # of a second seed, and the finished run of the first
+    distances: dict[str, Any] | None  # of both paths from float64, by size
+
+    @property
+    def rows(self) -> list[tuple[str, Sweep, str]]:
+        """(words, sweep, name of the run) of every policy with one learning rate or with its own, largest model first."""
+        sweeps = (("", self.large), ("", self.longer), ("", self.best), (", early peak", self.early))
+        each = [(words, sweep, method) for words, sweep in sweeps if sweep is not None for method in (SLOW, FAST)]
+        named = [(f"{size(sweep)}, {KINDS[method]}{words}", sweep, name_in(sweep, method)) for words, sweep, method in each]
+        return [(words, sweep, name) for words, sweep, name in named if name is not None]
+
+
+KINDS = {SLOW: "one rate", FAST: "own rate"}
+
+
+def read(results: Path) -> Case:
+    """Everything that is stored of the case.
+
+    Raises:
+        RltokError: no run of 147M, or of each method at its best at 32M, has finished, or a record is damaged.
+    """
+    best = headline.best_sweep(results)
+    sweeps = read_sweeps(results / "sweeps")
+    if LARGE not in sweeps:
+        raise RltokError(
+            f"{results / 'sweeps'} holds no finished run of {LARGE}, which this chapter is about. Take the folder of the"
+            f" repository, or make the records: scripts/measure/run_sweep.py scripts/measure/sweeps/{LARGE}.toml."
+        )
+    large, early = differences.borrowing(sweeps[LARGE], best), sweeps.get(EARLY)
+    longer = read_sweeps(results / "best", ("learning_rate", "warmup_fraction"), LONGER).get(LONGER)
+    start, run, why_not = beside(results / "start_147m.json", large)
+    path = results / "fast_path.json"
+    return Case(
+        large, best, early, differences.borrowing(longer, best) if longer else None,
+        schedule_sweep(results / "causes", "schedule", early, SCHEDULE) if early else None,
+        None if why_not or start is None or run is None else (start, run),
+        json.loads(path.read_text())["distances"] if path.exists() else None,
+    )  # fmt: skip
+
+
+def size(sweep: Sweep) -> str:
+    """The model's size as prose writes it: 147M."""
+    return size_of(sweep.records[0]["config"]["name"]).upper()
+
+
+def settings(sweep: Sweep, name: str) -> Config:
+    """The settings of a method, of its smallest seed."""
+    return from_dict(sweep.runs[name][min(sweep.runs[name])]["config"])
+
+
+def megabytes(sweep: Sweep, name: str) -> str:
+    """Training text of a run of a method: 622 MB."""
+    return f"{statistics.fmean(run['bytes'] for run in sweep.runs[name].values()) / 1e6:.3g} MB"
+
+
+def first_letters(sweep: Sweep, name: str) -> list[float]:
+    """Share of the first letters of words with a boundary after it, of each seed; validation text."""
+    return sweep.each(name, lambda run: (run["scores"]["validation"].get("class_rates") or {}).get("word start"))
+
+
+def finding(case: Case) -> str:
+    """Markdown: where the policy of the large run ended, how far its weights could move, and what a rate of their own does."""
+    sentences = [_large(case, SLOW), _far(case), _small(case), _longer(case), _large(case, FAST)]
+    return "\n".join(f"* {one}" for one in sentences if one).replace(" ± ", f"{TOGETHER}±{TOGETHER}")
+
+
+def _large(case: Case, method: str) -> str:
+    """How a policy of the large model ended, and how it stands to even spacing and guidance."""
+    name = name_in(case.large, method)
+    rate = "one learning rate for all weights, as in the paper" if method == SLOW else "a learning rate of its own"
+    if name is None:
+        return f"No policy of {size(case.large)} with {rate} is stored yet."
+    values = case.large.values(name, "whitespace_share", place_of(case.large))
+    found = "finds white space" if min(values) >= MOSTLY else "does not find white space"
+    found = "finds white space with some seeds only" if min(values) < MOSTLY <= max(values) else found
+    gaps = {other: differences.gap(case.large, name, other, place_of(case.large)) for other in ("even", "bpe")}
+    known = {other: gap for other, gap in gaps.items() if gap is not None}
+    predicts = f", and predicts {headline.against(known)}" if known else ""
+    hints = f", ± borrowed from {size(case.best)}: hints, not verdicts" if any(gap.borrowed for gap in known.values()) else ""
+    return (
+        f"With {rate}, the policy of {size(case.large)} {found}: after {megabytes(case.large, name)} of text it has a boundary"
+        f" after {shares(case.large, name)} of white space{predicts} ({many(len(values), 'seed')}{hints})."
+    )
+
+
+def _far(case: Case) -> str:
+    name = name_in(case.large, SLOW)
+    if name is None:
+        return ""
+    return f"Its policy's weights could move {travel_share(settings(case.large, name)):.0%} as far as in the paper's run of 6 GB."
+
+
+def _small(case: Case) -> str:
+    if FAST not in case.best.runs:
+        return ""
+    config, place = settings(case.best, FAST), place_of(case.best)
+    times, far = config.train.policy_lr_multiplier, travel_share(config)
+    equal = differences.matched_gap(case.best, f"{FAST}{RATE_OF}bpe", place)
+    guidance = equal or differences.gap(case.best, FAST, "bpe", place)
+    told = (
+        f" It predicts {headline.against({'bpe': guidance})}{', with as many boundaries' if equal else ''}." if guidance else ""
+    )
+    return (
+        f"At {size(case.best)}, a policy whose weights have {times:g} times the network's learning rate, so that they could move"
+        f" {far:.0%} as far, has a boundary after {shares(case.best, FAST)} of white space.{told}"
+    )
+
+
+def _longer(case: Case) -> str:
+    name = name_in(case.longer, SLOW) if case.longer else None
+    if case.longer is None or name is None:
+        return ""
+    travel = travel_share(settings(case.longer, name))
+    return (
+        f"With one learning rate, but the paper's whole budget for that size, {megabytes(case.longer, name)}, they could move"
+        f" {travel:.0%} as far; it has one after {shares(case.longer, name)}."
+    )
+
+
+def travel_table(case: Case) -> str:
+    """Markdown: how far each policy could move, where its boundaries ended, and its loss beside two references."""
+    rows = []
+    for told, sweep, name in case.rows:
+        letters = first_letters(sweep, name)
+        about = f"{told}: {megabytes(sweep, name)}, {many(len(sweep.runs[name]), 'seed')}"
+        rows.append([about, f"{travel_share(settings(sweep, name)):.0%}", shares(sweep, name), span(letters) if letters else NONE,
+                     *(cell(minus(sweep, name, other)) for other in ("even", "bpe"))])  # fmt: skip
+    paper = ["147M, one rate: 6 GB, the paper", f"{travel_share(preset(LARGE)):.0%}", NONE, NONE]
+    rows.append([*paper, *(paper_cell(SLOW, other) for other in ("even", "bpe"))])
+    return markdown(["policy", "travel", "white space", "first letters", "minus even", f"minus {HEADS['bpe']}"], rows)
+
+
+def schedules(case: Case, ended: bool) -> str:
+    """Lines: the small runs that differ in their schedule; with `ended`, where their boundaries went."""
+    if case.schedules is None or case.early is None:
+        return "no run with another schedule is stored"
+    usual = name_in(case.early, SLOW)
+    runs = [(case.early, usual)] if usual else []
+    lines = [f"{'32M run':16s}peak rate  reached after  rows of an update" + ("  white space" if ended else "")]
+    for sweep, name in [*runs, *((case.schedules, name) for name in case.schedules.runs)]:
+        config = settings(sweep, name)
+        rows, after = config.train.sequences_per_update, warm_bytes(config) / 1e6
+        end = f"{shares(sweep, name):>13s}" if ended else ""
+        lines.append(f"{name:16s}{config.train.learning_rate:9g}{after:12.3g} MB{rows:19d}{end}")
+    return "\n".join(lines)
+
+
+def warm_bytes(config: Config) -> float:
+    """Bytes of text until the learning rate peaks."""
+    return config.train.warmup_fraction * config.num_updates * config.bytes_per_update
+
+
+def low_high(values: Sequence[float]) -> str:
+    """The lowest and the highest of several shares."""
+    return f"{min(values):.0%} to {max(values):.0%}" if len(values) > 1 else f"{values[0]:.0%}"
+
+
+def figure(case: Case) -> "Figure":
+    """Share of white space with a boundary after it, by text read: a line for each seed of the policies of the table."""
+    import matplotlib.pyplot as plt
+
+    from rltok.show.plots import PALETTE
+
+    drawing, axes = plt.subplots(figsize=(7.4, 3.8), layout="constrained")
+    for number, (told, sweep, name) in enumerate(case.rows):
+        label = told
+        for run in sweep.runs[name].values():
+            points = [(point["bytes"] / 1e6, point["whitespace_share"]) for point in run["held_out"] if point["step"]]
+            style = "-" if sweep is case.large else "--"
+            axes.plot(*zip(*points, strict=True), color=PALETTE[number % len(PALETTE)], linestyle=style, label=label)
+            label = None
+    axes.set(
+        xscale="log", xlabel="training text read (MB)", ylabel="share of white space\nwith a boundary after it", ylim=(0, 1.02)
+    )
+    drawing.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
+    return drawing

@@ -1,0 +1,132 @@
+"""What may have kept the policy of 147M from white space: each suspicion, what was looked at, and what came out.
+
+Case --suspicions_table--> Markdown
+"""
+
+from collections.abc import Callable
+
+from rltok.config import from_dict
+from rltok.evidence.chapters.ch04_travel import MOSTLY
+from rltok.evidence.chapters.ch06_case import Case, low_high, settings, size, warm_bytes
+from rltok.evidence.chapters.ch06_onset import turn
+from rltok.evidence.chapters.ch06_runs import interruptions
+from rltok.evidence.chapters.ch07_results import name_in
+from rltok.evidence.headline import FAST, LARGE, SLOW, place_of
+from rltok.evidence.record_file import Record
+from rltok.show.tables import markdown
+
+FEW = 2  # times the distance of plain PyTorch from float64 that the fast path may have
+NO, OPEN = "no", "not ruled out"
+
+
+def suspicions_table(case: Case) -> str:
+    """Markdown: what may have kept the large policy from white space, what was looked at, and what came out.
+
+    A suspicion about which too little is stored has no row.
+    """
+    rows = [[suspicion, *answer] for suspicion, ask in SUSPICIONS.items() if (answer := ask(case))]
+    return markdown(["suspicion", "what was looked at", "what came out", "is it?"], rows)
+
+
+Answer = tuple[str, str, str] | None  # what was looked at, what came out, whether it is that
+
+
+def blind(run: Record) -> float:
+    """The share of white space that boundaries at random places would have: the target rate."""
+    return from_dict(run["config"]).model.rule.target_rate
+
+
+def _seed(case: Case) -> Answer:
+    if case.start is None:
+        return None
+    start, run = case.start
+    points = {point["step"]: point for point in run["held_out"]}
+    last = [point for point in start["held_out"] if point["step"] in points][-1]
+    each = [points[last["step"]]["whitespace_share"], last["whitespace_share"]]
+    told = " and ".join(f"{value:.0%} with seed {one['seed']}" for value, one in zip(each, (run, start), strict=True))
+    verdict = "unlikely: both turn away" if max(each) < blind(run) else OPEN
+    return "a second seed, stopped early", f"white space after {last['bytes'] / 1e6:.0f} MB: {told}", verdict
+
+
+def _estimator(case: Case) -> Answer:
+    if "hnet_port" not in case.large.runs:
+        return None
+    values = case.large.values("hnet_port", "whitespace_share", place_of(case.large))
+    away = max(values) < MOSTLY
+    return "H-Net, which has no policy", f"white space: {low_high(values)}", "not alone: H-Net stays away, too" if away else OPEN
+
+
+def _interruption(case: Case) -> Answer:
+    runs = case.large.runs.get(name_in(case.large, SLOW) or "", {}).values()
+    cut = [(run, one["after"]) for run in runs for one in interruptions(run) or []]
+    before = [point["whitespace_share"] for point in cut[0][0]["curve"] if point["step"] <= cut[0][1]] if cut else []
+    if not before:
+        return None
+    run, step = cut[0]
+    told = f"from {max(before):.0%} down to {before[-1]:.0%}"
+    return f"white space before the run was cut, after update {step}", told, NO if before[-1] < blind(run) else OPEN
+
+
+def _code(case: Case) -> Answer:
+    at = (case.distances or {}).get(LARGE)
+    if at is None:
+        return None
+    fast, plain = (at[path]["gradient"] for path in ("triton", "plain"))
+    return (
+        "gradient of the fast path, distance from float64",
+        f"{fast:.1e}; of plain PyTorch {plain:.1e}",
+        NO if fast <= FEW * plain else OPEN,
+    )
+
+
+def _moment(case: Case) -> Answer:
+    mine, theirs = name_in(case.large, SLOW), name_in(case.early, SLOW) if case.early else None
+    if mine is None or theirs is None or case.early is None:
+        return None
+    turned = turn(next(iter(case.large.runs[mine].values())))
+    went = [at.lead for run in case.early.runs[theirs].values() if (at := turn(run)).passes]
+    if not went or turned.passes:
+        return None
+    told = (
+        f"{turned.lead:+.3f} nats per byte when it turned away; {min(went):+.3f} to {max(went):+.3f} when small ones went there"
+    )
+    return "what tokens took off the loss", told, NO if turned.lead >= min(went) else OPEN
+
+
+def _schedule(case: Case) -> Answer:
+    name = name_in(case.large, SLOW)
+    if case.schedules is None or name is None:
+        return None
+    sides: dict[bool, list[float]] = {True: [], False: []}
+    for one in case.schedules.runs:
+        late = warm_bytes(settings(case.schedules, one)) > warm_bytes(settings(case.large, name)) / 2
+        sides[late] += case.schedules.values(one, "whitespace_share")
+    if not all(sides.values()):
+        return None
+    told = f"white space: {low_high(sides[True])} with a late peak, {low_high(sides[False])} with an early one"
+    return "32M with the schedule of 147M", told, "in part" if max(sides[True]) < min(sides[False]) else NO
+
+
+def _distance(case: Case) -> Answer:
+    if not {FAST, SLOW} <= case.best.runs.keys():
+        return None
+    slow, fast = (case.best.values(name, "whitespace_share", place_of(case.best)) for name in (SLOW, FAST))
+    told = f"white space: {low_high(slow)} with one rate, {low_high(fast)} with its own"
+    verdict = "yes, at 32M" if min(fast) >= MOSTLY > min(slow) else NO
+    large = case.large.values(FAST, "whitespace_share", place_of(case.large))
+    if large:
+        told += f"; at {size(case.large)}, with its own, {low_high(large)}"
+        verdict = {(True, True): "yes", (True, False): "at 32M, not at 147M", (False, True): "at 147M, not at 32M"}.get(
+            (verdict != NO, min(large) >= MOSTLY), NO)  # fmt: skip
+    return "a learning rate of the policy's own, late peak", told, verdict
+
+
+SUSPICIONS: dict[str, Callable[[Case], Answer]] = {
+    "the seed": _seed,
+    "the estimator": _estimator,
+    "the interruption": _interruption,
+    "the code": _code,
+    "tokens that help too late": _moment,
+    "a learning rate that peaks late": _schedule,
+    "weights that move too little": _distance,
+}
