@@ -46,7 +46,7 @@ class Case:
     @property
     def rows(self) -> list[tuple[str, Sweep, str]]:
         """(words, sweep, name of the run) of every policy with one learning rate or with its own, largest model first."""
-        sweeps = (("", self.large), ("", self.longer), ("", self.best), (", early peak", self.early))
+        sweeps = (("", self.large), (", paper's budget", self.longer), ("", self.best), (", early peak", self.early))
         each = [(words, sweep, method) for words, sweep in sweeps if sweep is not None for method in (SLOW, FAST)]
         named = [(f"{size(sweep)}, {KINDS[method]}{words}", sweep, name_in(sweep, method)) for words, sweep, method in each]
         return [(words, sweep, name) for words, sweep, name in named if name is not None]
@@ -118,7 +118,7 @@ def _large(case: Case, method: str) -> str:
     gaps = {other: differences.gap(case.large, name, other, place_of(case.large)) for other in ("even", "bpe")}
     known = {other: gap for other, gap in gaps.items() if gap is not None}
     predicts = f", and predicts {headline.against(known)}" if known else ""
-    hints = f", ± borrowed from {size(case.best)}: hints, not verdicts" if any(gap.borrowed for gap in known.values()) else ""
+    hints = ", ± borrowed from other runs: hints, not verdicts" if any(gap.borrowed for gap in known.values()) else ""
     return (
         f"With {rate}, the policy of {size(case.large)} {found}: after {megabytes(case.large, name)} of text it has a boundary"
         f" after {shares(case.large, name)} of white space{predicts} ({many(len(values), 'seed')}{hints})."
