@@ -148,9 +148,7 @@ for one, out in ((paper, "fineweb"), (config, "fineweb_windows")):
     text = ch06_plan.prepared_bytes(one, held_out) / 1e9
     disk = ch06_plan.disk_bytes(one, 1) / 1e9
     print(command)
-    print(
-        f"# on the disk: {text:.1f} GB, and {disk:.1f} GB while a run trains"
-    )
+    print(f"# text: {text:.1f} GB; checkpoints: {disk:.1f} GB", end="\n\n")
 
 # %% [markdown]
 # A prepared folder is read from the disk as it is needed, so the machine's memory need not hold it. Without a network, `--data` takes

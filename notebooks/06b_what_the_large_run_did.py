@@ -94,13 +94,12 @@ Markdown(ch06_case.travel_table(case))
 # of a boundary, a red edge is one that was drawn.
 
 # %%
-shown = ((case.large, SLOW), (case.best, FAST))
-named = [(sweep, name_in(sweep, method)) for sweep, method in shown]
+pair = (case.large, SLOW), (case.best, FAST)
 HTML(
     "".join(
-        f"<p>{sweep.name}</p>" + figures.sample_html(sweep, name, 240)
-        for sweep, name in named
-        if name
+        f"<p>{told}</p>" + figures.sample_html(sweep, name, 240)
+        for told, sweep, name in case.rows
+        if (sweep, name) in [(one, name_in(one, kind)) for one, kind in pair]
     )
 )
 
@@ -121,14 +120,14 @@ Markdown(
 # %% [markdown]
 # The boundary comes after the *first consonants*, one byte after the place where the other policy has it. A word that begins with a vowel
 # mostly gets none, *late* becomes `l│ate`, *planet* `p│l│anet`. After s and t, with which most clusters begin, the policy waits for the
-# next letter: *the* becomes `th│e`. It sees only what came before, so it cannot put a boundary in front of a vowel; it bets that one
-# comes. All of this is about words, a byte late.
+# next letter: *the* becomes `th│e`. (The policy sees only what came before, so it cannot know that a vowel follows; after a consonant
+# it bets on one.) These boundaries mark words, too, one byte late.
 #
 # ## Where we looked
 #
 # A result that disagrees with the paper is first of all a suspect. We went through what could have been wrong, and the most promising
 # suspicion came out of a comparison of settings: at 32M, the same policy with the same code found white space, but its learning rate
-# peaked after less text, and higher. So we trained the small model with the large one's schedule, and with parts of it, one seed each:
+# peaked twice as high, and after far less text. So we trained the small model with the large one's schedule, and with parts of it, one seed each:
 
 # %%
 print(ch06_case.schedules(case, ended=False))

@@ -252,7 +252,7 @@ def overturned(stored: Stored) -> str:
 
 PARTS: dict[str, Callable[[Stored], str]] = {
     **{f"best_{name}": make for name, make in of_sweep(lambda stored: stored.best).items()},
-    **{f"large_{name}": make for name, make in of_sweep(lambda stored: stored.large).items()},
+    **{f"large_{name}": make for name, make in of_sweep(lambda stored: stored.large).items() if name not in ("rates", "course")},
     **{f"first_{name}": make for name, make in of_sweep(lambda stored: stored.early).items()},
     "first_losses": lambda stored: tables.table_1(stored.early),
     "first_accuracies": lambda stored: tables.accuracy_table(stored.early),

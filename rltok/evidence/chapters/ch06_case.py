@@ -214,5 +214,6 @@ def figure(case: Case) -> "Figure":
     axes.set(
         xscale="log", xlabel="training text read (MB)", ylabel="share of white space\nwith a boundary after it", ylim=(0, 1.02)
     )
+    axes.xaxis.set_major_formatter("{x:g}")
     drawing.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
     return drawing
