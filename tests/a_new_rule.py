@@ -1,7 +1,7 @@
 """A complete new rule in one file: a token begins wherever the kind of byte changes (letter, digit, punctuation, white space).
 
 Give it to a model with `AutoregressiveUNet(config.model, rule=KindRule())`. To train it by name, copy this file to
-`rltok/rules/kind.py` and add a line to `RULES` in `rltok/registry.py`:
+`rltok/rules/kind.py` and add a line to `RULES` in `rltok/registry.py` (and its name to `RULES` in `tests/helpers.py`):
 
     "kind": NamedRule("rltok.rules.kind:KindRule", "where the kind of byte changes"),
 """
