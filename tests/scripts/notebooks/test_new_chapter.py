@@ -43,7 +43,12 @@ def test_a_new_chapter_keeps_all_rules_and_stands_in_the_book(project):
 
 @pytest.mark.parametrize(
     "name, after",
-    [("01_b", "notebooks/00_quickstart  # first"), ("06b_c", "notebooks/06_scale_up"), ("07_c", "notebooks/06_scale_up"), ("00_a", "chapters:")],
+    [
+        ("01_b", "notebooks/00_quickstart  # first"),
+        ("06b_c", "notebooks/06_scale_up"),
+        ("07_c", "notebooks/06_scale_up"),
+        ("00_a", "chapters:"),
+    ],
 )
 def test_chapters_stand_in_order_of_their_number(name, after):
     lines = new_chapter.with_entry(TOC, name).splitlines()
