@@ -47,7 +47,7 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
-# %% tags=["setup"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["setup", "hide-input"]
 import json
 import tempfile
 from pathlib import Path
@@ -73,6 +73,17 @@ from rltok.show.views import boundary_html
 
 plots.use_style()
 device = resolve_device("cpu")  # so that every reader sees the same digits
+config = with_settings(
+    rltok.preset("tiny"),
+    {
+        "data.sequence_length": 128,
+        "train.sequences_per_update": 8,
+        "train.micro_batch": 8,
+        "train.training_bytes": 300_000,
+        "train.evaluate_every": 1000,
+        "train.checkpoint_every": 1000,
+    },
+)
 
 # %% [markdown]
 # ## A text is bytes, and a model has to group them
@@ -90,17 +101,6 @@ print(f"{len(text)} characters, {len(data)} bytes")
 print("first bytes:", list(data[:8]), "=", repr(data[:8].decode()))
 
 # %%
-config = with_settings(
-    rltok.preset("tiny"),
-    {
-        "data.sequence_length": 128,
-        "train.sequences_per_update": 8,
-        "train.micro_batch": 8,
-        "train.training_bytes": 300_000,
-        "train.evaluate_every": 1000,
-        "train.checkpoint_every": 1000,
-    },
-)
 untrained = new_model(config, device)
 before = boundary_view(untrained, text, seed=0)
 wanted = config.model.rule.target_rate
@@ -125,10 +125,6 @@ display(
 # Blue means that a boundary after this character is unlikely, yellow that it is likely; a red edge marks a boundary that was
 # drawn. The *policy*, the part of the model that computes these probabilities, starts near the wanted rate. Its random weights
 # make some characters likelier than others, without any sense in it.
-#
-# These settings are the preset `tiny` on shorter rows. They let the policy move much faster than the paper's settings do (the
-# divisor `scale` is 16 times smaller, the weight of the reward 30 times larger, and the byte layers see 4 bytes instead of 64), so
-# that a minute of training shows the effect.
 #
 # ## Train
 #
@@ -435,3 +431,8 @@ for choose, word in ((min, "cheapest"), (max, "dearest")):
 # The [next chapter](01_bytes_tokens_and_the_unet.ipynb) opens the network: how bytes become tokens and tokens become bytes again.
 # To train on your own text first, see [using rltok](../book/using_rltok.md). The
 # [glossary](../book/glossary.md) explains words and symbols.
+#
+# A word on the settings, which stand in the folded cell at the top. They are the preset `tiny` on shorter rows, and let the policy
+# move much faster than the paper's settings do: the divisor of its raw scores is 16 times smaller, the weight of the reward 30
+# times larger, and the byte layers see 4 bytes instead of 64. So a minute of training shows the effect; [chapter
+# 04](04_the_boundary_policy.ipynb) says what that changes.

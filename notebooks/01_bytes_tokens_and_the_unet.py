@@ -48,7 +48,7 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
-# %% tags=["setup"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["setup", "hide-input"]
 import textwrap
 
 import numpy as np

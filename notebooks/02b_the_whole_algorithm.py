@@ -80,6 +80,7 @@ plots.use_style()
 
 # %%
 rate, gamma, lags, D, cap = 0.2, 0.9, 3, 1.0, 6.0
+weight_early, weight_policy, weight_rate = 0.1, 0.3, 0.3  # lambdas of (27)
 
 
 def draw(terms, uniforms):
@@ -115,7 +116,8 @@ def loss_of_update(net, ids, uniforms):
     policy = -(log_pi * A).sum() / nll.numel()  # eq. (18)
     gap = (torch.sigmoid(logits).mean() - rate).detach()
     pressure = logits.mean() * gap  # eq. (24)
-    loss = nll.mean() + 0.1 * early.mean() + 0.3 * policy + 0.3 * pressure
+    loss = nll.mean() + weight_early * early.mean()  # (25), (26)
+    loss = loss + weight_policy * policy + weight_rate * pressure  # (27)
     return loss, nll.mean().item() / np.log(2), a
 
 

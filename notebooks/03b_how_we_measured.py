@@ -51,7 +51,7 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
-# %% tags=["setup"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["setup", "hide-input"]
 import json
 from pathlib import Path
 

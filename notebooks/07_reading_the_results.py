@@ -46,7 +46,7 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
-# %% tags=["setup"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["setup", "hide-input"]
 import copy
 import math
 import statistics

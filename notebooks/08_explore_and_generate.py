@@ -49,7 +49,7 @@ from rltok.show.notebook import begin  # missing? pip install -e '.[bpe]'
 
 begin()
 
-# %% tags=["setup"]
+# %% cellView="form" jupyter={"source_hidden": true} tags=["setup", "hide-input"]
 import json
 import textwrap
 from pathlib import Path

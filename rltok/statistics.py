@@ -28,6 +28,11 @@ def by_guessing(right: int, items: int, chance: float) -> float:
     return float(bdtrc(right - 1, items, chance)) if right > 0 else 1.0
 
 
+def beats_guessing(right: int, items: int, chance: float, methods: int = 1) -> bool:
+    """Whether so many right answers are more than guessing gives: exact binomial test at 5 %, shared among the methods tried."""
+    return by_guessing(right, items, chance) <= (1 - SURE) / methods
+
+
 def error_of_mean(values: Sequence[float] | np.ndarray) -> float | None:
     """Standard error of the mean of values [n]; None for a single one."""
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None

@@ -17,7 +17,7 @@ from rltok.benchmarks.task_items import Item, TaskItems
 from rltok.errors import RltokError
 from rltok.evaluation import checked_draws, evaluation_mode, require_finite
 from rltok.rng import evaluation_uniforms
-from rltok.statistics import error_of_mean
+from rltok.statistics import beats_guessing, error_of_mean
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, PAD, encode, to_utf8
 
@@ -46,11 +46,9 @@ class TaskScore:
         return {key: value for key, value in asdict(self).items() if key != "item_bits_per_byte"}
 
     @property
-    def is_noise(self) -> bool:
-        """Whether guessing would come as far from chance as this accuracy: within two of its standard errors."""
-        if self.accuracy is None:
-            return False
-        return abs(self.accuracy - self.chance) <= 2 * math.sqrt(self.chance * (1 - self.chance) / self.items)
+    def at_chance(self) -> bool:
+        """Whether the accuracy is no better than by guessing, by the test of `beats_guessing`."""
+        return self.accuracy is not None and not beats_guessing(round(self.accuracy * self.items), self.items, self.chance)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from rltok.runs.loading import load
 from rltok.runs.snapshots import boundary_view
 from rltok.runs.training import train as train_model
 from rltok.show.terminal import legend, paint_view
-from rltok.system.files import check_name, quoted, read_file
+from rltok.system.files import MISSING, check_name, quoted, read_file
 from rltok.vocab import to_utf8
 
 LITTLE_TEXT = 1000  # bytes
@@ -51,12 +51,17 @@ __all__ = [
 
 
 def _read_config(path: str) -> Config:
+    check_name(path, "file", "--config")
     if os.path.isdir(path):
         raise RltokError(f"{path} is a folder. Name a file in it: --config {quoted(Path(path, 'config.json'))}")
     if os.path.exists(path) and not os.path.isfile(path):
         raise RltokError(f"{path} is no ordinary file. Write the settings to one, as the config.json of a run has them.")
     try:
         return from_dict(json.loads(read_file(Path(path))))
+    except MISSING as error:
+        raise RltokError(
+            f"there is no file {path}. Name the config.json of a run, or take the settings of a preset: --preset tiny."
+        ) from error
     except (ValueError, RecursionError) as error:
         if isinstance(error, RltokError):
             raise

@@ -126,12 +126,12 @@ def _run(folder: Path, own: bytes | None, *, seed: int, device: str, smoke: bool
     def score(model: Any) -> Evaluation:
         return evaluate(model.to(chosen), corpus.test, seed=seed, batch=config.train.micro_batch, max_rows=rows)
 
+    passes = config.num_updates * config.bytes_per_update / corpus.train.total_bytes
+    tell(f"1/2  {passes:.1f} passes over {corpus.train.total_bytes / 1e6:.1f} MB of bundled English: the boundaries are learned")
     untrained = new_model(config, chosen)
     text = passage(corpus)
     views = {"before": boundary_view(untrained, text, seed)}
     before = score(untrained)
-    passes = config.num_updates * config.bytes_per_update / corpus.train.total_bytes
-    tell(f"1/2  {passes:.1f} passes over {corpus.train.total_bytes / 1e6:.1f} MB of bundled English: the boundaries are learned")
     train(config, corpus, folder / "learned", device=device, progress=not quiet, full=not smoke)
     learned = load(folder / "learned").to(chosen)
     after, views["after"] = score(learned), boundary_view(learned, text, seed)

@@ -167,7 +167,7 @@ def _task_lines(scores: Sequence[TaskScore]) -> list[str]:
     for score in scores:
         accuracy = shown(score.accuracy) + _error(score.accuracy_error, 3)
         bits = f"{score.bits_per_byte:.4f}{_error(score.standard_error)}"
-        noise = "within noise of chance" if score.is_noise else ""
+        noise = "no better than guessing" if score.at_chance else ""
         lines.append(f"{score.task:12s}{score.items:>7d}  {bits:20s}{accuracy:18s}{shown(score.chance):8s}{noise}".rstrip())
     return [
         *lines,

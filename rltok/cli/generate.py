@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from dataclasses import asdict
 
 from rltok.cli.evaluate import print_json, scoring_device
@@ -47,12 +48,21 @@ def generate(options: argparse.Namespace) -> None:
     longest = max(map(len, prompts)) + options.bytes
     if longest > row_length:
         say(options, f"in training rows had {row_length} bytes; of up to {longest} bytes here, those beyond may be worse.")
+    start = time.perf_counter()
     if options.json:
         print_json({"sampling": asdict(sampling), "samples": [_plain(row) for row in generation.results()]})
     elif len(prompts) == 1 and not options.boundaries:
         _stream(generation, prompts[0])
     else:
         _show(generation.results(), options)
+    say(options, _closing(generation.results(), time.perf_counter() - start))
+
+
+def _closing(rows: list[Generated], seconds: float) -> str:
+    """How much was written in what time, and why it ended where there is one text."""
+    written = sum(len(row.data) for row in rows)
+    end = f": {ENDS[rows[0].ended]}" if len(rows) == 1 else f" in {len(rows)} texts"
+    return f"{written} bytes written in {seconds:.1f} s ({written / seconds:.0f} bytes/s){end}."
 
 
 def _plain(row: Generated) -> dict[str, object]:

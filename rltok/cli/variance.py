@@ -12,7 +12,7 @@ from rltok.data import Corpus, load_corpus
 from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
 from rltok.presets import preset
-from rltok.runs.loading import load, load_config, trained_on
+from rltok.runs.loading import load, load_config, locate, trained_on
 from rltok.system.files import check_record_path, write_record
 from rltok.variance.gradients import GROUPS
 from rltok.variance.laboratory import Sizes, batches_of, default_names
@@ -108,22 +108,23 @@ def _measure_run(options: argparse.Namespace, names: list[str]) -> dict[str, Any
         raise RltokError("a trained RUN brings its own settings. Leave --preset and --set out, or leave RUN out to train first.")
     if len(options.seeds) > 1:
         raise RltokError(f"a trained RUN is one model; got {len(options.seeds)} seeds. Give one, it decides rows and draws.")
-    config, device, start = load_config(options.run), resolve_device(options.device), time.perf_counter()
+    place = locate(options.run)  # once: a name of the hub is looked up over the network
+    config, device, start = load_config(place), resolve_device(options.device), time.perf_counter()
     refuse_kernels(options)
     _check_rule(config)
     sizes, seed = _sizes(options, config), options.seeds[0]
     corpus = _corpus(options, config)
-    text = f"{corpus.description['name']}{_elsewhere(options.run, corpus)}"
+    text = f"{corpus.description['name']}{_elsewhere(place, corpus)}"
     say(options, f"measuring {len(names)} estimators on training rows of {text}")
     chosen = batches_of(corpus.train, sizes, seed, device)
-    model = load(options.run).to(device).train()  # capped logits, as training draws
+    model = load(place).to(device).train()  # capped logits, as training draws
     measured = {"seed": seed, "stage": "trained", "step": None, **measure_stage(model, chosen, names, sizes, seed)}
     return record_of(config, corpus, [measured], sizes, device, start)
 
 
-def _elsewhere(run: str, corpus: Corpus) -> str:
+def _elsewhere(place: Path, corpus: Corpus) -> str:
     """Says so where the run was trained on another text than the one that is measured."""
-    trained = trained_on(run)
+    trained = trained_on(place)
     try:
         same = trained is None or trained["train"]["hash"] == corpus.description["train"]["hash"]
         return "" if same else f"; it was trained on {trained['name']}, which --data would name"

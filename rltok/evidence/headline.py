@@ -1,4 +1,4 @@
-"""What our runs say of the paper, in five sentences, a table and a picture: what README, the first page and chapters open with.
+"""Whether the paper was reproduced, in five sentences, a table and a picture: what README, the first page and chapters open with.
 
 stored records --verdict--> Markdown      --figure--> share of white space with a boundary, over the text read
 
@@ -36,8 +36,9 @@ NAMES = {
     "even": "evenly spaced",
 }
 SHORT = NAMES | {"bpe": "BPE guidance", "hnet_port": "H-Net", "whitespace": "the white-space rule", "even": "even spacing"}
-ROWS = (FAST, "bpe", "hnet_port", "whitespace", "even")  # of the table
+ROWS = (FAST, SLOW, "bpe_causal", "hnet_port", "whitespace")  # of the table, each beside even spacing
 LINES = (FAST, SLOW, "hnet_port", "even")  # of the picture
+LARGE_POLICY = "ours_gamma0.9"  # as in the paper but for its discount, at 147M parameters
 SETTLED = 0.95  # share of white space from which we say that boundaries stand at white space
 APART = 0.1  # shares of white space by which seeds of one method differ so much that their mean says nothing
 
@@ -110,18 +111,41 @@ def settled_after(sweep: Sweep, name: str) -> float | None:
 
 
 def sentences(best: Sweep, large: Sweep) -> list[str]:
-    """What works, what surprised us, how it stands to guidance, what failed, and how sure all that is."""
-    return [_works(best), _surprise(best), _guidance(best), _failed(large), _how_sure(best)]
+    """Whether the paper was reproduced, what works, what surprised us, what failed, and how sure all that is."""
+    return [answer(best, large), _works(best), _surprise(best), _failed(large), _how_sure(best)]
+
+
+def answer(best: Sweep, large: Sweep) -> str:
+    """Yes, no or in part, with the claims of the paper that our runs show and those that they do not."""
+    gaps = _gaps(best, FAST, ("even", "hnet_port"))
+    times, spaces = _config(best, FAST).train.policy_lr_multiplier, at_spaces(best, FAST)
+    shown = {
+        f"that the policy learns to end tokens at spaces, given {times:g} times the network's learning rate": spaces,
+        "that it then predicts text better than even spacing": gaps["even"].verdict == "lower",
+        "that it predicts better than H-Net": gaps["hnet_port"].verdict == "lower",
+        "that the paper's single learning rate is enough": SLOW in best.runs and at_spaces(best, SLOW),
+        "that the paper's policy learns spaces at the paper's size": at_spaces(large, LARGE_POLICY),
+    }
+    sides = {side: [claim for claim, holds in shown.items() if holds == side] for side in (True, False)}
+    said = "No" if not sides[True] else "In part" if sides[False] else "Yes"
+    heads = {True: "Shown", False: "Not shown"}
+    lists = (f"{heads[side]}: {'; '.join(claims)}." for side, claims in sides.items() if claims)
+    return f"**Was the paper reproduced? {said}.** {' '.join(lists)}"
+
+
+def at_spaces(sweep: Sweep, name: str) -> bool:
+    """Whether every run of a method ends with a boundary after nearly all white space (`SETTLED`)."""
+    return min(sweep.values(name, "whitespace_share", place_of(sweep))) >= SETTLED
 
 
 def _works(best: Sweep) -> str:
     config = _config(best, FAST)
     after = settled_after(best, FAST)
-    since = "" if after is None else f"; from {after / 1e6:.0f} MB on, after {SETTLED:.0%} or more in every seed"
+    since = "" if after is None else f" (in every seed after {SETTLED:.0%} or more from {after / 1e6:.0f} MB on)"
     return (
-        f"**What works:** a policy whose weights have {config.train.policy_lr_multiplier:g} times the network's learning rate"
-        f" learns to end tokens at spaces (after {share(best, FAST):.0%} of them{since}), and predicts held-out text, in bits per"
-        f" byte, {against(_gaps(best, FAST, ('even', 'hnet_port', 'whitespace')))}."
+        f"**What works:** a policy with {config.train.policy_lr_multiplier:g} times the network's learning rate"
+        f" ends tokens after {share(best, FAST):.0%} of white space{since}, and predicts held-out text, in bits per byte,"
+        f" {against(_gaps(best, FAST, ('even', 'hnet_port', 'whitespace')))}. {_guidance(best)}"
     )
 
 
@@ -130,9 +154,9 @@ def _surprise(best: Sweep) -> str:
         return ""
     travel = policy_travel(_config(best, SLOW)) / policy_travel(preset("147m"))
     return (
-        f"**What surprised us:** with one learning rate for all weights, as in the paper, the policy's weights move only"
-        f" {travel:.0%} as far as in the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space,"
-        f" and predicts {against(_gaps(best, SLOW, ('even',)))}. A short run says little unless its policy may move."
+        f"**What surprised us:** with the paper's single learning rate, the policy's weights move only {travel:.0%} as far as in"
+        f" the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space, and predicts"
+        f" {against(_gaps(best, SLOW, ('even',)))}. A short run says little unless its policy may move."
     )
 
 
@@ -141,19 +165,20 @@ def _guidance(best: Sweep) -> str:
     rivals = ("bpe", "bpe_causal")
     equal = {rival: matched_gap(best, f"{FAST}{RATE_OF}{rival}", place_of(best)) for rival in rivals}
     if all(difference and difference.seeds >= LEAST_SEEDS for difference in equal.values()):
-        return f"**Against a tokenizer:** with as many boundaries, the policy predicts {against(equal)}."
-    return f"**Against a tokenizer:** the policy predicts {against(_gaps(best, FAST, rivals))}, each at a rate of its own."
+        return f"With as many boundaries as a tokenizer, it predicts {against(equal)}."
+    return f"It predicts {against(_gaps(best, FAST, rivals))}, each at a rate of its own."
 
 
 def _failed(large: Sweep) -> str:
-    name, guide = "ours_gamma0.9", "bpe"
+    name, guide = LARGE_POLICY, "bpe"
     budget = statistics.fmean(run["bytes"] for run in large.runs[name].values())
     difference = gap(large, name, guide, place_of(large))
     side = "" if difference is None else f", {abs(difference.bits):.3f} bits per byte {_side(difference)} {SHORT[guide]}"
+    fast = "" if FAST in large.runs else "; with a learning rate of its own it is yet to run"
     return (
         f"**What failed:** at 147M parameters, on {budget / 1e9:.2g} GB, the policy as in the paper"
-        f" ({many(len(large.runs[name]), 'run')}) ended with a boundary after {share(large, name):.0%} of white space{side}; runs"
-        " of that size whose policy has a learning rate of its own are to come."
+        f" ({many(len(large.runs[name]), 'run')}) ended with a boundary after {share(large, name):.0%} of white space"
+        f"{side}{fast}."
     )
 
 
@@ -163,12 +188,12 @@ def _side(difference: Difference) -> str:
 
 def _how_sure(best: Sweep) -> str:
     run = best.records[0]
-    seeds = {len(best.runs[name]) for name in ROWS}
+    seeds = {len(best.runs[name]) for name in (*ROWS, "even") if name in best.runs}
     counted = many(min(seeds), "seed") if len(seeds) == 1 else f"{min(seeds)} to {many(max(seeds), 'seed')}"
     return (
-        f"**How sure:** {run['matrix_parameters'] / 1e6:.0f}M parameters and {run['bytes'] / 1e6:.0f} MB of English a run, which"
-        f" is not the paper's FineWeb (there 147M and 6 GB); {counted}, each method under the schedule that suits it best on"
-        f" validation text; scores on {place_of(best)} text, ± half a 95 % interval of Student's t."
+        f"**How sure:** {run['matrix_parameters'] / 1e6:.0f}M parameters and {run['bytes'] / 1e6:.0f} MB of English a run (the"
+        f" paper: 147M, 6 GB of FineWeb); {counted}; each method under its best schedule on validation text; scores on"
+        f" {place_of(best)} text, ± half a 95 % interval of Student's t."
     )
 
 
@@ -179,23 +204,31 @@ def _config(sweep: Sweep, name: str) -> Config:
 def table(best: Sweep) -> str:
     """Markdown: five methods, lowest first, beside even spacing."""
     place = place_of(best)
-    means = {name: best.mean(name, place) for name in ROWS}
+    means = {name: best.mean(name, place) for name in ROWS if name in best.runs}
     rows = []
     for name in sorted(means, key=lambda name: means[name].bits):
-        difference = None if name == "even" else gap(best, name, "even", place)
-        less = "" if difference is None else number(difference.bits, difference.reach(), "+.3f")
+        less = gap(best, name, "even", place)
         rate = statistics.fmean(best.values(name, "rate", place))
-        rows.append([NAMES[name], f"{means[name].bits:.3f}", less, f"{rate:.3f}", shares(best, name, remark="")])
-    return markdown(
-        ["32M, where boundaries come from", "bits per byte", "minus even", "boundaries per byte", "white space"], rows
+        row = [NAMES[name], f"{means[name].bits:.3f}", number(less.bits, less.reach(), "+.3f"), f"{rate:.3f}"]
+        rows.append([*row, shares(best, name, remark="")])
+    even = f"minus even spacing ({best.mean('even', place).bits:.3f})"
+    return markdown(["32M parameters, boundaries by", "bits per byte", even, "boundaries per byte", "after white space"], rows)
+
+
+def terms(best: Sweep) -> str:
+    """What the names in table and sentences mean, and why the white-space rule leaves some white space out."""
+    return (
+        "*BPE guidance* has boundaries where a BPE tokenizer starts tokens; it looks ahead, as only later bytes tell where tokens"
+        " end. *H-Net* learns by straight-through gradients. The *white-space rule* marks the first of adjacent spaces and signs:"
+        f" not the space after a comma, hence {shares(best, 'whitespace')}."
     )
 
 
 def verdict(results: Path) -> str:
-    """Markdown: the sentences, then the table."""
+    """Markdown: the sentences, then the table and what its names mean."""
     best = best_sweep(results)
     lines = [f"* {sentence}" for sentence in sentences(best, large_sweep(results)) if sentence]
-    return "\n".join(lines) + "\n\n" + table(best)
+    return "\n\n".join(("\n".join(lines), table(best), terms(best)))
 
 
 def figure(results: Path) -> "Figure":

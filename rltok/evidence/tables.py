@@ -17,7 +17,7 @@ from rltok.evidence.verdicts import Finding
 from rltok.evidence.words import NONE, many
 from rltok.presets import size_of
 from rltok.show.tables import markdown
-from rltok.statistics import SURE, Difference, by_guessing, mean_and_error
+from rltok.statistics import Difference, beats_guessing, mean_and_error
 
 BASELINE = "even"  # what methods are compared with
 CHOICES = [place for place in PLACES if place not in ("lambada", "test")]  # benchmarks with a choice, so with an accuracy
@@ -243,8 +243,11 @@ def at_chance(sweep: Sweep) -> list[str]:
     for place in CHOICES:
         scored = [run["scores"][place] for run in sweep.records if run["scores"].get(place)]
         means = [statistics.fmean(known) for name in sweep.runs if (known := _accuracies(sweep, name, place))]
-        guesses = [by_guessing(round(mean * scored[0]["items"]), scored[0]["items"], scored[0]["chance"]) for mean in means]
-        places += [place] if guesses and min(guesses) > (1 - SURE) / len(guesses) else []
+        if not means:
+            continue
+        items, chance = scored[0]["items"], scored[0]["chance"]
+        if not any(beats_guessing(round(mean * items), items, chance, len(means)) for mean in means):
+            places.append(place)
     return places
 
 

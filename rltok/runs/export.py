@@ -6,7 +6,7 @@ from pathlib import Path
 from rltok.errors import RltokError
 from rltok.runs.loading import load, load_config, locate, trained_on
 from rltok.runs.weights import weights_bytes
-from rltok.system.files import check_name, write_bytes
+from rltok.system.files import check_name, check_writable, write_bytes
 
 
 def export(run: str | Path, file: str | Path, *, bf16: bool = False) -> Path:
@@ -28,6 +28,13 @@ def export(run: str | Path, file: str | Path, *, bf16: bool = False) -> Path:
         raise RltokError(f"{path} exists already. Name a new file.")
     if not os.path.isdir(path.parent):
         raise RltokError(f"there is no folder {path.parent}. Make it first.")
+    check_writable(path.parent, f"FILE {path}")
     place = locate(run)  # once: a name of the hub is looked up over the network
-    write_bytes(path, weights_bytes(load(place).state_dict(), load_config(place), trained_on(place), bf16))
+    content = weights_bytes(load(place).state_dict(), load_config(place), trained_on(place), bf16)
+    try:
+        write_bytes(path, content)
+    except OSError as error:
+        raise RltokError(
+            f"cannot write {path} ({error.strerror}). Make room for {len(content)} bytes, or name another file."
+        ) from error
     return path

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from rltok.system.streams import lasting
 
-LINES = 10  # in a log, for a whole run
+LINES = 10  # in a log, for a whole run, after the one of its first update
 UNKNOWN_STEP = 10**9  # bytes from line to line of a run whose end nobody knows
 
 
@@ -38,7 +38,7 @@ class Progress:
         self._total, self._first, self._done = total, done, done
         self._start = time.perf_counter()
         self._step = total / LINES if total else UNKNOWN_STEP
-        self._next = done + self._step
+        self._next = done
 
     def update(self, scored: int, status: str) -> None:
         """Count the bytes of another update; `status` is printed at the end of the line."""

@@ -275,7 +275,8 @@ def train(
         resume: go on from the newest checkpoint, or from the start if there is none yet. The metrics then equal those
             of a run that was never interrupted, line by line, but for the fields of time.
         device: "auto", "cpu" or "cuda". Kernels or plain PyTorch: `rltok.kernels.backends`.
-        progress: show backend, bytes/s and time left on stderr, as a bar in a terminal and as ten lines elsewhere.
+        progress: show backend, bytes/s and time left on stderr, as a bar in a terminal; elsewhere as a line
+            after the first update and ten for the rest.
         tensorboard: also write the metrics for TensorBoard.
         note, full: go into the record; full=False marks a smoke run. A finished run keeps the record it has.
 

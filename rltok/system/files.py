@@ -203,11 +203,16 @@ def check_record_path(out: str, what: str) -> None:
     except (OSError, RuntimeError) as error:  # a loop of links
         reason = getattr(error, "strerror", None) or str(error)[:60]
         raise RltokError(f"--out {out[:60]} cannot be a file's name ({reason}). Name another file.") from error
+    check_writable(folder, f"--out {out}")
+
+
+def check_writable(folder: Path, file: str) -> None:
+    """Raise `RltokError`, which begins with `file`, where nothing can be written into a folder."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise RltokError(f"--out {out}: nothing can be written into {folder}. Name a file in a folder of yours.") from error
+        raise RltokError(f"{file}: nothing can be written into {folder}. Name a file in a folder of yours.") from error
 
 
 def _is_record(path: Path, what: str) -> bool:

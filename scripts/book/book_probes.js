@@ -32,6 +32,28 @@ function overflow() {
   return {pixels: page.scrollWidth - page.clientWidth, what: wide.slice(0, 2).map(e => e.outerHTML.slice(0, 90))};
 }
 
+// Code and outputs, in folded cells too, that are wider than their box: those that the reader must scroll, and those that cannot be.
+function cut() {
+  const folded = [...document.querySelectorAll('article details:not([open])')];
+  folded.forEach(e => { e.open = true; });
+  const scrolls = e => {
+    for (; e && e.localName !== 'article'; e = e.parentElement) {
+      const kind = getComputedStyle(e).overflowX;
+      if (kind !== 'visible') return kind === 'auto' || kind === 'scroll';
+    }
+    return false;
+  };
+  const wide = [...document.querySelectorAll('article pre, article .cell_output, article .cell_output *')].filter(
+    e => e instanceof HTMLElement && e.clientWidth && e.scrollWidth > e.clientWidth + 1 && !e.closest('mjx-container') &&
+      (e.localName === 'pre' || getComputedStyle(e).overflowX !== 'visible'));
+  const innermost = wide.filter(e => !wide.some(other => other !== e && e.contains(other)));
+  const start = e => e.textContent.trim().replace(/\s+/g, ' ').slice(0, 60);
+  const named = list => list.map(e => `${e.scrollWidth - e.clientWidth} pixels of "${start(e)}"`);
+  const found = {scrolled: named(innermost), lost: named(innermost.filter(e => !scrolls(e)))};
+  folded.forEach(e => { e.open = false; });
+  return found;
+}
+
 // Text whose contrast with what is behind it is under 3 (WCAG's limit for large text).
 function contrast() {
   const rgb = s => s.match(/[\d.]+/g).map(Number);

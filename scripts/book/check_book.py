@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ PLANTED = {
     "cannot be shown": "<img alt='planted' src='planted.png'>",
     "widgets are not drawn": "<script type='application/vnd.jupyter.widget-view+json'>{}</script>",
     "wider than the window": "<p style='width: 3000px'>wide</p>",
+    "must be scrolled": "<pre style='overflow-x: auto; width: 20em'>a line of planted code that is too long for its box</pre>",
+    "cannot be scrolled": "<details><pre style='overflow-x: hidden; width: 9em'>planted, folded code</pre></details>",
     "contrast under 3": "<p style='color: #eee; background: #fff'>pale</p>",
     "the theme is": "",
     "do not reach the text": "",
@@ -153,6 +156,14 @@ def _content_problems(browser: Browser, name: str, label: str) -> list[str]:
     return problems
 
 
+def _cut_problems(browser: Browser, label: str, shape: str) -> list[str]:
+    """Code lines and outputs that do not fit: a wide window must show them whole; a narrow one may have them scroll."""
+    cut, mend = _ask(browser, "cut"), "Break the line: 78 characters fit."
+    problems = [f"{label}: cannot be scrolled, cut off are {what}. See book/_static/rltok.css." for what in cut["lost"]]
+    whole = cut["scrolled"] if shape == "desktop" else []
+    return problems + [f"{label}: must be scrolled to see {what}. {mend}" for what in whole if what not in cut["lost"]]
+
+
 def _look_problems(browser: Browser, label: str, theme: str) -> list[str]:
     """Width and readability as the window is now."""
     browser.run(f"{PROBES}\nawait follow('{theme}');")
@@ -174,6 +185,7 @@ def page_problems(browser: Browser, page: Path, name: str, screenshots: Path) ->
         browser.open(page)
         browser.run(STILL)
         problems += _content_problems(browser, name, f"{name} ({shape})")
+        problems += _cut_problems(browser, f"{name} ({shape})", shape)
         for theme in ("light", "dark"):
             browser.shape(width, height, dark=theme == "dark")
             problems += _look_problems(browser, f"{name} ({shape}, {theme})", theme)
@@ -184,6 +196,24 @@ def page_problems(browser: Browser, page: Path, name: str, screenshots: Path) ->
     problems += [f"{name}: the console says {error}. Mend the script, or take it out." for error in browser.errors()]
     outside = [address for address in browser.requests() if address.startswith(("http", "ws", "ftp"))]
     return problems + [f"{name}: asks for {address}. Put it under book/_extra/vendor, or leave it out." for address in outside]
+
+
+def each_look(browser: Browser, page: Path) -> Iterator[tuple[str, str]]:
+    """Open a page anew in each width and theme; their names."""
+    for shape, (width, height) in SHAPES.items():
+        for theme in ("light", "dark"):
+            browser.shape(width, height, dark=theme == "dark")
+            browser.open(page)
+            browser.run(STILL)
+            yield shape, theme
+
+
+def part_problems(browser: Browser, selector: str, picture: Path) -> list[str]:
+    """Width and readability of the page as it is now; takes a picture of one part of it."""
+    size, weak = _ask(browser, "overflow"), _ask(browser, "contrast")["weak"]
+    browser.run(f"scrollBy(0, document.querySelector('{selector}').getBoundingClientRect().top - 100);")
+    browser.picture(picture)
+    return [f"too wide: {size['what']}; too pale: {weak}."] if size["pixels"] > 0 or size["what"] or weak else []
 
 
 def check_the_check(browser: Browser) -> None:

@@ -11,11 +11,11 @@ import copy
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from check_book import BUILT, PROBES, SCREENSHOTS, SHAPES, STILL
+from check_book import BUILT, SCREENSHOTS, SHAPES, each_look, part_problems
 from webdriver import DELETE, HOME, RIGHT, TAB, Browser
 
 EXPECTED = Path(__file__).resolve().parents[2] / "book" / "demo_page.json"
@@ -172,28 +172,18 @@ def _odd_texts(browser: Browser) -> Iterator[str]:
         yield "an empty text: the page does not say that there is nothing to read."
 
 
-def _looks(browser: Browser, picture: Callable[[], None]) -> Iterator[str]:
+def _looks(browser: Browser, picture: Path) -> list[str]:
     _enter(browser, MIXED + MARKUP + " It was a dark and stormy night." * 15)
     browser.run("await new Promise(done => setTimeout(done, 600));")  # until the summary stands
-    size = browser.run(f"{PROBES} return overflow();")
-    weak = browser.run(f"{PROBES} return contrast();")["weak"]
-    if size["pixels"] > 0 or size["what"] or weak:
-        yield f"too wide: {size['what']}; too pale: {weak}."
-    browser.run("window.scrollBy(0, document.querySelector('.rltok-try').getBoundingClientRect().top - 100);")
-    picture()
+    return part_problems(browser, ".rltok-try", picture)
 
 
 def page_problems(browser: Browser, page: Path, screenshots: Path) -> Iterator[str]:
     """Both widths, light and dark."""
-    for shape, (width, height) in SHAPES.items():
-        for theme in ("light", "dark"):
-            browser.shape(width, height, dark=theme == "dark")
-            browser.open(page)
-            browser.run(STILL)
-            path = screenshots / f"demo-{shape}-{theme}.png"
-            checks = [_looks(browser, lambda path=path: browser.picture(path))]
-            checks += [_keyboard(browser), _odd_texts(browser)] if theme == "light" else []
-            yield from (f"{shape}, {theme}: {problem}" for check in checks for problem in check)
+    for shape, theme in each_look(browser, page):
+        checks = [_looks(browser, screenshots / f"demo-{shape}-{theme}.png")]
+        checks += [_keyboard(browser), _odd_texts(browser)] if theme == "light" else []
+        yield from (f"{shape}, {theme}: {problem}" for check in checks for problem in check)
     yield from (f"the console says {error}." for error in browser.errors())
     yield from (f"asks for {address}." for address in browser.requests() if address.startswith(("http", "ws", "ftp")))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from check_book import BUILT, PROBES, SCREENSHOTS, SHAPES, STILL
+from check_book import BUILT, SCREENSHOTS, SHAPES, each_look, part_problems
 from webdriver import HOME, RIGHT, TAB, Browser
 
 PAGE = "book/boundaries_in_training.html"
@@ -70,17 +70,10 @@ def moments_problems(browser: Browser, data: dict[str, Any]) -> Iterator[str]:
 
 
 def _looks(browser: Browser, page: Path, data: dict[str, Any], screenshots: Path) -> Iterator[str]:
-    for shape, (width, height) in SHAPES.items():
-        for theme in ("light", "dark"):
-            browser.shape(width, height, dark=theme == "dark")
-            browser.open(page)
-            browser.run(STILL)
-            _choose(browser, "rltok-which", len(data["texts"]) - 1)
-            size, weak = browser.run(f"{PROBES} return overflow();"), browser.run(f"{PROBES} return contrast();")["weak"]
-            if size["pixels"] > 0 or size["what"] or weak:
-                yield f"{shape}, {theme}: too wide: {size['what']}; too pale: {weak}."
-            browser.run("scrollBy(0, document.querySelector('.rltok-moments').getBoundingClientRect().top - 100);")
-            browser.picture(screenshots / f"moments-{shape}-{theme}.png")
+    for shape, theme in each_look(browser, page):
+        _choose(browser, "rltok-which", len(data["texts"]) - 1)
+        problems = part_problems(browser, ".rltok-moments", screenshots / f"moments-{shape}-{theme}.png")
+        yield from (f"{shape}, {theme}: {problem}" for problem in problems)
 
 
 def _keyboard(browser: Browser, page: Path) -> Iterator[str]:

@@ -318,7 +318,7 @@ PARTS: dict[str, Callable[[Stored], str]] = {
     ),
 }
 DRAWN: dict[str, Callable[[Stored], "Figure"]] = {
-    "best_flops": lambda stored: figures.figure_3(stored.best, headline.ROWS),
+    "best_flops": lambda stored: figures.figure_3(stored.best, (headline.FAST, "bpe", "hnet_port", "whitespace", "even")),
     "first_flops": lambda stored: figures.figure_3(stored.early, stored.shown),
     "first_entropy": lambda stored: figures.figure_13(stored.early, stored.learned),
     "first_snapshots": lambda stored: figures.snapshots_figure(stored.early, stored.learned[0]),

@@ -140,7 +140,9 @@ def hashes(counted: Table) -> str:
     """SHA-256 of every file, as `sha256sum` prints them."""
     files = [file for split in SPLITS for file in counted["files"][split]]
     files += [each["file"] | {"name": f"eval/{each['file']['name']}"} for each in counted["tasks"].values()]
-    return "\n".join(["```text", *(f"{file['sha256']}  {file['name']}" for file in files), "```", ""])
+    return "\n".join(
+        ["```{code-block} text\n:class: rltok-broken\n", *(f"{file['sha256']}  {file['name']}" for file in files), "```", ""]
+    )
 
 
 def render(counted: Table, described: Table) -> str:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "notebooks" / "results"
 RECORD = RESULTS / "tiny_demo.json"
 README = ROOT / "README.md"
-PASSAGE_LINES = 5
+PASSAGE_LINES = 3
 
 
 def _cells(run: dict[str, Any]) -> list[str]:

@@ -1,6 +1,9 @@
 """Bytes a second of generation, with caches and by a full pass for every byte, after a prompt of 2 kB.
 
     python scripts/measure/measure_generation.py --presets tiny small 147m --out notebooks/results/generation.json
+    python scripts/measure/measure_generation.py --presets tiny small 147m --device cuda --out notebooks/results/generation.json
+
+The second command, on a machine with a card, adds its runs to those that the record holds of other devices; chapter 08 shows all.
 
 Fresh weights of each preset, whose learned rule draws at the target rate; texts of the bundled sample as prompts, one a row. With
 caches `--bytes` bytes are generated in batches of `--batches` rows, `--repeats` times; the full passes make `--full-bytes` bytes
@@ -17,11 +20,12 @@ import torch
 from rltok.config import Config, DataConfig
 from rltok.data import load_corpus
 from rltok.device import resolve_device
-from rltok.evidence.measuring import at_least, run, stored_record
+from rltok.errors import RltokError
+from rltok.evidence.measuring import at_least, reading, run, stored_record
 from rltok.generation import Generation, Sampling
 from rltok.presets import preset
 from rltok.runs.models import new_model
-from rltok.runs.results import origin
+from rltok.runs.results import device_name, origin
 from rltok.system.files import write_json
 from rltok.system.stopwatch import stopwatch
 from rltok.unet import AutoregressiveUNet
@@ -60,6 +64,23 @@ def speed(config: Config, prompts: list[bytes], device: torch.device, options: a
     return {"batches": batches, "full_pass_bytes_per_second": rate, "times_as_fast": one, "same_bytes": same}
 
 
+def of_other_devices(path: Path, plan: dict[str, Any], batches: list[int], device: torch.device) -> dict[str, Any]:
+    """What a stored record holds of other devices: its runs, and the threads of its CPU; empty where there is none.
+
+    Raises:
+        RltokError: those were measured by another plan, or in batches of other sizes, so that no table could hold both.
+    """
+    stored = stored_record(path, WHAT)
+    if stored is None:
+        return {}
+    with reading(path):
+        runs = [one for one in stored["runs"] if one["device"] != device_name(device)]
+        was = {key: stored[key] for key in plan} | {"batches": [batch["rows"] for batch in stored["runs"][0]["batches"]]}
+        if runs and was != plan | {"batches": batches}:
+            raise RltokError(f"--out {path} holds runs by another plan, {was}. Take that one, or name another file.")
+        return {"runs": runs, "threads": stored["threads"]} if runs else {}
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -72,8 +93,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     at_least(1, bytes=options.bytes, full_bytes=options.full_bytes, repeats=options.repeats, batches=min(options.batches))
-    stored_record(options.out, WHAT)
-    device, presets = resolve_device(options.device), []
+    device = resolve_device(options.device)
+    plan = {"prompt_bytes": PROMPT_BYTES} | {key: getattr(options, key) for key in ("bytes", "full_bytes", "repeats")}
+    others = of_other_devices(options.out, plan, options.batches, device)
+    presets = others.pop("runs", [])
     corpus = load_corpus("sample", DataConfig(sequence_length=PROMPT_BYTES, cut="full_windows"))
     prompts = [decode(row) for row in corpus.validation.ids(range(max(options.batches)))]
     for name in options.presets:
@@ -81,11 +104,8 @@ def main() -> None:
         presets.append(origin(config, corpus.description, device) | speed(config, prompts, device, options))
         print(name, {key: value for key, value in presets[-1].items() if key in ("times_as_fast", "full_pass_bytes_per_second")})
         print(*(f"{batch['rows']} rows: {batch['bytes_per_second']:.0f} bytes/s" for batch in presets[-1]["batches"]), sep=", ")
-    plan = {key: getattr(options, key) for key in ("bytes", "full_bytes", "repeats")}
-    write_json(
-        options.out,
-        {"schema": 1, "what": WHAT, "prompt_bytes": PROMPT_BYTES, "threads": torch.get_num_threads(), **plan, "runs": presets},
-    )
+    about = {"schema": 1, "what": WHAT, **plan, "threads": torch.get_num_threads()} | others
+    write_json(options.out, about | {"runs": presets})
 
 
 if __name__ == "__main__":

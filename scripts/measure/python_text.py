@@ -33,6 +33,7 @@ from rltok.errors import RltokError
 OPEN = r"MIT|BSD|Apache|ISC|PSF|Python Software Foundation|MPL|Mozilla|Zlib|Unlicense|CC0|Public Domain"
 CLOSED = r"GPL|GNU|Proprietary|Commercial"
 VENDORED = {"_vendor", "vendor", "vendored", "_vendored", "vendored_packages", "extern", "externals", "third_party"}
+SCORED = "rltok"  # what a model of this text is scored on, so it is left out
 LONGEST_LINE, MEAN_LINE, LEAST_ALPHANUMERIC = 1000, 100, 0.25
 SAMPLED, MOST_SHARED = 4, 0.5  # a file with more of its lines in other packages is a copy
 ALPHANUMERIC = (string.ascii_letters + string.digits).encode()
@@ -87,6 +88,7 @@ def installed_packages(sites: list[str]) -> Iterator[Package]:
     paths = [(path, path.relative_to(library).as_posix()) for path in with_suffix(listed, (".py",))]
     yield Package("python standard library", platform.python_version(), "PSF-2.0", paths)
     each = {found.metadata["Name"].lower(): found for found in reversed(list(distributions(path=[*sys.path, *sites])))}
+    each.pop(SCORED, None)
     for _, found in sorted(each.items()):
         yield Package(found.metadata["Name"], found.version, licence_of(found), _python_files(found))
 

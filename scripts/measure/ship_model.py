@@ -1,6 +1,7 @@
 """Put a finished run into the package: its weights in bf16, what was run and measured, and the model card.
 
     python scripts/measure/ship_model.py demo runs/demo --training sample:train
+    python scripts/measure/ship_model.py small-python runs/small-python --training corpora/python/train.parquet
     python scripts/measure/ship_model.py                  # the cards alone, from what is stored
 
 Writes rltok/weights/NAME.safetensors, NAME.json and NAME.md. Words about a model stand in MODELS, numbers come from its record.
@@ -21,10 +22,10 @@ from rltok.data import documents
 from rltok.runs.export import export
 from rltok.runs.loading import load
 from rltok.runs.shipped import FOLDER, facts_of, shipped_models, weights_of
+from rltok.show.tables import markdown
 from rltok.system.files import write_json
 
-SCORED_BYTES = 131_072  # of "Pride and Prejudice", with which the sample's test split begins
-SCORED = f"--data sample --split test --max-bytes {SCORED_BYTES}"
+SCORED_BYTES = 131_072  # of the text that a model is scored on
 PASSAGE, SAMPLED = 30, 16  # words; one in so many passages is looked for, by its first word
 COLLECTION = (
     "The training split of our collection of English, {megabytes:.0f} MB from public repositories: an encyclopaedia, books up to"
@@ -36,16 +37,30 @@ SAMPLE = (
     "The training split of the bundled sample, {megabytes:.1f} MB of English in the public domain in the USA: openings of six"
     " books of before 1910, country profiles and presidential addresses. `rltok/data/SOURCES.md` lists them."
 )
+CODE = (
+    "{megabytes:.0f} MB of Python: the standard library and installed packages under open licences, without copies, generated"
+    " files and tables, as `scripts/measure/python_text.py corpora/python` collects them. The packages are listed below; their"
+    " code is not in the repository."
+)
+NOVEL = {
+    "text": "sample:test",
+    "scored": f"--data sample --split test --max-bytes {SCORED_BYTES}",
+    "called": "bundled: *Pride and Prejudice*",
+    "limits_of_scores": {"whitespace_share": (0.95, 1.0), "rate": (0.18, 0.22)},
+}
+# Of each model: what it is, and what a test asks of it. `text` names what it is scored on, by the options `scored`.
 MODELS = {
-    "demo": {
+    "demo": NOVEL | {
         "language": "English",
+        "most_bytes": 1_000_000,
         "recipe": "rltok train --preset tiny --data sample --device cpu --out runs/demo",
         "data": SAMPLE,
         "limits": "It is there to be looked at, and small enough for a web page. It has seen a few old books: it knows no facts,"
         " writes words that do not exist, and draws boundaries in other scripts and in code by chance.",
     },
-    "small-english": {
+    "small-english": NOVEL | {
         "language": "English",
+        "most_bytes": 8_000_000,
         "recipe": "rltok train --preset small_fast_policy --set model.embedding_dim=192 model.num_heads=3"
         " data.sequence_length=2048 data.cut=full_windows train.sequences_per_update=64 train.micro_batch=64"
         " train.learning_rate=3e-3 train.training_bytes=620000000 train.warmup_fraction=0.05 train.evaluate_rows=256"
@@ -57,13 +72,31 @@ MODELS = {
         " that age are in its training text: a modern text is harder for it than the first score says. It has seen next to no"
         " other language and little code, and its boundaries there show only that.",
     },
+    "small-python": {
+        "language": "Python code",
+        "most_bytes": 4_000_000,
+        "text": "tests/items/python.txt",
+        "scored": f"--data tests/items/python.txt --max-bytes {SCORED_BYTES}",
+        "called": "rltok's own code",
+        # an indentation is many white-space bytes and few tokens, so the share is asked to beat chance, which is the rate
+        "limits_of_scores": {"whitespace_share": (0.3, 1.0), "rate": (0.15, 0.25)},
+        "recipe": "rltok train --preset small_fast_policy --set model.embedding_dim=128 model.num_heads=2 model.mid_layers=5"
+        " data.sequence_length=2048 data.cut=full_windows train.sequences_per_update=64 train.micro_batch=64"
+        " train.learning_rate=3e-3 train.training_bytes=400000000 train.warmup_fraction=0.05 train.evaluate_rows=256"
+        " train.checkpoint_every=500 train.keep_checkpoints=1 --data corpora/python/train.parquet"
+        " --validation corpora/python/validation.parquet --out runs/small-python",
+        "data": CODE,
+        "limits": "It learned the look of Python code: what it writes need not parse, and does nothing useful. Comments in other"
+        " languages than English, other programming languages and prose are next to unknown to it. Whole packages were held out,"
+        " but packages share idioms.",
+    },
 }  # fmt: skip
 
 
-def scores_of(name: str) -> dict[str, Any]:
-    """What `rltok evaluate` says of a model on held-out text of the sample."""
+def scores_of(name: str, weights: Path) -> dict[str, Any]:
+    """What `rltok evaluate` says of a file of weights on the held-out text of the model of that name."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert rltok(["evaluate", name, *SCORED.split(), "--device", "cpu", "--json"]) == 0
+        assert rltok(["evaluate", str(weights), *MODELS[name]["scored"].split(), "--device", "cpu", "--json"]) == 0
     return json.loads(out.getvalue())
 
 
@@ -74,9 +107,9 @@ def passages(text: bytes) -> set[bytes]:
     return {b" ".join(words[i : i + PASSAGE]) for i in chosen if i + PASSAGE <= len(words)}
 
 
-def overlap(training: str) -> dict[str, int]:
-    """How many passages of the text that is scored were looked for in the training text, and how many stand there."""
-    scored = passages(next(documents("sample:test")).text[:SCORED_BYTES])
+def overlap(name: str, training: str) -> dict[str, int]:
+    """How many passages of the text that a model is scored on were looked for in its training text, and how many stand there."""
+    scored = passages(next(documents(MODELS[name]["text"])).text[:SCORED_BYTES])
     found = set()
     for document in documents(training):
         found |= scored & passages(document.text)
@@ -97,11 +130,13 @@ def ship(name: str, run: Path, training: str) -> None:
         "file_bytes": weights.stat().st_size,
         "sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
         "recipe": MODELS[name]["recipe"],
-        "measured_by": f"rltok evaluate {name} {SCORED}",
-        "scores": scores_of(str(weights)),
-        "overlap": overlap(training),
+        "measured_by": f"rltok evaluate {name} {MODELS[name]['scored']}",
+        "scores": scores_of(name, weights),
+        "overlap": overlap(name, training),
         "record": record,
     }
+    if (listed := Path(training).with_name("packages.json")).is_file():
+        facts["packages"] = [each for each in json.loads(listed.read_text())["packages"] if each["split"] == "train"]
     write_json(FOLDER / f"{name}.json", facts)
 
 
@@ -113,9 +148,16 @@ def _score_lines(facts: dict[str, Any]) -> list[str]:
         *(
             f"| {text} | {each['bits_per_byte']:.3f} ± {each['standard_error']:.3f} | {each['rate']:.3f}"
             f" | {each['whitespace_share']:.1%} |"
-            for text, each in (("bundled: *Pride and Prejudice*", facts["scores"]), ("validation rows of the run", own))
+            for text, each in ((MODELS[facts["name"]]["called"], facts["scores"]), ("validation rows of the run", own))
         ),
     ]
+
+
+def _package_lines(packages: list[dict[str, Any]]) -> list[str]:
+    if not packages:
+        return []
+    rows = [[each["name"], each["version"], each["licence"], f"{each['bytes'] / 1e6:.2f}"] for each in packages]
+    return [markdown(["package", "version", "licence", "MB"], rows), ""]
 
 
 def card(facts: dict[str, Any]) -> str:
@@ -153,6 +195,7 @@ def card(facts: dict[str, Any]) -> str:
         "",
         words["data"].format(megabytes=megabytes),
         "",
+        *_package_lines(facts.get("packages", [])),
         "## Limits",
         "",
         f"{words['limits']} Every number here is of one seed.",

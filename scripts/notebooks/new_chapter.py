@@ -34,30 +34,31 @@ def with_entry(toc: str, name: str) -> str:
 
 def new_chapter(name: str, title: str, root: Path = ROOT) -> None:
     """Write, execute and enter a chapter. A name that is taken or a missing table of contents is an error before that."""
-    if not re.fullmatch(r"\d\d_[a-z0-9_]+", name):
-        raise NotebookError(f"NAME={name!r} must be two digits and words, such as 04_the_boundary_policy.")
+    if not re.fullmatch(r"\d\d[a-z]?_[a-z0-9_]+", name):
+        raise NotebookError(f"NAME={name!r} must be two digits, perhaps a letter, and words, such as 04_the_boundary_policy.")
     if not title.strip():
         raise NotebookError('TITLE is empty: make chapter NAME=04_the_boundary_policy TITLE="The boundary policy".')
+    number = name.partition("_")[0]
     path, toc = root / "notebooks" / name, root / "book" / "_toc.yml"
-    taken = sorted(file.name for file in (root / "notebooks").glob(f"{name[:3]}*.py"))
+    taken = sorted(file.name for file in (root / "notebooks").glob(f"{number}_*.py"))
     if taken:
-        raise NotebookError(f"notebooks/{taken[0]} has the number {name[:2]} already. Choose another.")
+        raise NotebookError(f"notebooks/{taken[0]} has the number {number} already. Choose another.")
     if not toc.exists():
         raise NotebookError("book/_toc.yml is missing, and a chapter must stand in it. Restore it from git.")
     entered = with_entry(toc.read_text(encoding="utf-8"), name)
-    text = TEMPLATE.read_text(encoding="utf-8").replace("TITLE", title)
+    text = TEMPLATE.read_text(encoding="utf-8").replace("TITLE", f"{number} {title}")
     path.with_suffix(".py").write_text(text, encoding="utf-8")
     run_notebook(path, measure=True, gpu=False)
     toc.write_text(entered, encoding="utf-8")
     if problems := all_problems(path):
         raise NotebookError(problems[0])
-    print(f"Edit notebooks/{name}.py, then `make notebooks NB={name[:2]}`.")
+    print(f"Edit notebooks/{name}.py, then `make notebooks NB={number}`.")
 
 
 def main() -> int:
     """Command line; exit code 2 for a mistake of the caller."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", help="two digits and words: 04_the_boundary_policy")
+    parser.add_argument("name", help="two digits, perhaps a letter, and words: 04_the_boundary_policy")
     parser.add_argument("title", help="heading of the chapter")
     options = parser.parse_args()
     try:

@@ -96,7 +96,10 @@ BAD_SETTINGS = {
     "a number that is none": (["--set", "train.learning_rate=NaN"], "train.learning_rate must be a finite number"),
     "a rate over one": (["--set", "model.rule.target_rate=5"], "strictly between 0 and 1.*write 1/5"),
     "preset and config": (["--preset", "tiny", "--config", "x.json"], "give --preset or --config, not both"),
-    "a missing config": (["--config", "absent.json"], "No such file.*absent.json"),
+    "a missing config": (["--config", "absent.json"], "there is no file absent.json. Name the config.json of a run, or"),
+    "a model as config": (["--config", "small-english"], "there is no file small-english. Name .* a preset: --preset tiny"),
+    "a config below a file": (["--config", f"{__file__}/c.json"], "there is no file .*test_bad_input.py/c.json. Name"),
+    "a config with an endless name": (["--config", "c" * 300], "--config 'c+' cannot be a file's name"),
     "a device there is not": (["--preset", "tiny", "--device", "gpu"], "no device 'gpu'. Use auto, cpu or cuda"),
 }
 

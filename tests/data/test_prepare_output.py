@@ -113,13 +113,14 @@ def test_more_text_than_was_guessed_is_no_more_than_100_percent(run, tmp_path):
     output = run("prepare", tmp_path / "t.jsonl.gz", "--out", tmp_path / "out", *OPTIONS).err
     lines = [line for line in output.splitlines() if "%" in line]
     assert all(line.endswith("part 1 of 1") for line in lines)
-    assert 1 <= len(lines) <= 10 and max(int(re.match(r" *(\d+)%", line)[1]) for line in lines) == 100
+    assert 1 <= len(lines) <= 11 and max(int(re.match(r" *(\d+)%", line)[1]) for line in lines) == 100
     assert not any("100%" in line and "left" in line for line in lines)
 
 
-def test_a_log_has_ten_lines_however_the_bytes_come(capsys):
+def test_a_log_has_a_line_for_the_first_update_and_ten_for_all_however_the_bytes_come(capsys):
     for sizes, percents in (
-        ([10] * 100, range(10, 101, 10)), ([250] * 4, [25, 50, 75, 100]), ([5000] + [10] * 100, [100]), ([950] + [1] * 49, [95]),
+        ([10] * 100, [1, *range(10, 101, 10)]), ([250] * 4, [25, 50, 75, 100]), ([5000] + [10] * 100, [100]),
+        ([950] + [1] * 49, [95]), ([1] * 99, [0]),
     ):  # fmt: skip
         shown = Progress(1000, 0, shown=True)
         for size in sizes:

@@ -1,5 +1,7 @@
 """What README opens with follows the records: which method is said to be better, and by how much."""
 
+from statistics import fmean
+
 import pytest
 from sweeps import record, seeds_of, sweep_of, write
 
@@ -61,7 +63,7 @@ def test_what_every_seed_keeps_is_said_with_its_own_share():
         for point in run["held_out"]:
             point["whitespace_share"] = 0.96
     first = max(run["held_out"][0]["bytes"] for run in sweep.runs["policy_x20"].values())
-    assert f"(after 99% of them; from {first / 1e6:.0f} MB on, after 95% or more in every seed)" in headline._works(sweep)
+    assert f"after 99% of white space (in every seed after 95% or more from {first / 1e6:.0f} MB on)" in headline._works(sweep)
 
 
 def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_their_seeds():
@@ -70,7 +72,7 @@ def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_
                    rule="learned" if "policy" in name else "even")
             for name, bits in levels.items() for seed in range(3)]  # fmt: skip
     said = headline._guidance(sweep_of(*runs))
-    assert "with as many boundaries, the policy predicts better than BPE guidance (0.100" in said
+    assert "With as many boundaries as a tokenizer, it predicts better than BPE guidance (0.100" in said
     assert "not clearly better or worse than BPE without its look ahead" in said
     fewer = sweep_of(*(run for run in runs if (run["name"], run["seed"]) != ("policy_x20_rate_bpe_causal", 2)))
     assert headline._guidance(fewer).endswith("each at a rate of its own.") and "worse than BPE guidance" in headline._guidance(
@@ -78,10 +80,56 @@ def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_
     )
 
 
-def test_the_table_lists_the_lowest_loss_first():
-    lines = headline.table(best()).splitlines()[2:]
-    assert [line.split("|")[1].strip() for line in lines][0] == headline.NAMES["bpe"]
-    assert lines[-1].startswith(f"| {headline.NAMES['even']} ")
+def test_the_table_lists_the_lowest_loss_first_each_beside_even_spacing():
+    head, _, *lines = headline.table(best(hnet=1.5)).splitlines()
+    even = fmean(run["scores"]["test"]["bits_per_byte"] for run in best().runs["even"].values())
+    assert f"minus even spacing ({even:.3f})" in head
+    assert [line.split("|")[1].strip() for line in lines] == [
+        headline.NAMES[n] for n in ("hnet_port", "policy_x20", "whitespace")
+    ]
+    assert "| -0.300" in lines[0]
+
+
+def whole(shares, policy=1.7, large=0.03):
+    """A sweep in which the policy with its own rate, that as in the paper, and the large one end with these shares."""
+    slow = [record("policy", seed, bits=1.75, rule="learned") for seed in range(3)]
+    sweep = sweep_of(*best(policy=policy, hnet=1.7).records, *slow)
+    for name, share in shares.items():
+        for run in sweep.runs[name].values():
+            run["scores"][headline.place_of(sweep)]["whitespace_share"] = share
+    huge = sweep_of(record("ours_gamma0.9", 0, rule="learned"), record("bpe", 0, rule="bpe"))
+    huge.runs["ours_gamma0.9"][0]["scores"][headline.place_of(huge)]["whitespace_share"] = large
+    return sweep, huge
+
+
+def test_the_first_sentence_says_in_plain_words_whether_the_paper_was_reproduced():
+    said = headline.answer(*whole({"policy_x20": 0.99, "policy": 0.3}))
+    assert said.startswith("**Was the paper reproduced? In part.** Shown: that the policy learns to end tokens at spaces")
+    shown, not_shown = said.split(" Not shown: ")
+    assert "better than even spacing" in shown and "H-Net" not in shown
+    assert not_shown == (
+        "that it predicts better than H-Net; that the paper's single learning rate is enough;"
+        " that the paper's policy learns spaces at the paper's size."
+    )
+
+
+def test_opposite_records_turn_the_answer():
+    bad = headline.answer(*whole({"policy_x20": 0.5, "policy": 0.3}, policy=1.9))
+    assert bad.startswith("**Was the paper reproduced? No.** Not shown: that the policy learns") and " Shown" not in bad
+    good = headline.answer(*whole({"policy_x20": 0.99, "policy": 0.98}, policy=1.6, large=0.97))
+    assert good.startswith("**Was the paper reproduced? Yes.** Shown: that the policy learns") and "Not shown" not in good
+
+
+def test_what_failed_is_silent_about_missing_runs_once_they_are_there():
+    _, huge = whole({"policy_x20": 0.99, "policy": 0.3})
+    assert "yet to run" in headline._failed(huge)
+    assert "yet to run" not in headline._failed(sweep_of(*huge.records, record("policy_x20", 0, rule="learned")))
+
+
+def test_one_seed_away_from_white_space_is_enough_to_doubt_that_the_policy_learns_it():
+    sweep, huge = whole({"policy_x20": 0.99, "policy": 0.3})
+    sweep.runs["policy_x20"][2]["scores"][headline.place_of(sweep)]["whitespace_share"] = 0.9
+    assert "Not shown: that the policy learns to end tokens at spaces" in headline.answer(sweep, huge)
 
 
 def test_boundaries_are_settled_after_the_last_time_that_any_seed_left_white_space():

@@ -1,6 +1,7 @@
 """A model as one file: what rltok export writes is the model that was trained, and anything else in such a file is one line."""
 
 import json
+import re
 import shutil
 
 import huggingface_hub
@@ -116,6 +117,25 @@ def test_where_a_file_cannot_be_written_nothing_is(name, why, run, finished, tmp
     assert why in run("export", finished, name, code=2).err
     assert [path.name for path in tmp_path.iterdir()] == ["taken.safetensors"]
     assert (tmp_path / "taken.safetensors").read_text() == "mine"
+
+
+def test_a_folder_that_takes_no_file_is_named_before_the_model_is_read(run, tmp_path, monkeypatch):
+    def refuse(**named):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("rltok.system.files.tempfile.TemporaryFile", refuse)
+    told = run("export", "no run", tmp_path / "m.safetensors", code=2).err
+    assert f"FILE {tmp_path / 'm.safetensors'}: nothing can be written into {tmp_path}. Name a file in a folder of yours." in told
+
+
+def test_a_full_disk_is_one_line_with_the_size_that_is_needed(run, finished, tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rltok.runs.export.write_bytes", full)
+    told = run("export", finished, tmp_path / "m.safetensors", code=2).err
+    assert re.search(r"cannot write .*m.safetensors \(No space left on device\). Make room for \d+ bytes, or name another", told)
+    assert told.count("\n") == 1
 
 
 def test_a_missing_file_is_no_model_of_the_hub(tmp_path, monkeypatch):

@@ -6,6 +6,9 @@ import sys
 import measure_generation
 import pytest
 
+from rltok.errors import RltokError
+from rltok.evidence.chapters import ch08_explore
+
 
 def record(monkeypatch, path, *words):
     monkeypatch.setattr(measure_generation, "PROMPT_BYTES", 40)
@@ -24,6 +27,23 @@ def test_the_record_holds_every_batch_and_what_both_ways_wrote(tmp_path, monkeyp
     one = tiny["batches"][0]["bytes_per_second"]
     assert tiny["times_as_fast"] == pytest.approx(one / tiny["full_pass_bytes_per_second"])
     assert (stored["bytes"], stored["full_bytes"], stored["repeats"], stored["prompt_bytes"]) == (4, 2, 2, 40)
+
+
+def test_runs_on_another_device_join_the_record_and_those_on_the_same_are_made_again(tmp_path, monkeypatch):
+    path, words = tmp_path / "generation.json", "--presets tiny --batches 1 2 --bytes 3 --full-bytes 1 --repeats 1".split()
+    first = record(monkeypatch, path, *words)
+    card = first["runs"][0] | {"device": "a card"}
+    path.write_text(json.dumps(first | {"threads": 7, "runs": [*first["runs"], card]}))
+    second = record(monkeypatch, path, *words)
+    assert [one["device"] for one in second["runs"]] == ["a card", first["runs"][0]["device"]]
+    assert second["runs"][0] == card and second["runs"][1] != first["runs"][0] and second["threads"] == 7
+    shown = ch08_explore.speeds(path)
+    assert shown.count("| `tiny` | ") == 2 and "| `tiny` | a card | " in shown
+    before = path.read_text()
+    for other in (["--bytes", "4"], ["--batches", "1"]):
+        with pytest.raises(RltokError, match="holds runs by another plan, .*'bytes': 3.*'batches': .1, 2.*Take that one"):
+            record(monkeypatch, path, *words, *other)
+    assert path.read_text() == before
 
 
 def test_a_file_of_something_else_and_numbers_below_1_are_refused(tmp_path, monkeypatch):

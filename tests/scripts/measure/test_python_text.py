@@ -101,6 +101,7 @@ def machine(tmp_path):
         code = renamed(f"function_of_{i}")
         install(site, f"pack{i}", {f"pack{i}/__init__.py": code, f"pack{i}/_vendor/other.py": CODE, "notes.txt": "no code"})
     install(site, "closed", {"closed.py": CODE}, licence="License: GPLv3")
+    install(site, "rltok", {"rltok.py": renamed("own")})
     install(site, "old", {"old.py": renamed("old")}, licence="Classifier: License :: OSI Approved :: BSD License")
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "abc.py").write_text(renamed("abstract") * 3)

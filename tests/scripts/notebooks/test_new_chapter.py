@@ -31,7 +31,7 @@ def test_a_new_chapter_keeps_all_rules_and_stands_in_the_book(project):
     new_chapter.new_chapter(NAME, TITLE, project)
     path = project / "notebooks" / NAME
     assert all_problems(path) == []
-    assert path.with_suffix(".py").read_text().count(f"# # {TITLE}\n") == 1
+    assert path.with_suffix(".py").read_text().count(f"# # 04 {TITLE}\n") == 1
     assert sorted(contents(path)) == [f"{NAME}.ipynb", f"{NAME}.py", "results/headers.json"]
     lines = (project / "book" / "_toc.yml").read_text().splitlines()
     assert lines[4:7] == [
@@ -43,7 +43,12 @@ def test_a_new_chapter_keeps_all_rules_and_stands_in_the_book(project):
 
 @pytest.mark.parametrize(
     "name, after",
-    [("01_b", "notebooks/00_quickstart  # first"), ("07_c", "notebooks/06_scale_up"), ("00_a", "chapters:")],
+    [
+        ("01_b", "notebooks/00_quickstart  # first"),
+        ("06b_c", "notebooks/06_scale_up"),
+        ("07_c", "notebooks/06_scale_up"),
+        ("00_a", "chapters:"),
+    ],
 )
 def test_chapters_stand_in_order_of_their_number(name, after):
     lines = new_chapter.with_entry(TOC, name).splitlines()
@@ -54,8 +59,8 @@ def test_chapters_stand_in_order_of_their_number(name, after):
 @pytest.mark.parametrize(
     "name, title, said",
     [
-        ("policy", TITLE, "NAME='policy' must be two digits and words"),
-        ("04_Policy", TITLE, "must be two digits and words"),
+        ("policy", TITLE, "NAME='policy' must be two digits, perhaps a letter, and words"),
+        ("04_Policy", TITLE, "must be two digits, perhaps a letter, and words"),
         (NAME, " ", "TITLE is empty"),
         ("06_other", TITLE, "notebooks/06_scale_up.py has the number 06 already"),
     ],
