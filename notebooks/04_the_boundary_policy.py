@@ -405,7 +405,7 @@ print("\n".join(views.advantage_sizes(toy, "early", three)))
 # %% tags=["prediction"]
 guess = None  # 1, 2 or 3: a line of the list above
 
-# %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+# %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
 found = {
     line["name"]: line
     for line in shares(toy["runs"])
@@ -663,11 +663,9 @@ print("second one too, if nothing else pulled at the logit.")
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 mine = Lexicon((b"apu", b"aqu", b"aru", b"asu"))
-print(
-    f"{len(mine.words)} words of {len(mine.words[0])} letters. After the first letter nothing"
-)
-print("of the word is known; after the second and the third all is. Each")
-print("word should keep to one of these two places.")
+print(f"{len(mine.words)} words of {len(mine.words[0])} letters.")
+print("After the first letter nothing of the word is known; after the second")
+print("and the third all is. Each word should keep to one of these places.")
 
 # %% [markdown]
 # ## Where to go next
