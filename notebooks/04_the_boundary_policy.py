@@ -24,8 +24,8 @@
 # **In short.** Each boundary is a coin flip whose probability is a linear reading of the text so far and of the last few decisions. By
 # its own memory a policy can keep a distance between boundaries; to end tokens at white space it needs none. Its rate has to be asked
 # for: without a rate loss the policy ended, from two of three starts, with a token at nearly every byte. And on a small language whose
-# best boundaries are known, the paper's estimator recovered nearly all that they are worth, and naive REINFORCE less, with more boundaries. Chapters 02
-# and 03 built that estimator; this chapter looks at the policy that it trains.
+# best boundaries are known, the paper's estimator recovered nearly all that they are worth; naive REINFORCE recovered less, with more
+# boundaries. Chapters 02 and 03 built that estimator; this chapter looks at the policy that it trains.
 #
 # **After this chapter you can** say what a boundary policy can and cannot express, set one by hand, explain what holds its rate, and
 # judge an estimator on a language with a known answer.
@@ -137,7 +137,7 @@ print(f"log-probability of these four decisions: {nats:.4f} nats")
 # Suppose that the best policy ended a token at every fourth byte, whatever the text. Can these equations say that?
 #
 # With lags it is easy: *draw unless one of the last three positions has a boundary*. `draw_every` writes this rule into the weights of
-# a fresh network. It makes one coordinate of the byte states constant; $W_0$ reads that coordinate with a large positive weight, and
+# a fresh network. The function makes one coordinate of the byte states constant; $W_0$ reads that coordinate with a large positive weight, and
 # each of $W_1$ to $W_3$ with twice that weight, negative.
 
 # %%
@@ -307,7 +307,7 @@ plots.show(ch04_policy.rate_loss_figure(record))
 # Left alone, the policy goes to a token at nearly every byte from two starts. From the third it stops short of the target: it has
 # learned to draw after white space, and the loss shows it no gain from anything else. Nothing in the loss of the next byte names a
 # rate, so a rate has to be asked for. Eq. (24) holds it from every start. With the loss on probabilities it scatters more, as the
-# gradients above suggest, though three seeds prove nothing. A firm hold has a price: from a far start, policies under eq. (24) first
+# gradients above suggest; three seeds are too few to prove it. A firm hold has a price: from a far start, policies under eq. (24) first
 # move all logits together, and in the same time learn less of white space ([all numbers](../book/policy_in_full.md#rate-losses)).
 #
 # ## The whole loss
@@ -356,7 +356,7 @@ print(f"sum     {float(parts.total(**weights)):+.4f}")
 #
 # In English nobody knows the best boundaries. So here is a language in which the worth of a boundary can be computed. It has eight
 # words and no spaces, and no word begins another, so a reader always knows where a word ends. What matters is the *order* of the words:
-# any two of them foretell the next, except for a surprise now and then.
+# any two words in a row foretell the third, except for a surprise now and then.
 
 # %%
 lexicon = Lexicon(WORDS["early"])
@@ -456,7 +456,7 @@ plots.show(views.places_figure(toy, "early", FULL))
 # In this lexicon any two neighbouring letters tell the word, and so does the first letter alone. So any place will do, as long as it is
 # the same whenever the word comes. Each seed has its own places, and now and then the sign of a word is that it has no boundary, or
 # two. How consistent the places are can be measured: by how many bits does the place (which word, and which of its letters) foretell
-# the decision?
+# the decision? (This is the *mutual information* of the two.)
 
 # %%
 rate = 1 / views.language_of(toy, "early")["bytes_per_word"]
@@ -502,7 +502,7 @@ Markdown(views.gain_table(toy, "late", [*three, "after letter 2"], columns=4))
 #
 # Adam moves a weight by about the learning rate in an update, whatever the size of the gradient, and eq. (22) divides what the weights
 # add by $D$. So the learning rates of all updates, added up and divided by $D$, say before a run how far it lets a logit move for each
-# unit of its input. Call this sum *travel*, and measure it in that of the paper's run at 147M.
+# unit of its input. Call this sum *travel*. Here it is for a few runs, as a multiple of the travel of the paper's run at 147M:
 
 # %%
 paper = policy_travel(rltok.preset("147m"))
