@@ -113,16 +113,10 @@ class Language:
         ended, spent, start = self.lexicon.follow(row[None])[0], np.empty(len(row)), 0
         for i in range(len(row)):
             if start == i:  # a word begins
-                probabilities = (
-                    first if not history else of_pair[history[0]] if len(history) == 1 else self.table[tuple(history[-2:])]
-                )
-                left = sum(probabilities)
+                shares = first if not history else of_pair[history[0]] if len(history) == 1 else self.table[tuple(history[-2:])]
+                left = sum(shares)
             prefix = row[start : i + 1].astype(np.uint8).tobytes()
-            fits = sum(
-                probability
-                for word, probability in zip(self.lexicon.words, probabilities, strict=True)
-                if word.startswith(prefix)
-            )
+            fits = sum(share for word, share in zip(self.lexicon.words, shares, strict=True) if word.startswith(prefix))
             spent[i] = math.log2(left / fits) if fits > 0 else math.inf
             left = fits
             if ended[i] != NO_WORD:
