@@ -1,8 +1,9 @@
-"""Write the appendices to chapters 06b and 07: every table, sentence and figure of results that they have no room for.
+"""Write the appendices to chapters 04, 06b and 07: every table, sentence and figure of results that they have no room for.
 
 python scripts/book/make_results.py   # rewrites book/_generated/results and book/_static/results; a test fails when out of date
 """
 
+import json
 import math
 import statistics
 import textwrap
@@ -12,12 +13,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltok.evidence import aside, criteria, differences, figures, headline, measuring, summary, tables, verdicts, words
-from rltok.evidence.chapters import ch06_runs, ch06_starts, ch06_where, ch07_answers, ch07_domains, ch07_moved, ch07_results
+from rltok.evidence.chapters import (
+    ch04_policy,
+    ch04_travel,
+    ch06_runs,
+    ch06_starts,
+    ch06_where,
+    ch07_answers,
+    ch07_domains,
+    ch07_moved,
+    ch07_results,
+)
 from rltok.evidence.chapters.ch06_onset import ahead_table, lead_table, schedules_table, turns_table
 from rltok.evidence.claims import POLICIES
+from rltok.evidence.cost import CLAIM, extra, largest_rank
 from rltok.evidence.paper import PLACE_NAMES, TABLE_1
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import SCHEDULE, Sweep, is_learned, read_sweeps
+from rltok.evidence.toy import views
 from rltok.presets import preset
 from rltok.show.tables import markdown
 
@@ -250,7 +263,51 @@ def overturned(stored: Stored) -> str:
     return ch07_moved.overturned([stored.early, stored.slow, stored.best])
 
 
+def record(name: str) -> dict:
+    """A record of small runs."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def toy(language: str, controls: bool = False) -> Callable[[Stored], str]:
+    """What estimators recover of a toy language, or what its controls are worth."""
+
+    def made(stored: Stored) -> str:
+        found = record("toy")
+        return views.gain_table(found, language, views.names_of(found, language, controls))
+
+    return made
+
+
+def costs(stored: Stored) -> str:
+    """What learned boundaries add to the compute of a model that is given its boundaries."""
+    rows = []
+    for name in ("147m", "90m", "32m"):
+        model = preset(name).model
+        added = extra(model, model.rule.target_rate)
+        shares = [part / added.guided for part in (added.early_head, added.policy, added.early_head + added.policy)]
+        uncounted = f"{added.guided / (added.scan + added.estimator) / 1e6:.0f} million"
+        rank = largest_rank(model, model.rule.target_rate, CLAIM)
+        rows.append([name, *(f"{share:.3%}" for share in shares), uncounted, str(rank)])
+    return markdown(["preset", "early head", "policy", "both", "draw and estimator, one part in", "largest rank"], rows)
+
+
+def thin_head(stored: Stored) -> str:
+    """What an early head of low rank did to the loss of the model, and to its own."""
+    found = record("low_rank_head")
+    own = found["gaps"][0]
+    error = f"{own['early_bits_per_byte']:+.2f} ± {own['early_bits_per_byte_standard_error']:.2f}"
+    return bulleted([found["verdict"], f"the early head's own loss: {error}"])
+
+
 PARTS: dict[str, Callable[[Stored], str]] = {
+    "policy_rate_losses": lambda stored: ch04_policy.rate_loss_table(record("rate_loss")),
+    "policy_toy_early": toy("early"),
+    "policy_toy_early_controls": toy("early", controls=True),
+    "policy_toy_late": toy("late"),
+    "policy_toy_late_controls": toy("late", controls=True),
+    "policy_travel": lambda stored: ch04_travel.table(ch04_travel.read(RESULTS / "causes")),
+    "policy_costs": costs,
+    "policy_thin_head": thin_head,
     **{f"best_{name}": make for name, make in of_sweep(lambda stored: stored.best).items()},
     **{f"large_{name}": make for name, make in of_sweep(lambda stored: stored.large).items() if name not in ("rates", "course")},
     **{f"first_{name}": make for name, make in of_sweep(lambda stored: stored.early).items()},

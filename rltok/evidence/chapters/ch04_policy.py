@@ -1,6 +1,5 @@
 """What a policy's chapter shows: the same draw at many target rates, and rates under the rate losses that were tried."""
 
-import html
 import math
 import statistics
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from torch import Tensor
 from rltok.errors import RltokError
 from rltok.policy import check_rate, sample_boundaries, uncapped_rate
 from rltok.show.plots import PALETTE
-from rltok.show.widgets import slider
+from rltok.show.tables import markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,18 +59,7 @@ def rates_figure(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[fl
     return figure
 
 
-def rate_slider(text: bytes, drawn: Bool[Tensor, "rates N"], rates: Sequence[float] = RATES) -> Any:
-    """A slider over the rows of `rates_figure` that spells the chosen one; needs ipywidgets."""
-
-    def draw(rate: float) -> tuple["Figure", str]:
-        row = drawn[list(rates).index(rate)]
-        words = f"{html.escape(marked(text, row))}<br>{int(row[1:].sum())} boundaries in {len(text)} bytes"
-        return rates_figure(text, row[None], [rate]), words
-
-    alt = "A row of cells, one for each byte, dark where a token ends at the chosen target rate; the line below spells it."
-    return slider(rates, rates[0], "target rate", draw, alt=alt)
-
-
+LOSSES = {"none": "no rate loss", "logits": "on logits, eq. (24)", "probabilities": "on probabilities"}
 RATE_LOSS_HEAD = ("rate loss", "start", "rate at the end", "policy entropy (nats)", "after white space", "bits per byte")
 
 
@@ -80,8 +68,8 @@ def rate_loss_runs(record: dict[str, Any], loss: str, start: float) -> list[dict
     return [run for run in record["runs"] if (run["loss"], run["start"]) == (loss, start)]
 
 
-def rate_loss_rows(record: dict[str, Any]) -> list[list[str]]:
-    """A row of `RATE_LOSS_HEAD` for each rate loss and start, in the record's order.
+def rate_loss_table(record: dict[str, Any]) -> str:
+    """Markdown: a row of `RATE_LOSS_HEAD` for each rate loss and start, in the record's order.
 
     The rate over the last fifth of training, least to most over seeds; of held-out rows the policy's entropy and the share of
     white space with a boundary, least to most, and the mean loss.
@@ -95,8 +83,8 @@ def rate_loss_rows(record: dict[str, Any]) -> list[list[str]]:
     for loss, start in dict.fromkeys((run["loss"], run["start"]) for run in record["runs"]):
         runs = rate_loss_runs(record, loss, start)
         measures = [span(runs, "rate", 3), span(runs, "policy_entropy", 2), span(runs, "whitespace_share", 2)]
-        rows.append([loss, f"{start:g}", *measures, f"{statistics.fmean(run['bits_per_byte'] for run in runs):.3f}"])
-    return rows
+        rows.append([LOSSES[loss], f"{start:g}", *measures, f"{statistics.fmean(run['bits_per_byte'] for run in runs):.3f}"])
+    return markdown(RATE_LOSS_HEAD, rows)
 
 
 def rate_loss_figure(record: dict[str, Any]) -> "Figure":
@@ -117,5 +105,5 @@ def rate_loss_figure(record: dict[str, Any]) -> "Figure":
         panel.axhline(record["target"], color="k", linewidth=0.8)
         panel.set(xlabel="update", title=f"start at {start:g}", ylim=(0, 1))
     panels[0][0].set_ylabel("boundaries per byte")
-    panels[0][-1].legend([lines[loss] for loss in losses], losses, fontsize=7)
+    panels[0][-1].legend([lines[loss] for loss in losses], [LOSSES[loss] for loss in losses], fontsize=7.5)
     return figure

@@ -50,21 +50,35 @@ def travel_share(config: Config) -> float:
     return policy_travel(config) / policy_travel(preset("147m"))
 
 
+def method(config: Config) -> str:
+    """The policy's multiplier, and whether it starts late, in words."""
+    train = config.train
+    return f"policy × {train.policy_lr_multiplier:g}" + (
+        f", after {train.policy_start_fraction:.0%}" * (train.policy_start_fraction > 0)
+    )
+
+
+def least_multiplier(sweep: Sweep) -> float | None:
+    """The smallest multiplier at which a policy that moves at once finds white space with every seed; None where none does."""
+    early = {name: config for name, config in settings_of(sweep).items() if config.train.policy_start_fraction == 0}
+    there = [config.train.policy_lr_multiplier for name, config in early.items()
+             if min(sweep.values(name, "whitespace_share")) >= MOSTLY]  # fmt: skip
+    return min(there, default=None)
+
+
 def table(sweep: Sweep) -> str:
     """Markdown: a row for each method, of learned ones by when and how fast they move; ± over seeds, the loss ± its interval."""
     rows, configs = [], settings_of(sweep)
     for name in [*configs, *(name for name in sweep.runs if name not in configs)]:
         train = configs[name].train if name in configs else None
-        about = [name, NONE, NONE] if train is None else [
-            f"policy × {train.policy_lr_multiplier:g}", f"{train.policy_start_fraction:.0%}", f"{travel_share(configs[name]):.2g}"
-        ]  # fmt: skip
+        about = [name, NONE] if train is None else [method(configs[name]), f"{travel_share(configs[name]):.2g}"]
         gap = None if name == BASELINE else differences.gap(sweep, name, BASELINE, "validation")
         rows.append([
             *about, over_seeds(sweep.values(name, "whitespace_share"), ".2f"), _first_letters(sweep, name),
             over_seeds(sweep.values(name, "policy_entropy"), ".2f"),
             NONE if gap is None else number(gap.bits, gap.reach(), "+.3f"),
         ])  # fmt: skip
-    head = ["", "starts after", "travel", "white space", "first letters", "entropy, nats", f"bits minus {BASELINE}"]
+    head = ["", "travel", "white space", "first letters", "entropy, nats", f"bits minus {BASELINE}"]
     return markdown(head, rows)
 
 
@@ -100,7 +114,7 @@ def figure(sweep: Sweep) -> "Figure":
     for name, config in configs.items():
         train, late = config.train, config.train.policy_start_fraction > 0
         colour = PALETTE[multipliers.index(train.policy_lr_multiplier)]
-        label = f"× {train.policy_lr_multiplier:g}" + (", late" if late else "")
+        label = None if late else f"× {train.policy_lr_multiplier:g}"
         for run in sweep.runs[name].values():
             across, up = zip(*((point["bytes"] / 1e6, point["whitespace_share"]) for point in run["curve"]), strict=True)
             left.plot(across, up, color=colour, linestyle="--" if late else "-", linewidth=1, label=label)
@@ -110,5 +124,5 @@ def figure(sweep: Sweep) -> "Figure":
             label = None
     left.set(xlabel="MB of training text", ylabel="share of white space with a boundary", ylim=(0, 1.02))
     right.set(xlabel="share of white space with a boundary", ylabel="share of first letters", xlim=(0, 1.02), ylim=(0, None))
-    drawing.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    drawing.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=len(multipliers), fontsize=8)
     return drawing

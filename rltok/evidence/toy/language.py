@@ -26,7 +26,7 @@ class Language:
 
     Args:
         lexicon: W words.
-        table: chance of word c after the words a, b; each row [a, b] sums to 1.
+        table: probability of word c after the words a, b; each row [a, b] sums to 1.
 
     Raises:
         RltokError: a table of another shape, with negative entries, or with rows that do not sum to 1.
@@ -38,7 +38,7 @@ class Language:
             raise RltokError(f"the table of {words} words must have shape {(words,) * 3}; got {table.shape}.")
         if (table < 0).any() or not np.allclose(table.sum(axis=2), 1, rtol=0, atol=1e-9):
             raise RltokError(
-                f"every row of the table must hold chances that sum to 1; entries go from {table.min():g}, sums from"
+                f"every row of the table must hold probabilities that sum to 1; entries go from {table.min():g}, sums from"
                 f" {table.sum(axis=2).min():g} to {table.sum(axis=2).max():g}. Divide each row by its sum."
             )
         self.lexicon, self.table = lexicon, table
@@ -53,7 +53,9 @@ class Language:
             if np.abs(after - pairs).max() < SETTLED:
                 return after / after.sum()
             pairs = after
-        raise RltokError(f"the shares of word pairs do not settle within {MOST_STEPS} steps. Raise the table's smallest chances.")
+        raise RltokError(
+            f"the shares of word pairs do not settle within {MOST_STEPS} steps. Raise the table's smallest probabilities."
+        )
 
     @property
     def word_shares(self) -> Float[np.ndarray, " b"]:
@@ -111,10 +113,10 @@ class Language:
         ended, spent, start = self.lexicon.follow(row[None])[0], np.empty(len(row)), 0
         for i in range(len(row)):
             if start == i:  # a word begins
-                chances = first if not history else of_pair[history[0]] if len(history) == 1 else self.table[tuple(history[-2:])]
-                left = sum(chances)
+                shares = first if not history else of_pair[history[0]] if len(history) == 1 else self.table[tuple(history[-2:])]
+                left = sum(shares)
             prefix = row[start : i + 1].astype(np.uint8).tobytes()
-            fits = sum(chance for word, chance in zip(self.lexicon.words, chances, strict=True) if word.startswith(prefix))
+            fits = sum(share for word, share in zip(self.lexicon.words, shares, strict=True) if word.startswith(prefix))
             spent[i] = math.log2(left / fits) if fits > 0 else math.inf
             left = fits
             if ended[i] != NO_WORD:
@@ -125,8 +127,8 @@ class Language:
 def second_order(lexicon: Lexicon, surprise: float, seed: int) -> Language:
     """A language in which two words together foretell the next, and either of them alone tells nothing.
 
-    After the words a, b comes a favourite f(a, b); with chance `surprise` a word drawn from all evenly instead. For fixed b the
-    favourites of all a are different, and for fixed a those of all b (a Latin square, shuffled with the seed), so all pairs
+    After the words a, b comes a favourite f(a, b); with probability `surprise` a word drawn from all evenly instead. For fixed b
+    the favourites of all a are different, and for fixed a those of all b (a Latin square, shuffled with the seed), so all pairs
     are equally frequent in the long run.
 
     Raises:
@@ -149,5 +151,5 @@ def independent(lexicon: Lexicon) -> Language:
 def _check_surprise(surprise: float) -> None:
     if not 0 < surprise <= 1:
         raise RltokError(
-            f"surprise must be greater than 0 and at most 1, the chance of a word that nothing foretells; got {surprise:g}."
+            f"surprise must be greater than 0 and at most 1, the probability of a word that nothing foretells; got {surprise:g}."
         )

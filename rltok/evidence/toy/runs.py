@@ -29,7 +29,7 @@ MORE = 0.32  # boundaries per byte; of naive REINFORCE on "early" the record has
 ESTIMATORS = ("naive", QUIET, "causal", "causal+early", "causal+early+gamma0.9", FULL)
 CURVE_POINTS = 60
 HELD_OUT_ROWS = 64
-SURPRISE = 0.1  # chance of a word that nothing foretells
+SURPRISE = 0.1  # probability of a word that nothing foretells
 LANGUAGE_SEED = 0  # of table and text; runs of every seed share both
 # On top of the preset tiny. With a byte window of 2, a prediction sees 3 bytes through byte layers alone: at most the last word.
 # With a scale of 1 the policy settles before the token layers know what a word foretells, and then on a place of no use; with

@@ -1,18 +1,30 @@
 """What a record of `measure_toy.py` shows: shares of the oracle's gain, curves, and where in a word boundaries fall."""
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rltok.evidence.toy.measures import CONTROLS, ORACLE, RANDOM, WANTED, shares
+from rltok.evidence.toy.measures import CONTROLS, MORE_RANDOM, ORACLE, RANDOM, WANTED, shares
+from rltok.evidence.toy.runs import FULL, QUIET
 from rltok.show.plots import PALETTE
+from rltok.show.tables import markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Run = dict[str, Any]
+IN_WORDS = {
+    "naive": "naive REINFORCE", QUIET: "naive, a fiftieth of the weight", "causal+early": "causal + early exit",
+    "causal+early+gamma0.9": "causal + early exit + discount", FULL: "full estimator",
+    ORACLE: "ends of words", RANDOM: "random places", MORE_RANDOM: "random places, at naive's rate",
+}  # fmt: skip
+
+
+def in_words(name: str) -> str:
+    """An estimator or a control as a reader knows it."""
+    return IN_WORDS.get(name, name)
 
 
 def runs_of(record: dict[str, Any], words: str, name: str, order: str = "second") -> list[Run]:
@@ -27,10 +39,10 @@ def runs_of(record: dict[str, Any], words: str, name: str, order: str = "second"
     return runs
 
 
-def names_of(record: dict[str, Any], words: str) -> list[str]:
-    """Estimators of a language in the record's order, without the controls."""
-    names = (run["name"] for run in record["runs"] if (run["words"], run["order"]) == (words, "second"))
-    return [name for name in dict.fromkeys(names) if name not in CONTROLS]
+def names_of(record: dict[str, Any], words: str, controls: bool = False) -> list[str]:
+    """Estimators of a language in the record's order, or its controls but for the two ends of the scale."""
+    names = dict.fromkeys(run["name"] for run in record["runs"] if (run["words"], run["order"]) == (words, "second"))
+    return [name for name in names if (name in CONTROLS) == controls and name not in (ORACLE, RANDOM)]
 
 
 def language_of(record: dict[str, Any], words: str, order: str = "second") -> dict[str, Any]:
@@ -41,25 +53,29 @@ def language_of(record: dict[str, Any], words: str, order: str = "second") -> di
     raise KeyError(f"the record has no language {words}, {order}")
 
 
-GAIN_HEAD = ("estimator", "share, mean", "least to most", f"seeds that hold {WANTED}", "from kB on", "boundaries per byte")
+GAIN_HEAD = ("boundaries by", "share, mean", "least to most", "boundaries per byte", f"seeds that hold {WANTED}", "from kB on")
 
 
-def gain_rows(record: dict[str, Any], words: str, controls: bool = False) -> list[list[str]]:
-    """A row of `GAIN_HEAD` an estimator, or a control: share of the oracle's gain over random places on test rows, from how many
-    bytes of training on at least 0.8 of it was held on validation rows, and the rate of boundaries.
+def gain_table(record: dict[str, Any], words: str, names: Sequence[str], columns: int = len(GAIN_HEAD)) -> str:
+    """Markdown: a row an estimator, or a control, and the first columns of `GAIN_HEAD`.
+
+    The share of the oracle's gain over random places on test rows, the rate of boundaries, and from how many bytes of training on
+    at least 0.8 of the gain was held on validation rows.
     """
+    lines = {
+        one["name"]: one for one in shares([run for run in record["runs"] if (run["words"], run["order"]) == (words, "second")])
+    }
     rows = []
-    of_words = [run for run in record["runs"] if run["words"] == words and run["order"] == "second"]
-    for line in (line for line in shares(of_words) if (line["name"] in CONTROLS) == controls):
-        each = [seed["share"] for seed in line["seeds"]]
-        reached = [seed["bytes_to_0.8"] / 1e3 for seed in line["seeds"] if seed["bytes_to_0.8"] is not None]
-        seeds = {seed["seed"] for seed in line["seeds"]}
-        rates = [run["test"]["rate"] for run in runs_of(record, words, line["name"]) if run["seed"] in seeds]
+    for name in names:
+        seeds = {seed["seed"]: seed for seed in lines[name]["seeds"]}
+        each = [seed["share"] for seed in seeds.values()]
+        reached = [seed["bytes_to_0.8"] / 1e3 for seed in seeds.values() if seed["bytes_to_0.8"] is not None]
+        rates = [run["test"]["rate"] for run in runs_of(record, words, name) if run["seed"] in seeds]
         rows.append([
-            line["name"], f"{line['mean_share']:.2f}", f"{min(each):.2f} to {max(each):.2f}", f"{len(reached)} of {len(each)}",
-            _span(reached) if reached else "-", f"{min(rates):.2f} to {max(rates):.2f}",
-        ])  # fmt: skip
-    return rows
+            in_words(name), f"{lines[name]['mean_share']:.2f}", f"{min(each):.2f} to {max(each):.2f}",
+            f"{min(rates):.2f} to {max(rates):.2f}", f"{len(reached)} of {len(each)}", _span(reached) if reached else "-",
+        ][:columns])  # fmt: skip
+    return markdown(GAIN_HEAD[:columns], rows)
 
 
 def _span(values: list[float]) -> str:
@@ -67,16 +83,16 @@ def _span(values: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def advantage_sizes(record: dict[str, Any], words: str, names: Iterable[str]) -> list[str]:
-    """A sentence for each estimator: root mean square of its advantages in nats, first and last look, median over seeds."""
-    sentences = []
+def advantage_sizes(record: dict[str, Any], words: str, names: Sequence[str]) -> list[str]:
+    """A line for each estimator: root mean square of its advantages in nats, first and last look, median over seeds."""
+    lines = []
     for name in names:
         sizes = [
             [p["advantage_rms"] for p in run["curve"] if p["advantage_rms"] is not None] for run in runs_of(record, words, name)
         ]
         first, last = (statistics.median(one[end] for one in sizes) for end in (0, -1))
-        sentences.append(f"{name:30s} advantages of {first:.3g} nats at first, {last:.3g} at the end")
-    return sentences
+        lines.append(f"{in_words(name):32s}{first:6.3g} nats at first, {last:.3g} at the end")
+    return lines
 
 
 def _band(runs: list[Run], key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -86,54 +102,56 @@ def _band(runs: list[Run], key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return kilobytes, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
 
 
-def curves_figure(record: dict[str, Any], words: str) -> "Figure":
-    """Held-out bits per byte and policy entropy over training: mean over seeds, and the range between least and most."""
+def curves_figure(record: dict[str, Any], words: str, names: Sequence[str]) -> "Figure":
+    """Held-out bits per byte and policy entropy over training: mean over seeds, and the range between least and most.
+
+    Level lines, named at their right end, are the two ends of the scale, which is the mean score of the last look.
+    """
     import matplotlib.pyplot as plt
 
     figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.4))
-    for number, name in enumerate(names_of(record, words)):
+    for number, name in enumerate(names):
         for panel, key in zip(panels, ("bits_per_byte", "policy_entropy"), strict=True):
             kilobytes, mean, low, high = _band(runs_of(record, words, name), key)
-            panel.plot(kilobytes, mean, color=PALETTE[number % len(PALETTE)], label=name, linewidth=1.4)
+            panel.plot(kilobytes, mean, color=PALETTE[number % len(PALETTE)], label=in_words(name), linewidth=1.4)
             panel.fill_between(kilobytes, low, high, color=PALETTE[number % len(PALETTE)], alpha=0.18, linewidth=0)
-    for name, style in ((RANDOM, ":"), (ORACLE, "--")):
-        kilobytes, mean, _, _ = _band(runs_of(record, words, name), "bits_per_byte")
-        panels[0].plot(kilobytes, mean, color="k", linestyle=style, linewidth=1.0, label=f"{name} boundaries")
-    panels[0].axhline(language_of(record, words)["validation_bits_per_byte"], color="k", linewidth=0.6)
-    top = 3 * statistics.fmean(
-        run["curve"][-1]["bits_per_byte"] for run in runs_of(record, words, RANDOM)
+    ends = {name: _last_look(record, words, name) for name in (RANDOM, ORACLE)}
+    for (name, level), shift in zip(ends.items(), (3, -10), strict=True):
+        panels[0].axhline(level, color="0.35", linestyle="--", linewidth=0.9)
+        panels[0].annotate(in_words(name), (0.99, level), (0, shift), xycoords=panels[0].get_yaxis_transform(),
+                           textcoords="offset points", ha="right", fontsize=7.5, color="0.35")  # fmt: skip
+    panels[0].set(
+        xlabel="training text (kB)", ylabel="held-out bits per byte", ylim=(0, 3 * ends[RANDOM])
     )  # first looks are above
-    panels[0].set(xlabel="training text (kB)", ylabel="held-out bits per byte", ylim=(0, top))
     panels[1].set(xlabel="training text (kB)", ylabel="policy entropy (nats per decision)", ylim=(0, None))
-    panels[0].legend(fontsize=7)
+    panels[0].legend(fontsize=7.5)
     return figure
 
 
-def places(record: dict[str, Any], words: str, name: str, seed: int) -> list[str]:
-    """Every word of the lexicon with the share of boundaries after each of its letters, on test rows."""
-    run = {run["seed"]: run for run in runs_of(record, words, name)}[seed]
+def _last_look(record: dict[str, Any], words: str, name: str) -> float:
+    """Bits per byte on validation rows at the end of training, mean over seeds."""
+    return statistics.fmean(run["curve"][-1]["bits_per_byte"] for run in runs_of(record, words, name))
+
+
+def scores(record: dict[str, Any], words: str, names: Sequence[str]) -> list[str]:
+    """A line for each arm: bits per byte on test rows, mean over seeds, and at the end of the curves, on validation rows."""
     lines = []
-    for word, rates in zip(language_of(record, words)["lexicon"], run["rates_in_words"], strict=True):
-        letters = "  ".join(
-            f"{letter} {'  - ' if rate is None else f'{rate:.2f}'}" for letter, rate in zip(word, rates, strict=True)
+    for name in names:
+        test = statistics.fmean(run["test"]["bits_per_byte"] for run in runs_of(record, words, name))
+        lines.append(
+            f"{in_words(name):17s}{test:.3f} bits per byte on test rows, {_last_look(record, words, name):.3f} on validation"
         )
-        lines.append(f"{word:8s} {letters}")
     return lines
 
 
-def offsets(record: dict[str, Any], words: str, names: Iterable[str]) -> dict[str, dict[int, float]]:
-    """F1 of the boundaries of each arm against word ends shifted by k bytes, mean over seeds, on test rows."""
-    return {
-        name: {
-            int(k): statistics.fmean(run["test"]["f1"][k] for run in runs_of(record, words, name))
-            for k in runs_of(record, words, name)[0]["test"]["f1"]
-        }
-        for name in names
-    }  # fmt: skip
+def at_last_letters(record: dict[str, Any], words: str, name: str) -> tuple[int, int]:
+    """After how many words, over all seeds, a boundary follows the last letter more often than not; and how many words."""
+    ends = [rates[-1] for run in runs_of(record, words, name) for rates in run["rates_in_words"]]
+    return sum(end > 0.5 for end in ends if end is not None), len(ends)
 
 
 def places_figure(record: dict[str, Any], words: str, name: str) -> "Figure":
-    """`places` as shades, one panel a seed: a row for each word, a cell for each of its letters."""
+    """How often a boundary follows each letter, as shades, one panel a seed: a row for each word of the lexicon."""
     import matplotlib.pyplot as plt
 
     runs, lexicon = runs_of(record, words, name), language_of(record, words)["lexicon"]

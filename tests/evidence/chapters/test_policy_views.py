@@ -1,7 +1,6 @@
 """rltok.evidence.chapters.ch04_policy: one draw at many rates, and what a record of rate losses says."""
 
 import math
-import sys
 
 import pytest
 import torch
@@ -40,30 +39,21 @@ def test_a_text_is_marked_after_the_bytes_that_end_tokens():
     assert ch04_policy.marked(b"ab\nc", torch.tensor([True, False, True, True, False])) == "ab|/|c"
 
 
-def test_rows_of_the_figure_and_of_the_slider_are_the_draws():
+def test_rows_of_the_figure_are_the_draws():
     drawn = torch.tensor([[True, False, True], [True, True, True]])
     image = ch04_policy.rates_figure(b"ab", drawn, (0.1, 0.5)).axes[0]
     assert image.images[0].get_array().tolist() == [[False, True], [True, True]]
     assert [label.get_text() for label in image.get_yticklabels()] == ["0.1", "0.5"]
-    pytest.importorskip("ipywidgets")
-    choice, picture, text = ch04_policy.rate_slider(b"ab", drawn, (0.1, 0.5)).children
-    assert "ab|<br>1 boundaries in 2 bytes" in text.value
-    before = picture.value
-    choice.value = 0.5
-    assert "a|b|<br>2 boundaries in 2 bytes" in text.value and picture.value != before
-
-
-def test_without_ipywidgets_the_slider_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    with pytest.raises(RltokError, match=r"needs ipywidgets. Run: pip install 'rltok\[notebook\]'"):
-        ch04_policy.rate_slider(b"ab", torch.ones(1, 3, dtype=torch.bool), (0.1,))
 
 
 def test_rows_of_rate_losses_are_least_to_most_and_mean_over_seeds():
-    rows = ch04_policy.rate_loss_rows(RECORD)
-    assert rows[0] == ["none", "0.2", "0.900 to 1.000", "0.10 to 1.10", "0.50 to 0.50", "3.500"]
-    assert [row[:2] for row in rows] == [["none", "0.2"], ["logits", "0.2"], ["logits", "0.8"], ["none", "0.8"]]
-    assert len(rows[0]) == len(ch04_policy.RATE_LOSS_HEAD)
+    head, _, *rows = (
+        [cell.strip() for cell in row.strip("|").split("|")] for row in ch04_policy.rate_loss_table(RECORD).splitlines()
+    )
+    assert rows[0] == ["no rate loss", "0.2", "0.900 to 1.000", "0.10 to 1.10", "0.50 to 0.50", "3.500"]
+    logits = "on logits, eq. (24)"
+    assert [row[:2] for row in rows] == [["no rate loss", "0.2"], [logits, "0.2"], [logits, "0.8"], ["no rate loss", "0.8"]]
+    assert len(rows[0]) == len(head)
     assert [run["seed"] for run in ch04_policy.rate_loss_runs(RECORD, "none", 0.2)] == [0, 1]
 
 
@@ -72,7 +62,7 @@ def test_every_run_is_a_line_in_the_panel_of_its_start():
     assert (left.get_title(), right.get_title()) == ("start at 0.2", "start at 0.8")
     assert [line.get_ydata()[-1] for line in left.lines] == [0.9, 1.0, 0.2, 0.2] and left.lines[-1].get_color() == "k"
     assert left.lines[0].get_color() == left.lines[1].get_color() == right.lines[1].get_color() != left.lines[2].get_color()
-    assert [text.get_text() for text in right.get_legend().get_texts()] == ["none", "logits"]
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["no rate loss", "on logits, eq. (24)"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The appendix "Paper against code": what it names exists, defaults are the ones it states, and its arithmetic is right."""
 
 import importlib
+import importlib.util
 import json
 import math
 import re
@@ -15,7 +16,8 @@ from make_register import module_file  # noqa: E402
 from paths import ROOT
 from sweeps import record, seeds_of, sweep_of
 
-from rltok.config import Config, RuleConfig  # noqa: E402
+from rltok.config import Config, RuleConfig, with_settings  # noqa: E402
+from rltok.errors import RltokError  # noqa: E402
 from rltok.evidence.differences import gap  # noqa: E402
 from rltok.evidence.figures import as_csv, gaps_data  # noqa: E402
 from rltok.evidence.plan import read_plan  # noqa: E402
@@ -26,7 +28,11 @@ from rltok.presets import preset  # noqa: E402
 from rltok.rules.fixed import EvenRule, RandomKRule  # noqa: E402
 
 CONTENT, ROWS = made.content(), made.rows()
-KEYS = {"choice", "paper", "code", "evidence", "ours", "where", "config", "presets", "chapter", "measured"}
+KEYS = {"choice", "paper", "code", "evidence", "ours", "where", "config", "options", "absent", "presets", "chapter", "measured"}
+SAYS_OPTION, SAYS_ABSENT = (
+    re.compile(r"\boptions?\b"),
+    re.compile(r"\b(there (is|are) no|not (yet )?there|is missing)\b", re.IGNORECASE),
+)
 each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row["choice"])
 
 
@@ -92,6 +98,50 @@ def test_its_settings_have_the_defaults_that_it_states(row):
     for dotted, value in row.get("config", {}).items():
         actual = setting(Config(), dotted)
         assert (type(actual), actual) == (type(value), value), say(row, f"{dotted} is {actual!r} by default, not {value!r}")
+
+
+def exists(name: str) -> bool:
+    """Whether rltok has a setting, or a module or what is in one."""
+    try:
+        if not name.startswith("rltok."):
+            setting(Config(), name)
+        elif importlib.util.find_spec(name) is None:
+            module, _, inner = name.rpartition(".")
+            getattr(importlib.import_module(module), inner)
+    except (AttributeError, ModuleNotFoundError):
+        return False
+    return True
+
+
+def unproved(row: dict) -> list[str]:
+    """Options that rltok does not take, what is said to be absent and is there, and either of them said and not named."""
+    found = [f"{name} exists" for name in row.get("absent", []) if exists(name)]
+    for dotted, value in row.get("options", {}).items():
+        try:
+            taken = setting(with_settings(Config(), {dotted: value}), dotted)
+            found += [f"{dotted}={value} is the default"] if taken == setting(Config(), dotted) else []
+        except RltokError as error:
+            found.append(str(error))
+    for pattern, key in ((SAYS_OPTION, "options"), (SAYS_ABSENT, "absent")):
+        if bool(pattern.search(row["ours"])) != (key in row):
+            found.append(f"`ours` and {key} disagree")
+    return found
+
+
+@each_row
+def test_an_option_can_be_set_and_what_is_said_not_to_be_there_is_not(row):
+    assert unproved(row) == [], say(row, str(unproved(row)))
+
+
+def test_a_row_that_denies_what_exists_or_promises_what_does_not_is_noticed():
+    assert unproved({"ours": "Not there; held-out text only."}) == ["`ours` and absent disagree"]
+    assert unproved({"ours": "Not there.", "absent": ["rltok.benchmarks"]}) == ["rltok.benchmarks exists"]
+    assert unproved({"ours": "There is no cap.", "absent": ["rltok.policy.no_such_name", "model.no_such_setting"]}) == []
+    assert unproved({"ours": "There is no window.", "absent": ["model.window"]}) == ["model.window exists"]
+    assert unproved({"ours": "Another is an option."}) == ["`ours` and options disagree"]
+    assert unproved({"ours": "An option.", "options": {"model.upsample": "value"}}) == ["model.upsample=value is the default"]
+    (refused,) = unproved({"ours": "An option.", "options": {"objective.gamma": 2.0}})
+    assert "gamma" in refused and "2.0" in refused
 
 
 @each_row

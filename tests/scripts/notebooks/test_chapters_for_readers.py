@@ -13,7 +13,7 @@ from notebooks_in_a_folder import read
 
 from rltok.show.notebook import judge
 
-COMPLY = ("00", "01", "02", "02b", "03", "03b", "05", "05b", "06", "06b", "08")
+COMPLY = ("00", "01", "02", "02b", "03", "03b", "04", "05", "05b", "06", "06b", "07", "08")
 WIDTH = 78  # characters that the text column of a page holds
 CHAPTERS = [path for path in stems(NOTEBOOKS) if path.name.split("_")[0] in COMPLY]
 MENTIONED = re.compile(r"\d ± \d")  # with spaces at which a line may break
