@@ -20,6 +20,10 @@
 # %% [markdown] tags=["header-strip"]
 # # 07 Reading the results
 #
+# **In short.** With a learning rate of its own, the policy learns to end tokens at spaces and predicts text better than even spacing.
+# Whether it predicts better than H-Net, a white-space rule or BPE guidance, our seeds do not decide. The chapters before this one built
+# the method, took it apart and ran it; this one says what came of it, and how far to believe it.
+#
 # **After this chapter you can** say what our runs found of the paper's claim and how sure it is; read a difference between two methods
 # with its interval; and put a record of your own in the place of ours.
 #
@@ -84,8 +88,6 @@ def say(text):
 
 
 # %% [markdown]
-# The chapters before this one built the method, took it apart and ran it. This one says what came of it, and how far to believe it.
-#
 # ## The verdict
 
 # %%

@@ -15,7 +15,7 @@ from rltok.errors import RltokError
 from rltok.evidence.differences import gap, matched_gap
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.verdicts import LEAST_SEEDS
-from rltok.evidence.words import many, number
+from rltok.evidence.words import many, number, on_one_line
 from rltok.optim import policy_travel
 from rltok.presets import preset
 from rltok.show.tables import markdown
@@ -66,7 +66,7 @@ def place_of(sweep: Sweep) -> str:
 
 def _amount(difference: Difference) -> str:
     """Its size with half the width of its 95 % interval."""
-    return number(abs(difference.bits), difference.reach(), ".3f")
+    return on_one_line(number(abs(difference.bits), difference.reach(), ".3f"))
 
 
 def _gaps(sweep: Sweep, name: str, others: Sequence[str]) -> dict[str, Difference]:
@@ -209,7 +209,7 @@ def table(best: Sweep) -> str:
     for name in sorted(means, key=lambda name: means[name].bits):
         less = gap(best, name, "even", place)
         rate = statistics.fmean(best.values(name, "rate", place))
-        row = [NAMES[name], f"{means[name].bits:.3f}", number(less.bits, less.reach(), "+.3f"), f"{rate:.3f}"]
+        row = [NAMES[name], f"{means[name].bits:.3f}", on_one_line(number(less.bits, less.reach(), "+.3f")), f"{rate:.3f}"]
         rows.append([*row, shares(best, name, remark="")])
     even = f"minus even spacing ({best.mean('even', place).bits:.3f})"
     return markdown(["32M parameters, boundaries by", "bits per byte", even, "boundaries per byte", "after white space"], rows)

@@ -4,6 +4,7 @@ from rltok.evidence.verdicts import NO_PAIR, NO_RUN, Finding, Number, Part
 from rltok.statistics import ROUNDING, SURE, Difference
 
 NONE = "-"  # a cell without a number
+TOGETHER = "\N{NO-BREAK SPACE}"
 NO_USE = "not interpretable at this size"  # of a benchmark whose accuracies are those of guessing
 
 
@@ -28,6 +29,11 @@ def with_seeds(difference: Difference) -> str:
 def number(mean: float, error: float | None, shown: str) -> str:
     """A mean, ± its error where there is one; `shown` is the format of the mean, whose sign the error does without."""
     return f"{mean:{shown}}" + ("" if error is None else f" ± {error:{shown.removeprefix('+')}}")
+
+
+def on_one_line(text: str) -> str:
+    """With spaces that break no line around ±, so that a number and its error stay together."""
+    return text.replace(" ± ", f"{TOGETHER}±{TOGETHER}")
 
 
 def measured(part: Part) -> str:

@@ -27,7 +27,7 @@ def test_a_method_is_called_better_or_worse_only_beyond_its_interval():
     gaps = headline._gaps(best(), "policy_x20", ("even", "hnet_port", "bpe"))
     half = 4.302653 * 0.005 / 3**0.5  # Student's t with 2 degrees of freedom at 95 %, from a table
     assert gaps["even"].reach() == pytest.approx(half, rel=0.02)
-    assert headline.against(gaps) == (
+    assert headline.against(gaps).replace("\N{NO-BREAK SPACE}", " ") == (
         f"better than even spacing (0.100 ± {half:.3f}), and not clearly better or worse than H-Net (0.000 ± {half:.3f}),"
         f" and worse than BPE guidance (0.100 ± {half:.3f})"
     )

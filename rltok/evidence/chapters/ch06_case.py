@@ -17,11 +17,11 @@ from rltok.evidence import differences, headline
 from rltok.evidence.chapters.ch04_travel import MOSTLY, travel_share
 from rltok.evidence.chapters.ch06_runs import schedule_sweep
 from rltok.evidence.chapters.ch06_starts import beside
-from rltok.evidence.chapters.ch07_results import EARLY, HEADS, TOGETHER, cell, minus, name_in, paper_cell
+from rltok.evidence.chapters.ch07_results import EARLY, HEADS, cell, minus, name_in, paper_cell
 from rltok.evidence.headline import FAST, LARGE, SLOW, place_of, shares, span
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import RATE_OF, SCHEDULE, Sweep, read_sweeps
-from rltok.evidence.words import NONE, many
+from rltok.evidence.words import NONE, many, on_one_line
 from rltok.presets import preset, size_of
 from rltok.show.tables import markdown
 
@@ -103,7 +103,7 @@ def first_letters(sweep: Sweep, name: str) -> list[float]:
 def finding(case: Case) -> str:
     """Markdown: where the policy of the large run ended, how far its weights could move, and what a rate of their own does."""
     sentences = [_large(case, SLOW), _far(case), _small(case), _longer(case), _large(case, FAST)]
-    return "\n".join(f"* {one}" for one in sentences if one).replace(" ± ", f"{TOGETHER}±{TOGETHER}")
+    return on_one_line("\n".join(f"* {one}" for one in sentences if one))
 
 
 def _large(case: Case, method: str) -> str:

@@ -18,7 +18,7 @@ from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.summary import LOWER
 from rltok.evidence.tables import by_size
 from rltok.evidence.verdicts import one_sided
-from rltok.evidence.words import NONE, many, number
+from rltok.evidence.words import NONE, TOGETHER, many, number
 from rltok.presets import size_of
 from rltok.show.tables import markdown
 from rltok.statistics import SURE, Difference, t_limit
@@ -26,7 +26,6 @@ from rltok.statistics import SURE, Difference, t_limit
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TOGETHER = "\N{NO-BREAK SPACE}"  # a table breaks a line in front of ±, not behind it
 EARLY = "32m"  # the sweep whose learning rate peaks early for every method; it stands apart from the table
 COMPARED = "tiny"  # made by a command, not by a plan
 RUNS = {SLOW: (SLOW, "ours_gamma0.9", "learned")}  # names of one method in several sweeps
@@ -84,7 +83,7 @@ def minus(sweep: Sweep, method: str, reference: str) -> Difference | None:
 
 
 def cell(difference: Difference | None) -> str:
-    """The difference ± half its interval, in parentheses where the error is borrowed."""
+    """The difference ± half its interval, in parentheses where the error is borrowed; a line may break in front of ± alone."""
     if difference is None:
         return NONE
     reach = difference.reach()

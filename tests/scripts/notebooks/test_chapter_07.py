@@ -4,11 +4,13 @@ import re
 
 import matplotlib
 import pytest
+from paths import ROOT
 from sweeps import record, seeds_of, sweep_of, write
 
 from rltok.errors import RltokError
 from rltok.evidence import headline
 from rltok.evidence.chapters import ch07_moved, ch07_results
+from rltok.evidence.differences import gap
 
 matplotlib.use("Agg")
 LATE = {"train.warmup_fraction": 0.45}
@@ -120,3 +122,10 @@ def test_the_figure_of_schedules_has_the_differences_from_even_spacing():
 def test_a_folder_without_the_sweep_of_the_verdict_is_refused_in_one_line(tmp_path):
     with pytest.raises(RltokError, match=r"holds no finished run of 32m_best\. Take .*/32m_best\.toml\.$"):
         headline.best_sweep(tmp_path)
+
+
+def test_the_stored_runs_bear_out_how_the_chapter_opens():
+    best = headline.best_sweep(ROOT / "notebooks" / "results")
+    assert headline.at_spaces(best, headline.FAST)
+    verdicts = {name: gap(best, headline.FAST, name, "test").verdict for name in ("even", "hnet_port", "whitespace", "bpe")}
+    assert verdicts == {"even": "lower", "hnet_port": "undecided", "whitespace": "undecided", "bpe": "undecided"}
