@@ -74,7 +74,7 @@ class Ranks:
         """With the model of this process, whose weights and buffers become those of process 0."""
         if self.count == 1:
             return self
-        return replace(self, replica=DistributedDataParallel(model, broadcast_buffers=False))  # training changes no buffer
+        return replace(self, replica=DistributedDataParallel(model))
 
     @contextmanager
     def micro_batch(self, last: bool) -> Iterator[None]:

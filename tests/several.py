@@ -1,11 +1,11 @@
-"""Updates that several processes compute together, or one alone, and everything that came of them."""
+"""Updates that several processes compute together, or one alone, and all that comes of them."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from helpers import tiny_config
+from helpers import STRAIGHT_THROUGH, tiny_config
 
 from rltok.config import Config, DataConfig, ObjectiveConfig, TrainConfig
 from rltok.data import cut_documents
@@ -13,7 +13,7 @@ from rltok.data.batches import micro_batches
 from rltok.data.corpus import Corpus, describe
 from rltok.data.documents import Document
 from rltok.optim import make_optimizer
-from rltok.ranks import ALONE, Ranks
+from rltok.ranks import Ranks
 from rltok.runs.models import new_model
 from rltok.runs.together import joined, same_state
 from rltok.step import train_step
@@ -22,19 +22,17 @@ CPU = torch.device("cpu")
 LENGTH = 24
 ROWS = 6  # of an update
 OBJECTIVE = ObjectiveConfig(lambda_policy=1.0, lambda_target=1.0, gamma=0.8)
-# What is learned, and the rows of which eq. (17) takes a mean: whole micro-batches for each process, or a part of one for each.
-RULES = [("learned", {}), ("even", {}), ("random_k", {}), ("whitespace", {}), *(
-    (rule, {"variant": variant}) for rule, variants in (("dynamic_pooling", ("faithful", "authors")), ("hnet", ("faithful", "port")))
-    for variant in variants
-)]  # fmt: skip
-CASES = {f"{rule} {settings.get('variant', '')} of {rows}": (rule, settings, rows, {}) for rule, settings in RULES for rows in (2, 6)}
-CASES |= {
-    f"learned {name} of {rows}": ("learned", {}, rows, objective)
-    for name, objective in {
-        "centred": {}, "left out": {"centring": "leave_one_out"}, "not centred": {"centring": "none"},
-        "whole row": {"credit": "total", "gamma": 1.0}, "no early head": {"relative_rewards": False},
-    }.items() for rows in (2, 3, 6)
-}  # fmt: skip
+# Rule, its settings, rows of which eq. (17) takes a mean, and how the policy is paid. Of 6 rows in an update, micro-batches of 2 are
+# too few for 2 processes to have whole ones, those of 3 for 3, and those of 6 for both.
+CASES = {
+    "boundaries given": ("even", {}, 2, {}),
+    **{f"policy, {rows} rows": ("learned", {}, rows, {}) for rows in (2, 3, 6)},
+    "leave one out": ("learned", {}, 6, {"centring": "leave_one_out"}),
+    "not centred": ("learned", {}, 6, {"centring": "none"}),
+    "whole row": ("learned", {}, 6, {"credit": "total", "gamma": 1.0}),
+    "no early head": ("learned", {}, 3, {"relative_rewards": False}),
+    **{f"{rule} {variant}, {rows} rows": (rule, {"variant": variant}, rows, {}) for rule, variant in STRAIGHT_THROUGH for rows in (2, 6)},
+}
 
 
 def config_of(name: str, **train) -> Config:
@@ -74,25 +72,17 @@ def updates(config: Config, corpus: Corpus, ranks: Ranks, count: int) -> dict[st
     return {"metrics": np.array(seen)} | gradients | {name: weight.detach().numpy() for name, weight in named.items()}
 
 
-def compute(cases: dict[str, int], ranks: Ranks | None, folder: str = "") -> dict[str, dict[str, np.ndarray]]:
-    """`updates` of each case, as many as it says; `ranks` None: in processes that torchrun started."""
+def compute(cases: dict[str, int]) -> dict[str, dict[str, np.ndarray]]:
+    """`updates` of each case, as many as it says, by the processes that torchrun started, or by this one."""
     corpus, made = corpus_of(), {}
-    for name, count in cases.items():
-        config = config_of(name)
-        if ranks is not None:
-            made[name] = updates(config, corpus, ranks, count)
-            continue
-        with joined(config, corpus, CPU) as these:
-            made[name] = updates(config, corpus, these, count)
+    for rows in sorted({CASES[case][2] for case in cases}):
+        these = {case: count for case, count in cases.items() if CASES[case][2] == rows}
+        with joined(config_of(next(iter(these))), corpus, CPU) as ranks:
+            made |= {case: updates(config_of(case), corpus, ranks, count) for case, count in these.items()}
     return made
 
 
 def write_updates(cases: dict[str, int], folder: str, number: int) -> None:
     """`compute` in one of the processes of a job, into a file for each case."""
-    for case, arrays in compute(cases, None).items():
+    for case, arrays in compute(cases).items():
         np.savez(Path(folder, f"{case} {number}.npz"), **arrays)
-
-
-def alone(cases: dict[str, int]) -> dict[str, dict[str, np.ndarray]]:
-    """`compute` in this process."""
-    return compute(cases, ALONE)

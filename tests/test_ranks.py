@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 import several
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+EACH = dict.fromkeys(several.CASES, 1)  # updates
 
 
-@pytest.fixture(scope="module")
-def one_process():
-    return several.alone(dict.fromkeys(several.CASES, 1))
-
-
-def together(job, count, cases, folder):
+def computed(job, count, cases, folder):
     """What each of several processes computed, by case and process."""
     check = {"check": "write_updates", "cases": cases, "folder": str(folder)}
     codes, outputs = job(*({"arguments": check | {"number": number}} for number in range(count)))
@@ -20,10 +15,27 @@ def together(job, count, cases, folder):
     return {case: [dict(np.load(folder / f"{case} {number}.npz")) for number in range(count)] for case in cases}
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_loss_gradients_and_weights_of_an_update_are_those_of_one_process(count, job, one_process, tmp_path):
-    for case, all_made in together(job, count, dict.fromkeys(several.CASES, 1), tmp_path).items():
-        for made in all_made:
-            assert made.keys() == one_process[case].keys()
-            for name, expected in one_process[case].items():
-                np.testing.assert_allclose(made[name], expected, rtol=1e-6, atol=1e-6, err_msg=f"{case}: {name}")
+@pytest.fixture
+def one(job, tmp_path):
+    return lambda cases: {case: made for case, (made,) in computed(job, 1, cases, tmp_path).items()}
+
+
+def test_loss_and_gradients_of_an_update_are_those_of_one_process(job, one, tmp_path):
+    """Metrics are sums over all bytes, by which means of losses, rates and entropies are taken; gradients are those of eq. (27)."""
+    expected = one(EACH)
+    for count in (2, 3):
+        for case, all_made in computed(job, count, EACH, tmp_path).items():
+            for made in all_made:
+                assert made.keys() == expected[case].keys()
+                for name in (name for name in made if name.startswith(("gradient", "metrics"))):
+                    np.testing.assert_allclose(made[name], expected[case][name], 0, 1e-6, err_msg=f"{count}, {case}: {name}")
+
+
+def test_after_fifty_updates_all_processes_have_the_same_weights_and_up_to_rounding_those_of_one(job, one, tmp_path):
+    case = "policy, 2 rows"
+    expected = one({case: 50})[case]
+    for count in (2, 3):
+        made, *others = computed(job, count, {case: 50}, tmp_path)[case]
+        for name, values in made.items():
+            assert all(np.array_equal(other[name], values) for other in others)
+            np.testing.assert_allclose(values, expected[name], 0, 1e-5, err_msg=f"{count}: {name}")
