@@ -1,5 +1,6 @@
 """Updates that several processes compute together, or one alone, and all that comes of them."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from rltok.data import cut_documents
 from rltok.data.batches import micro_batches
 from rltok.data.corpus import Corpus, describe
 from rltok.data.documents import Document
+from rltok.errors import RltokError
 from rltok.optim import make_optimizer
 from rltok.ranks import Ranks
+from rltok.runs import together
 from rltok.runs.models import new_model
 from rltok.runs.together import joined, same_state
 from rltok.step import train_step
@@ -86,3 +89,13 @@ def write_updates(cases: dict[str, int], folder: str, number: int) -> None:
     """`compute` in one of the processes of a job, into a file for each case."""
     for case, arrays in compute(cases).items():
         np.savez(Path(folder, f"{case} {number}.npz"), **arrays)
+
+
+def of_code(code: str) -> None:
+    """Meet with other processes, as if this one had code of that digest; an error ends it as a command would."""
+    together._code = lambda: code
+    try:
+        compute({"policy, 6 rows": 1})
+    except RltokError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -4,7 +4,7 @@ It reads one JSON line a job, a list of a table for each child, {"arguments", "s
 "folder", "environment"}, and answers with their exit codes, negative where a signal ended a child. Arguments are those of the command
 line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A signal comes just before the
 `call`-th call of the function called `point`. What a child says is in the files stdout and stderr of its folder. Importing torch
-happens once, in the parent, which never computes anything. A child that waits for ever ends by SIGALRM.
+happens once, in the parent, which never computes anything. "error" in place of a signal raises one. A child that waits for ever ends by SIGALRM.
 """
 
 import json
@@ -23,6 +23,7 @@ import rltok.cli.main
 import rltok.runs.snapshots
 import rltok.runs.training
 from rltok.config import from_dict
+from rltok.errors import RltokError
 from rltok.runs.folder import RunFolder
 
 POINTS = {
@@ -43,6 +44,8 @@ def signal_at(name: str, point: str, call: int) -> None:
     def signalling(*args, **kwargs):
         nonlocal calls
         calls += 1
+        if calls == call and name == "error":
+            raise RltokError("this process fails.")
         if calls == call:
             os.kill(os.getpid(), getattr(signal, name))
         return original(*args, **kwargs)

@@ -32,7 +32,7 @@ def test_loss_and_gradients_of_an_update_are_those_of_one_process(job, one, tmp_
 
 
 def test_after_fifty_updates_all_processes_have_the_same_weights_and_up_to_rounding_those_of_one(job, one, tmp_path):
-    case = "policy, 2 rows"
+    case = "policy, 6 rows"
     expected = one({case: 50})[case]
     for count in (2, 3):
         made, *others = computed(job, count, {case: 50}, tmp_path)[case]

@@ -91,13 +91,14 @@ def interrupted() -> bool:
 
 
 def _ends(why: str) -> bool:
-    """Note in the store that this process ends, so that no roll call waits for it; returns whether there are others."""
-    here = place()
-    if here.count > 1:
-        store = _store()
-        store.add(why, 1)
-        store.set(_key(store.add(f"calls {here.number}", 0) + 1, here.number), GONE)
-    return here.count > 1
+    """Note in the store that this process ends, so that no roll call waits for it; False where there is no store to note it in."""
+    here, kept = place(), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by torchrun, not by one of us
+    if here.count == 1 or not (kept or _store.cache_info().currsize):
+        return False
+    store = _store()
+    store.add(why, 1)
+    store.set(_key(store.add(f"calls {here.number}", 0) + 1, here.number), GONE)
+    return True
 
 
 def _key(call: int, number: int) -> str:
