@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 T = TypeVar("T")
 Group = dist.ProcessGroup
 
-# As autocast has its precision: every mean below it is one over the whole micro-batch, in rules that know nothing of processes, too.
+# As autocast has its precision: means inside are over whole micro-batches, also in rules that know nothing of processes.
 _sharers: ContextVar[Group | None] = ContextVar("sharers", default=None)
 
 

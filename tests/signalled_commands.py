@@ -1,10 +1,11 @@
 """A process that runs commands in children, which may send themselves signals at chosen moments; `conftest.ended` talks to it.
 
 It reads one JSON line a job, a list of a table for each child, {"arguments", "signals": [[name, point, call], ...], "ignored",
-"folder", "environment"}, and answers with their exit codes, negative where a signal ended a child. Arguments are those of the command
-line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A signal comes just before the
-`call`-th call of the function called `point`. What a child says is in the files stdout and stderr of its folder. Importing torch
-happens once, in the parent, which never computes anything. "error" in place of a signal raises one. A child that waits for ever ends by SIGALRM.
+"folder", "environment"}, and answers with their exit codes, negative where a signal ended a child. Arguments are those of the
+command line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A signal comes just
+before the `call`-th call of the function called `point`; "error" in its place raises one. What a child says is in the files
+stdout and stderr of its folder. Importing torch happens once, in the parent, which never computes anything. A child that waits for ever
+ends by SIGALRM.
 """
 
 import json
@@ -67,7 +68,7 @@ def run(order: dict) -> None:
     arguments = order["arguments"]
     if isinstance(arguments, dict) and "check" in arguments:
         getattr(several, arguments.pop("check"))(**arguments)
-        return
+        os._exit(0)  # the end of an interpreter with torch takes a second
     if isinstance(arguments, dict):
         rltok.train(**arguments | {"config": from_dict(arguments["config"])})
         return

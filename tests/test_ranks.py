@@ -21,7 +21,7 @@ def one(job, tmp_path):
 
 
 def test_loss_and_gradients_of_an_update_are_those_of_one_process(job, one, tmp_path):
-    """Metrics are sums over all bytes, by which means of losses, rates and entropies are taken; gradients are those of eq. (27)."""
+    """Metrics hold the losses, rates and norms of the update; gradients are those of eq. (27)."""
     expected = one(EACH)
     for count in (2, 3):
         for case, all_made in computed(job, count, EACH, tmp_path).items():
@@ -31,11 +31,10 @@ def test_loss_and_gradients_of_an_update_are_those_of_one_process(job, one, tmp_
                     np.testing.assert_allclose(made[name], expected[case][name], 0, 1e-6, err_msg=f"{count}, {case}: {name}")
 
 
-def test_after_fifty_updates_all_processes_have_the_same_weights_and_up_to_rounding_those_of_one(job, one, tmp_path):
+def test_after_fifty_updates_both_processes_have_the_same_weights_and_up_to_rounding_those_of_one(job, one, tmp_path):
     case = "policy, 6 rows"
     expected = one({case: 50})[case]
-    for count in (2, 3):
-        made, *others = computed(job, count, {case: 50}, tmp_path)[case]
-        for name, values in made.items():
-            assert all(np.array_equal(other[name], values) for other in others)
-            np.testing.assert_allclose(values, expected[name], 0, 1e-5, err_msg=f"{count}: {name}")
+    made, other = computed(job, 2, {case: 50}, tmp_path)[case]
+    for name, values in made.items():
+        assert np.array_equal(other[name], values)
+        np.testing.assert_allclose(values, expected[name], 0, 1e-5, err_msg=name)

@@ -39,7 +39,7 @@ def with_oom_advice(
     if ranks.count > 1:  # whose gradients are exchanged in every backward pass, so that none can be tried alone
         raise TrainingFailed(
             f"out of memory in process {ranks.number} of {ranks.count} at train.micro_batch={config.train.micro_batch},"
-            f" {len(batches[0][0])} rows of it here{used}. Start more processes, or lower it (it decides of what eq. (17) takes a mean),"
+            f" {len(batches[0][0])} rows of it here{used}. Start more processes, or lower it (eq. (17) has the mean of fewer),"
             f" data.sequence_length={config.data.sequence_length} or the size of the model."
         )
     fitting = largest_fitting(model, optimizer, batches[0], config, smaller_sizes(config))

@@ -1,7 +1,7 @@
 """One run in several processes: whether they fit together, how they meet, and how all come to the state of the first.
 
-torchrun starts them, each with the same command. Process 0 alone reads and writes the run's folder, scores and speaks; so on several
-machines the folder need be on the first one only.
+torchrun starts them, each with the same command. Process 0 alone reads and writes the run's folder, scores and speaks; so of
+several machines only the first needs the folder.
 """
 
 import hashlib

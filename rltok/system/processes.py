@@ -1,6 +1,6 @@
 """Processes that torchrun started together: which one this is, how they meet, and how they end together.
 
-torchrun gives each RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and keeps a table for them at that address, the store.
+torchrun gives each RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and keeps a table for them there, the store.
 
     roll_call (the store) --> meet (process groups, the watch) --> work --> part
 
@@ -67,7 +67,9 @@ def _store() -> dist.Store:
         return next(dist.rendezvous("env://", here.number, here.count, timeout=REACHABLE))[0]
     except (RuntimeError, ValueError) as error:
         if "address already in use" in str(error).lower():
-            raise RltokError(f"{address} is in use. Set MASTER_PORT to a free port, or start with torchrun --standalone.") from error
+            raise RltokError(
+                f"{address} is in use. Set MASTER_PORT to a free port, or start with torchrun --standalone."
+            ) from error
         raise RltokError(
             f"process {here.number} of {here.count} cannot meet the others at MASTER_ADDR:MASTER_PORT={address}. Start all with"
             " torchrun, with one address and port."
@@ -75,7 +77,7 @@ def _store() -> dist.Store:
 
 
 def failed(message: str) -> bool:
-    """Tell the other processes that this one ends for a reason of its own; returns whether it is the first to give that reason."""
+    """Tell the other processes that this one ends for a reason of its own; returns whether it is the first to give it."""
     try:
         return not _ends(FAILURES) or _store().add(f"said: {message}", 1) == 1
     except (RltokError, RuntimeError):  # no store any more
@@ -91,7 +93,7 @@ def interrupted() -> bool:
 
 
 def _ends(why: str) -> bool:
-    """Note in the store that this process ends, so that no roll call waits for it; False where there is no store to note it in."""
+    """Note in the store that this process ends, so that no roll call waits for it; False where there is no store."""
     here, kept = place(), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by torchrun, not by one of us
     if here.count == 1 or not (kept or _store.cache_info().currsize):
         return False

@@ -1,10 +1,14 @@
 """rltok.runs.together: one run in several processes, from the command line; they write, say and resume as one."""
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 import torch
+from paths import ROOT
 from runs import SETTINGS, UPDATES, as_options, json_lines, write_text
 
 from rltok.errors import RltokError
@@ -58,7 +62,10 @@ def test_a_run_of_two_then_one_then_three_processes_is_that_of_one(job, six, tmp
 
 def test_a_signal_to_one_process_stops_all_after_the_same_update(job, tmp_path):
     codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["SIGTERM", "train_step", 4]]})
-    assert codes == [143, 143] and last_lines(outputs) == [f"rltok: ended by SIGTERM; the checkpoint of update 4 is saved. {GO_ON}", ""]
+    assert codes == [143, 143] and last_lines(outputs) == [
+        f"rltok: ended by SIGTERM; the checkpoint of update 4 is saved. {GO_ON}",
+        "",
+    ]
     assert [path.name for path in checkpoints(tmp_path / "run")][-1] == "step-00000004"
 
 
@@ -86,8 +93,8 @@ def test_a_failure_that_all_share_is_said_once(job, tmp_path):
     assert set(codes) <= {1, 2} and said(outputs) == ["rltok: this process fails."]
 
 
-def test_after_a_control_c_the_first_process_alone_speaks(job, tmp_path):
-    codes, outputs = job(*[train(tmp_path) | {"signals": [["SIGINT", "train_step", 5]]}] * 2)
+def test_after_a_control_c_which_comes_twice_from_torchrun_the_first_process_alone_speaks(job, tmp_path):
+    codes, outputs = job(*[train(tmp_path) | {"signals": [["SIGINT", "train_step", 5], ["SIGINT", "close", 1]]}] * 2)
     assert codes[0] == 130 and codes[1]
     assert said(outputs) == [f"rltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}"] and not outputs[1]
 
@@ -129,8 +136,8 @@ def test_what_one_process_alone_lacks_it_says_and_the_others_do_not_wait(job, tm
         (7, "train.sequences_per_update=6 has fewer rows than 7 processes. Start at most 6, or raise it."),
         (
             4,
-            "train.sequences_per_update=6 is no multiple of 4 processes. The nearest that is one, with train.micro_batch=2: 4 or 8."
-            " Or start 3 processes.",
+            "train.sequences_per_update=6 is no multiple of 4 processes. The nearest that is one, with train.micro_batch=2: 4 or"
+            " 8. Or start 3 processes.",
         ),
     ],
 )
@@ -146,8 +153,8 @@ def test_a_port_in_use_is_one_line(ended_together, tmp_path):
         address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(taken.getsockname()[1])}
         order = train(tmp_path) | {"environment": {"RANK": "0", "WORLD_SIZE": "2", **address}}
         codes, outputs = ended_together(order)
-    line = f"rltok: localhost:{address['MASTER_PORT']} is in use. Set MASTER_PORT to a free port, or start with torchrun --standalone."
-    assert (codes, said(outputs)) == ([2], [line])
+    remedy = "Set MASTER_PORT to a free port, or start with torchrun --standalone."
+    assert (codes, said(outputs)) == ([2], [f"rltok: localhost:{address['MASTER_PORT']} is in use. {remedy}"])
 
 
 def test_other_commands_refuse_torchrun(ended_together, finished):
@@ -159,7 +166,10 @@ def test_other_commands_refuse_torchrun(ended_together, finished):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 must be at least 0 and below WORLD_SIZE=2. Start with torchrun, or unset both."),
+        (
+            {"RANK": "2", "WORLD_SIZE": "2"},
+            "RANK=2 must be at least 0 and below WORLD_SIZE=2. Start with torchrun, or unset both.",
+        ),
         ({"RANK": "first", "WORLD_SIZE": "2"}, "RANK='first' is no whole number. Start with torchrun, or unset it."),
     ],
 )
@@ -184,8 +194,27 @@ def test_each_process_takes_the_card_of_its_number_and_one_too_many_is_an_error(
     for name, value in {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     assert own_device("auto") == own_device("cuda") == torch.device("cuda", 1) and taken == [1, 1]
-    with pytest.raises(RltokError, match="--device cuda:0 names one card, but each of 8 processes takes its own. Use --device cuda."):
+    with pytest.raises(
+        RltokError, match="--device cuda:0 names one card, but each of 8 processes takes its own. Use --device cuda."
+    ):
         own_device("cuda:0")
     monkeypatch.setenv("LOCAL_RANK", "2")
     with pytest.raises(RltokError, match="process 2 of this machine has no card: torch sees 2. Start --nproc-per-node 2."):
         own_device("auto")
+
+
+def test_torchrun_hands_on_that_it_is_to_end_and_the_run_is_saved(tmp_path):
+    """The store, the environment and the signals of the other tests are as torchrun has them; here it is itself."""
+    settings = SIX | {"train.training_bytes": 400 * 6 * 64, "train.evaluate_every": 1000, "train.checkpoint_every": 1000}
+    words = [str(word) for word in train(tmp_path, settings=settings)["arguments"]]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "rltok", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as torchrun:
+        for line in torchrun.stderr:
+            if "left" in line:  # the first of ten lines of progress, after 40 updates
+                torchrun.send_signal(signal.SIGTERM)
+                break
+        rest = torchrun.communicate()[1]
+    (line,) = said([rest])
+    newest = checkpoints(tmp_path / "run")[-1].name
+    assert line == f"rltok: ended by SIGTERM; the checkpoint of update {int(newest[5:])} is saved. {GO_ON}"
+    assert 40 <= int(newest[5:]) < 400 and torchrun.returncode
