@@ -74,7 +74,7 @@ class Ranks:
         """With the model of this process, whose weights and buffers become those of process 0."""
         if self.count == 1:
             return self
-        return replace(self, replica=DistributedDataParallel(model))
+        return replace(self, replica=DistributedDataParallel(model, gradient_as_bucket_view=True))  # no second copy of gradients
 
     @contextmanager
     def micro_batch(self, last: bool) -> Iterator[None]:

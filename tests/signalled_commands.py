@@ -4,8 +4,8 @@ It reads one JSON line a job, a list of a table for each child, {"arguments", "s
 "folder", "environment"}, and answers with their exit codes, negative where a signal ended a child. Arguments are those of the
 command line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A signal comes just
 before the `call`-th call of the function called `point`; "error" in its place raises one. What a child says is in the files
-stdout and stderr of its folder. Importing torch happens once, in the parent, which never computes anything. A child that waits for ever
-ends by SIGALRM.
+stdout and stderr of its folder. Importing torch happens once, in the parent, which never computes anything. A child that
+waits for ever ends by SIGALRM.
 """
 
 import json
