@@ -157,11 +157,13 @@ def _loop(run: Run, tensorboard: Any, progress: Progress, came: list[int]) -> No
                 tensorboard.add_scalar(f"{values['split']}/{key}", value, run.step)
 
     def look() -> None:
-        if run.folder is not None and _due(run.step, train.evaluate_every, total):
+        scores, pictures = _due(run.step, train.evaluate_every, total), run.step in pictured
+        if run.folder is not None and scores:
             log(run.validate())
-        if run.folder is not None and run.step in pictured:
+        if run.folder is not None and pictures:
             run.folder.log("snapshots.jsonl", snapshot(run.model, run.step, train.seed))
-        run.ranks.wait()  # here, where there is no limit of time as in an exchange of gradients
+        if scores or pictures:
+            run.ranks.wait()  # here, where there is no limit of time as in an exchange of gradients
 
     if run.step == 0:
         look()
