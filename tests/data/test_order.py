@@ -1,5 +1,7 @@
 """rltok.data.order: every pass visits every row once, and a step depends on nothing but its number."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -67,7 +69,7 @@ def test_the_order_is_the_same_on_every_machine_and_version():
 @given(ranks=st.integers(1, 8), micro_batch=st.integers(1, 6), times=st.integers(1, 8))
 def test_ranks_share_out_the_rows_of_an_update_and_every_micro_batch_keeps_its_rows(ranks, micro_batch, times):
     """The reference deals row by row: which ranks have rows of a micro-batch, in which of their forward passes."""
-    rows = micro_batch * ranks * times
+    rows = math.lcm(ranks, micro_batch) * times
     parts = [rank_rows(np.arange(rows), rank, ranks, micro_batch) for rank in range(ranks)]
     assert {part.shape for part in parts} == {(len(parts[0]), rows // ranks // len(parts[0]))}
     assert sorted(np.concatenate(parts, axis=None).tolist()) == list(range(rows))
