@@ -184,11 +184,18 @@ def ended(ended_together):
 
 @pytest.fixture
 def job(ended_together):
-    """Run the processes of one job of torchrun, `ended_together` with its environment; its store is in this process."""
+    """Run the processes of one job of torchrun, `ended_together` with its environment; its store is in this process.
+
+    With `same_store` that is the store of the job before.
+    """
     from torch.distributed import TCPStore
 
-    def run(*orders):
-        store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    stores = []
+
+    def run(*orders, same_store=False):
+        if not same_store:
+            stores.append(TCPStore("localhost", 0, is_master=True, wait_for_workers=False))
+        store = stores[-1]
         common = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
                   "WORLD_SIZE": str(len(orders))}  # fmt: skip
         places = [{"RANK": str(number), "LOCAL_RANK": str(number)} for number in range(len(orders))]

@@ -18,7 +18,6 @@ from rltok.data.order import check_ranks, sharing
 from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.ranks import ALONE, Ranks
-from rltok.runs.results import device_name
 from rltok.system.processes import meet, place, roll_call
 
 
@@ -102,8 +101,3 @@ def same_state(ranks: Ranks, model: torch.nn.Module, optimizer: torch.optim.Opti
             dist.broadcast(optimizer.state[each]["exp_avg"], 0)
             dist.broadcast(optimizer.state[each]["exp_avg_sq"], 0)
     return ranks.of_model(model)
-
-
-def devices_name(device: torch.device, ranks: Ranks) -> str:
-    """`device_name`, with the number of processes where there are several."""
-    return f"{ranks.count} x {device_name(device)}" if ranks.count > 1 else device_name(device)

@@ -27,10 +27,10 @@ from rltok.runs.folder import RESTORE, Entry, RunFolder
 from rltok.runs.memory import with_oom_advice
 from rltok.runs.models import new_model
 from rltok.runs.progress import Progress
-from rltok.runs.results import RunRecord, read_run_record, repository_commit, thin, versions
+from rltok.runs.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
 from rltok.runs.sessions import Session, announce, furthest, made_on, sessions_of, settle
 from rltok.runs.snapshots import snapshot, snapshot_steps
-from rltok.runs.together import check_processes, devices_name, joined, own_device, same_state
+from rltok.runs.together import check_processes, joined, own_device, same_state
 from rltok.step import train_step
 from rltok.system.files import room
 from rltok.system.processes import place
@@ -60,6 +60,11 @@ class Run:
     sessions: list[Session] = field(default_factory=list)
     trains: bool = True  # False where all updates were done before this process
 
+    @property
+    def devices(self) -> str:
+        """`device_name`, with the number of processes where there are several."""
+        return f"{self.ranks.count} x {device_name(self.device)}" if self.ranks.count > 1 else device_name(self.device)
+
     def resume(self, checkpoint: Path) -> None:
         """Go back to a checkpoint: weights, optimizer, and how far the run had come."""
         state = restore(checkpoint, self.model, self.optimizer, self.config)
@@ -80,7 +85,7 @@ class Run:
 
     def _announce(self, reached: tuple[int, float]) -> Callable[[], None]:
         """A function that writes this session to the disk; what takes time is done before it is called."""
-        now = {"device": devices_name(self.device, self.ranks), "commit": repository_commit()}
+        now = {"device": self.devices, "commit": repository_commit()}
 
         def write() -> None:
             self.sessions = announce(self.folder.path, after=self.step, seconds=self.seconds, reached=reached, **now)
@@ -200,7 +205,7 @@ def _finish(run: Run, note: str, full: bool) -> RunRecord:
 
 def _made_by(run: Run, note: str) -> tuple[str, str | None, str]:
     """Device and commit of the session that trained last, and the note; it says where another process writes the record."""
-    here = devices_name(run.device, run.ranks), repository_commit()
+    here = run.devices, repository_commit()
     if run.trains or not run.sessions:
         return *here, note
     last = run.sessions[-1]["device"], run.sessions[-1]["commit"]
@@ -273,7 +278,7 @@ def _beginning(run: Run, resume: bool) -> Iterator[str]:
     if resume:
         after = f"going on after update {run.step}" if run.trains else f"all {run.step} updates were done before"
         yield after if run.step else "no checkpoint yet: starting over"
-    here = devices_name(run.device, run.ranks)
+    here = run.devices
     if run.trains and (before := made_on(run.sessions, run.step)) not in (None, here):
         yield f"digits may differ from update {run.step + 1} on: computed on {here}, until now on {before}"
     for name, value in run.model.rule.facts().items():

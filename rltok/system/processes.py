@@ -64,7 +64,8 @@ def _store() -> dist.Store:
     """The table of all processes, kept by torchrun or, without it, by process 0. Raises `RltokError` where it is not reached."""
     here, address = place(), f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     try:
-        return next(dist.rendezvous("env://", here.number, here.count, timeout=REACHABLE))[0]
+        store = next(dist.rendezvous("env://", here.number, here.count, timeout=REACHABLE))[0]
+        return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)  # --max-restarts keeps it
     except (RuntimeError, ValueError) as error:
         if "address already in use" in str(error).lower():
             raise RltokError(

@@ -79,6 +79,15 @@ def test_where_one_process_is_killed_all_end_and_one_of_them_says_so(killed, job
     assert said == [f"rltok: another one of the 3 processes ended. {GO_ON}"]
 
 
+def test_what_an_earlier_attempt_of_torchrun_noted_is_not_heard_in_a_later_one(job, tmp_path):
+    """With --max-restarts one store serves all attempts."""
+    failing = [train(tmp_path) | {"signals": [["error", "train_step", 5]]}, train(tmp_path)]
+    again = [train(tmp_path, "--resume") | {"environment": {"TORCHELASTIC_RESTART_COUNT": "1"}}] * 2
+    assert 0 not in job(*failing)[0]
+    codes, outputs = job(*again, same_store=True)
+    assert codes == [0, 0] and not said(outputs)
+
+
 def said(outputs):
     return [line for output in outputs for line in output.splitlines() if line.startswith("rltok: ")]
 
