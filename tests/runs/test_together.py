@@ -82,10 +82,11 @@ def test_where_one_process_is_killed_all_end_and_one_of_them_says_so(killed, job
 def test_what_an_earlier_attempt_of_torchrun_noted_is_not_heard_in_a_later_one(job, tmp_path):
     """With --max-restarts one store serves all attempts."""
     failing = [train(tmp_path) | {"signals": [["error", "train_step", 5]]}, train(tmp_path)]
-    again = [train(tmp_path, "--resume") | {"environment": {"TORCHELASTIC_RESTART_COUNT": "1"}}] * 2
+    more = {"environment": {"TORCHELASTIC_RESTART_COUNT": "1"}, "signals": [["SIGTERM", "train_step", 2]]}
     assert 0 not in job(*failing)[0]
-    codes, outputs = job(*again, same_store=True)
-    assert codes == [0, 0] and not said(outputs)
+    codes, outputs = job(*[train(tmp_path, "--resume") | more] * 2, same_store=True)
+    assert codes == [143, 143]
+    assert last_lines(outputs) == [f"rltok: ended by SIGTERM; the checkpoint of update 5 is saved. {GO_ON}", ""]
 
 
 def said(outputs):
