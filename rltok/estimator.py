@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rltok.errors import RltokError
 from rltok.policy import log_prob
+from rltok.ranks import batch_sum
 
 
 def relative_rewards(nll: Float[Tensor, "B N"], early_nll: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
@@ -99,8 +100,8 @@ def batch_relative_advantages(
         0 outside the mask and wherever there is no other row to compare with.
     """
     counts = torch.ones_like(returns) if mask is None else mask.to(returns.dtype)
-    total = (returns * counts).sum(dim=0, keepdim=True)
-    number = counts.sum(dim=0, keepdim=True)
+    total = batch_sum((returns * counts).sum(dim=0, keepdim=True))
+    number = batch_sum(counts.sum(dim=0, keepdim=True))
     if leave_one_out:
         mean = (total - returns) / (number - 1).clamp(min=1)
     else:
@@ -146,4 +147,4 @@ def policy_loss(
     """
     chosen = torch.ones_like(boundaries) if mask is None else mask
     weighted = torch.where(chosen, log_prob(boundary_logits, boundaries) * advantages.detach(), 0.0)
-    return -weighted.sum() / (chosen.sum() if count is None else count)
+    return -batch_sum(weighted.sum()) / (batch_sum(chosen.sum()) if count is None else count)

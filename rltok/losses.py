@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from rltok.ranks import batch_sum
 from rltok.vocab import PAD
 
 
@@ -18,7 +19,7 @@ def next_byte_nll(logits: Float[Tensor, "B N ids"], targets: Int[Tensor, "B N"])
 
 def mean_over(values: Float[Tensor, "B N"], mask: Bool[Tensor, "B N"]) -> Float[Tensor, ""]:
     """Mean of the values where the mask is True; eqs. (25) and (26) with `scored`. 0 where nothing counts."""
-    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
+    return batch_sum(torch.where(mask, values, 0.0).sum()) / batch_sum(mask.sum()).clamp(min=1)
 
 
 def target_rate_loss(

@@ -10,6 +10,7 @@ from rltok.byte_classes import CLASSES, boundary_counts
 from rltok.errors import not_finite
 from rltok.losses import Losses
 from rltok.policy import entropy
+from rltok.ranks import Ranks
 from rltok.unet import UNetOutput
 
 SPACE = CLASSES.index("space")
@@ -40,6 +41,15 @@ class StepMetrics:
         parts = losses.auto + losses.early + losses.policy + losses.target + losses.aux
         self._loss = self._loss + parts.detach()  # watched for NaN only: every part enters with weight 1
         self._classes = self._classes + boundary_counts(ids, out.boundaries, out.drawn)
+
+    def gather(self, ranks: Ranks) -> None:
+        """Take all sums over all processes, at once. The loss of a micro-batch is known to each that has rows of it."""
+        if ranks.count == 1:
+            return
+        own = torch.cat([torch.stack([*self._sums.values(), self._loss / ranks.sharing]), self._classes.flatten()])
+        *sums, loss, classes = ranks.sum(own).split([1] * len(self._sums) + [1, self._classes.numel()])
+        self._sums = {name: value[0] for name, value in zip(self._sums, sums, strict=True)}
+        self._loss, self._classes = loss[0], classes.view_as(self._classes).long()
 
     def check_finite(self) -> None:
         """Raise `RltokError` that names the step when a loss or the gradient is not finite."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rltok import estimator
 from rltok.config import Config
@@ -11,6 +11,7 @@ from rltok.device import autocast
 from rltok.losses import Losses, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
 from rltok.optim import gradient_norm, learning_rate, policy_start, set_learning_rate
+from rltok.ranks import ALONE, Ranks, batch_sum
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
@@ -33,14 +34,14 @@ def losses_of(
         early=mean_over(out.early_nll, out.scored),  # eq. (26)
         policy=zero
         if logits is None
-        else estimator.policy_loss(logits, out.boundaries, advantages, out.drawn, out.scored.sum()),  # eq. (18)
+        else estimator.policy_loss(logits, out.boundaries, advantages, out.drawn, batch_sum(out.scored.sum())),  # eq. (18)
         target=zero if logits is None else rate_loss(logits, target_rate, out.drawn),  # eq. (24)
         aux=out.aux_loss,
     )
 
 
 def accumulate_gradient(
-    model: AutoregressiveUNet, batch: MicroBatch, config: Config, share: Tensor | float, rate_loss: RateLoss = target_rate_loss
+    model: nn.Module, batch: MicroBatch, config: Config, share: Tensor | float, rate_loss: RateLoss = target_rate_loss
 ) -> tuple[UNetOutput, Losses, Tensor]:
     """Add `share` times the gradient of eq. (27) on one micro-batch to the gradients that the weights hold.
 
@@ -58,7 +59,7 @@ def accumulate_gradient(
 
 def train_step(
     model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config, step: int,
-    after_backward: Callable[[], None] = lambda: None, rate_loss: RateLoss = target_rate_loss,
+    after_backward: Callable[[], None] = lambda: None, rate_loss: RateLoss = target_rate_loss, ranks: Ranks = ALONE,
 ) -> StepMetrics:  # fmt: skip
     """One update: accumulate the gradient of eq. (27) over micro-batches, clip, step.
 
@@ -69,17 +70,21 @@ def train_step(
         step: number of the update, from 1.
         after_backward: called after each micro-batch, when a card still has its backward pass to compute.
         rate_loss: takes the place of eq. (24) in experiments; runs that are recorded have that one.
+        ranks: the processes that compute the update together; `batches` are this one's rows (`rank_rows`), metrics are of all.
 
     Raises:
         RltokError: a loss or gradient that is not finite; weights and optimizer are as before.
     """
     metrics = StepMetrics(step)
     scored = [(ids[:, 1:] != PAD).sum() for ids, _ in batches]
-    total = sum(scored)
+    total = ranks.mean(sum(scored))
     optimizer.zero_grad(set_to_none=True)
-    for batch, part in zip(batches, scored, strict=True):
-        metrics.add(batch[0], *accumulate_gradient(model, batch, config, part / total, rate_loss))
+    for number, (batch, part) in enumerate(zip(batches, scored, strict=True), start=1):
+        with ranks.micro_batch(last=number == len(batches)):
+            share = batch_sum(part) / total
+            metrics.add(batch[0], *accumulate_gradient(ranks.replica or model, batch, config, share, rate_loss))
         after_backward()
+    metrics.gather(ranks)
     metrics.grad_norm_rule = gradient_norm(list(model.rule.parameters()))
     metrics.grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
     metrics.check_finite()  # waits for the device

@@ -147,17 +147,61 @@ def commands():
 
 
 @pytest.fixture
-def ended(commands, tmp_path):
+def ended_together(commands, tmp_path):
+    """Run commands at once, one a process; their exit codes, and what each wrote on standard error.
+
+    Each is a table with "arguments", and perhaps "signals", "ignored" and "environment".
+    """
+
+    def run(*orders):
+        folders = [tmp_path / f"process-{number}" for number in range(len(orders))]
+        alone = {"signals": (), "ignored": (), "environment": {}}
+        told = []
+        for order, folder in zip(orders, folders, strict=True):
+            folder.mkdir(exist_ok=True)
+            arguments = order["arguments"]
+            words = arguments if isinstance(arguments, dict) else [str(argument) for argument in arguments]
+            told.append(alone | order | {"arguments": words, "folder": str(folder)})
+        commands.stdin.write(json.dumps(told) + "\n")
+        commands.stdin.flush()
+        codes, outputs = json.loads(commands.stdout.readline()), [(folder / "stderr").read_text() for folder in folders]
+        assert not any(word in output for output in outputs for word in ("Traceback", "Interrupt"))
+        return codes, outputs
+
+    return run
+
+
+@pytest.fixture
+def ended(ended_together):
     """Run a command in a process of its own, which may send itself signals; its exit code and its standard error."""
 
     def run(arguments, *sent, ignored=()):
-        arguments = arguments if isinstance(arguments, dict) else [str(argument) for argument in arguments]
-        order = {"arguments": arguments, "signals": sent, "ignored": ignored, "folder": str(tmp_path)}
-        commands.stdin.write(json.dumps(order) + "\n")
-        commands.stdin.flush()
-        code, output = int(commands.stdout.readline()), (tmp_path / "stderr").read_text()
-        assert "Traceback" not in output and "Interrupt" not in output
+        (code,), (output,) = ended_together({"arguments": arguments, "signals": sent, "ignored": ignored})
         return code, output
+
+    return run
+
+
+@pytest.fixture
+def job(ended_together):
+    """Run the processes of one job of torchrun, `ended_together` with its environment; its store is in this process.
+
+    With `same_store` that is the store of the job before.
+    """
+    from torch.distributed import TCPStore
+
+    stores = []
+
+    def run(*orders, same_store=False):
+        if not same_store:
+            stores.append(TCPStore("localhost", 0, is_master=True, wait_for_workers=False))
+        store = stores[-1]
+        common = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+                  "WORLD_SIZE": str(len(orders))}  # fmt: skip
+        places = [{"RANK": str(number), "LOCAL_RANK": str(number)} for number in range(len(orders))]
+        given = [order.get("environment", {}) for order in orders]
+        environments = [common | place | more for place, more in zip(places, given, strict=True)]
+        return ended_together(*(order | {"environment": each} for order, each in zip(orders, environments, strict=True)))
 
     return run
 

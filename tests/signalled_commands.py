@@ -1,9 +1,11 @@
 """A process that runs commands in children, which may send themselves signals at chosen moments; `conftest.ended` talks to it.
 
-It reads one JSON line a child, {"arguments", "signals": [[name, point, call], ...], "ignored", "folder"}, and answers with its
-exit code, negative where a signal ended it. Arguments are those of the command line or, in a table, of `rltok.train`. A signal
-comes just before the `call`-th call of the function called `point`. What the child says is in the files stdout and stderr of the
-folder. Importing torch happens once, in the parent, which never computes anything. A child that waits for ever ends by SIGALRM.
+It reads one JSON line a job, a list of a table for each child, {"arguments", "signals": [[name, point, call], ...], "ignored",
+"folder", "environment"}, and answers with their exit codes, negative where a signal ended a child. Arguments are those of the
+command line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A signal comes just
+before the `call`-th call of the function called `point`; "error" in its place raises one. What a child says is in the files
+stdout and stderr of its folder. Importing torch happens once, in the parent, which never computes anything. A child that
+waits for ever ends by SIGALRM.
 """
 
 import json
@@ -12,6 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
+import several
 import torch
 import torch._dynamo  # the first optimizer step would import it, in every child again
 
@@ -21,6 +24,7 @@ import rltok.cli.main
 import rltok.runs.snapshots
 import rltok.runs.training
 from rltok.config import from_dict
+from rltok.errors import RltokError
 from rltok.runs.folder import RunFolder
 
 POINTS = {
@@ -41,6 +45,8 @@ def signal_at(name: str, point: str, call: int) -> None:
     def signalling(*args, **kwargs):
         nonlocal calls
         calls += 1
+        if calls == call and name == "error":
+            raise RltokError("this process fails.")
         if calls == call:
             os.kill(os.getpid(), getattr(signal, name))
         return original(*args, **kwargs)
@@ -50,6 +56,7 @@ def signal_at(name: str, point: str, call: int) -> None:
 
 def run(order: dict) -> None:
     signal.alarm(PATIENCE)
+    os.environ |= order["environment"]
     for number, name in enumerate(("stdout", "stderr"), start=1):
         os.dup2(os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     for name in order["ignored"]:
@@ -59,6 +66,9 @@ def run(order: dict) -> None:
     torch.set_num_threads(1)
     rltok.runs.snapshots.FIXED_TEXTS = {"short": "Two gulls."}
     arguments = order["arguments"]
+    if isinstance(arguments, dict) and "check" in arguments:
+        getattr(several, arguments.pop("check"))(**arguments)
+        os._exit(0)  # the end of an interpreter with torch takes a second
     if isinstance(arguments, dict):
         rltok.train(**arguments | {"config": from_dict(arguments["config"])})
         return
@@ -71,8 +81,10 @@ if __name__ == "__main__":
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         signal.signal(number, handler)
     for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            run(json.loads(line))
-            sys.exit()
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        children = []
+        for order in json.loads(line):
+            children.append(os.fork())
+            if children[-1] == 0:
+                run(order)
+                sys.exit()
+        print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]), flush=True)

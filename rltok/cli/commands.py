@@ -29,6 +29,7 @@ from rltok.runs.snapshots import boundary_view
 from rltok.runs.training import train as train_model
 from rltok.show.terminal import legend, paint_view
 from rltok.system.files import MISSING, check_name, quoted, read_file
+from rltok.system.processes import place
 from rltok.vocab import to_utf8
 
 LITTLE_TEXT = 1000  # bytes
@@ -100,8 +101,10 @@ def train(options: argparse.Namespace) -> None:
         check_name(options.out, "folder")
     config, note = _settings(options)
     out = options.out or f"runs/{config.name}"
-    check_folder(out, options.resume)  # before anything is read or downloaded
-    if note:
+    leads = place().number == 0  # of several processes the first one alone has a folder, and speaks
+    if leads:
+        check_folder(out, options.resume)  # before anything is read or downloaded
+    if note and leads:
         print(note, file=sys.stderr)
     max_bytes = options.max_bytes
     if max_bytes is None and is_hub(options.data):
@@ -114,6 +117,8 @@ def train(options: argparse.Namespace) -> None:
         config, corpus, out, options.resume, device=options.device, tensorboard=options.tensorboard, note=options.note,
         progress=not options.json,
     )  # fmt: skip
+    if not leads:
+        return
     if options.json:
         result = {"out": out, "text": corpus.summary, "updates": record.updates, "bytes": record.bytes}
         print_json(result | {"evaluation": record.evaluation, "advice": travel_advice(config)})

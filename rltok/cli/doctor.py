@@ -48,6 +48,7 @@ def examine(device: torch.device) -> dict[str, Any]:
         "versions": installed,
         "device": device_name(device),
         "memory_bytes": memory_bytes(device),
+        "cards": torch.cuda.device_count(),
         "bf16": bf16,
         "backend": backend,
         "why_backend": why,
@@ -74,6 +75,7 @@ def lines(report: dict[str, Any]) -> list[str]:
         "versions  " + ", ".join(f"{name} {number}" for name, number in report["versions"].items()),
         f"device    {report['device']}, {report['memory_bytes'] / 1e9:.0f} GB,"
         f" forward passes in {'bf16' if report['bf16'] else 'fp32'}",
+        f"torchrun  {_cards(report['cards'])}",
         f"backend   {report['backend']}: {report['why_backend']}",
         f"compilers triton {report['triton'] or 'no'}, torch.compile {'yes' if report['torch_compile'] else 'no'}",
         "extras    " + ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in report["extras"].items()),
@@ -82,6 +84,12 @@ def lines(report: dict[str, Any]) -> list[str]:
         *([f"no table: {report['damage']}"] if report["damage"] else _table(report["measured"])),
         *([] if measured else ["This machine was not measured: `rltok bench --updates 5` measures it."]),
     ]
+
+
+def _cards(count: int) -> str:
+    """How many there are, and with which options torchrun takes all of them."""
+    how = f": --standalone --nproc-per-node {count} -m rltok train ..." if count > 1 else ""
+    return f"{count} card{'s' * (count != 1)}{how}"
 
 
 def _table(speeds: list[Speed]) -> list[str]:

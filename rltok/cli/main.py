@@ -1,6 +1,7 @@
 """The command line: `rltok COMMAND`. A user's mistake is one line on stderr and exit code 2."""
 
 import argparse
+import os
 import signal
 import sys
 
@@ -9,7 +10,7 @@ from rltok.cli.options import parse
 from rltok.errors import RltokError
 from rltok.kernels import backends
 from rltok.show.terminal import REPLACED
-from rltok.system import signals
+from rltok.system import processes, signals
 from rltok.system.streams import lasting_output
 
 HOW_TO_GO_ON = {
@@ -62,6 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     with lasting_output(REPLACED) as failure:
         try:
             code = _run(parse(arguments))
+            _end_at_once(code)
         except SystemExit as ended:  # of --help, --version, and options that cannot be understood
             if ended.code or failure() is None:
                 raise
@@ -73,21 +75,34 @@ def main(arguments: list[str] | None = None) -> int:
         return code
 
 
+def _end_at_once(code: int) -> None:
+    """Where one of several processes failed, end it: its connections may be in any state, and others wait for it."""
+    if code and {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 def _run(options: argparse.Namespace) -> int:
     try:
+        if options.command != "train" and processes.place().count > 1:
+            raise RltokError(f"torchrun is for rltok train; rltok {options.command} is one process. Leave torchrun out.")
         with backends.use(options.backend or backends.requested()):
             getattr(commands, options.command)(options)
         return 0
     except (RltokError, OSError, MemoryError, RuntimeError) as error:
         if options.debug or not _mendable(error):
             raise
-        print(f"rltok: {_one_line(error, options.command)}", file=sys.stderr)
+        line = _one_line(error, options.command)
+        if not isinstance(error, processes.Lost) and processes.failed(line):
+            print(f"rltok: {line}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupted:
         number = getattr(interrupted, "number", signal.SIGINT)
         what = "\nrltok: interrupted" if number == signal.SIGINT else f"rltok: ended by {signal.Signals(number).name}"
         notes = "; ".join([what, *getattr(interrupted, "__notes__", [])])
-        print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
+        if processes.interrupted():
+            print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
         return 128 + number
 
 

@@ -88,7 +88,8 @@ def _add_train(commands: Any) -> None:
     train = commands.add_parser(
         "train",
         help="train a model on your text",
-        description="Train a model; everything about the run lands in --out.",
+        description="Train a model; everything about the run lands in --out. On several cards of a machine: torchrun --standalone"
+        " --nproc-per-node CARDS -m rltok train ...",
         epilog=f"Where tokens end, by model.rule.name: {rules}. A preset such as tiny_hnet names the rule, too.",
     )
     train.add_argument(

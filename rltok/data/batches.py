@@ -2,29 +2,44 @@
 
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rltok.config import Config
 from rltok.data.corpus import Corpus
-from rltok.data.order import row_indices
+from rltok.data.order import rank_rows, row_indices, sharing
+from rltok.ranks import ALONE, Ranks
 from rltok.rng import row_uniforms
 
 
-def micro_batches(corpus: Corpus, config: Config, step: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
-    """(ids [B, N + 1], uniforms [B, N]) of each micro-batch of update `step` (from 1).
+def micro_batches(
+    corpus: Corpus, config: Config, step: int, device: torch.device, ranks: Ranks = ALONE
+) -> list[tuple[Tensor, Tensor]]:  # fmt: skip
+    """(ids [B, N + 1], uniforms [B, N]) of each micro-batch of update `step` (from 1); of its part that falls to this process.
 
     They are pure functions of seed, step and global row number.
     """
-    return [_micro_batch(corpus, config, step, number, device) for number in range(config.micro_batches_per_update)]
+    return [_micro_batch(corpus, config, ranks, step, number, device) for number in range(_forward_passes(config, ranks))]
 
 
-def _micro_batch(corpus: Corpus, config: Config, step: int, number: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _forward_passes(config: Config, ranks: Ranks) -> int:
+    """Of one process in an update."""
     train = config.train
-    part = slice(number * train.micro_batch, (number + 1) * train.micro_batch)
-    rows = range((step - 1) * train.sequences_per_update, step * train.sequences_per_update)[part]
-    ids = corpus.train.ids(row_indices(train.seed, step - 1, train.sequences_per_update, len(corpus.train))[part])
-    return _moved(ids, device), _moved(row_uniforms(train.seed, step, rows, ids.shape[1] - 1), device)
+    return config.micro_batches_per_update * sharing(train.sequences_per_update, train.micro_batch, ranks.count) // ranks.count
+
+
+def _micro_batch(
+    corpus: Corpus, config: Config, ranks: Ranks, step: int, number: int, device: torch.device
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    train, size = config.train, config.train.sequences_per_update
+
+    def own(rows: np.ndarray) -> np.ndarray:
+        return rank_rows(rows, ranks.number, ranks.count, train.micro_batch)[number]
+
+    ids = corpus.train.ids(own(row_indices(train.seed, step - 1, size, len(corpus.train))))
+    rows = own(np.arange((step - 1) * size, step * size))
+    return _moved(ids, device), _moved(row_uniforms(train.seed, step, rows.tolist(), ids.shape[1] - 1), device)
 
 
 def _moved(x: Tensor, device: torch.device) -> Tensor:
@@ -36,13 +51,13 @@ class Prefetcher:
     """Micro-batches of consecutive updates; on a card, those of the next update are made while it computes the current one.
 
     Args:
-        corpus, config, device: as in `micro_batches`.
+        corpus, config, device, ranks: as in `micro_batches`.
         last: number of the last update; nothing is made beyond it.
     """
 
-    def __init__(self, corpus: Corpus, config: Config, device: torch.device, last: int) -> None:
-        self._make = partial(_micro_batch, corpus, config, device=device)
-        self._count = config.micro_batches_per_update
+    def __init__(self, corpus: Corpus, config: Config, device: torch.device, last: int, ranks: Ranks = ALONE) -> None:
+        self._make = partial(_micro_batch, corpus, config, ranks, device=device)
+        self._count = _forward_passes(config, ranks)
         self._last = last if device.type == "cuda" else 0  # a CPU gains nothing
         self._step, self._ready = 0, list[tuple[Tensor, Tensor]]()
 

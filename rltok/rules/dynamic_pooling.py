@@ -16,6 +16,7 @@ from rltok.config import ModelConfig
 from rltok.errors import RltokError
 from rltok.layers import RMSNorm
 from rltok.losses import target_rate_loss
+from rltok.ranks import batch_sum
 from rltok.resample import Packed
 from rltok.rules.base import Boundaries, Rule, drawn_positions, first_position, settings_of
 
@@ -90,7 +91,7 @@ def binomial_prior_loss(gates: Float[Tensor, "B N"], target_rate: float, mask: B
     k = torch.where(mask, gates, 0.0).sum(dim=1)
     ways = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
     rate = gates.new_tensor(target_rate)
-    return -(ways + k * rate.log() + (n - k) * torch.log1p(-rate)).sum() / n.sum().clamp(min=1)
+    return -batch_sum((ways + k * rate.log() + (n - k) * torch.log1p(-rate)).sum()) / batch_sum(n.sum()).clamp(min=1)
 
 
 class DynamicPoolingRule(Rule):

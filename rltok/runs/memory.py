@@ -12,6 +12,7 @@ from torch import Tensor
 from rltok.config import Config
 from rltok.errors import TrainingFailed
 from rltok.metrics import StepMetrics
+from rltok.ranks import ALONE, Ranks
 from rltok.registry import RULES
 from rltok.step import MicroBatch, accumulate_gradient
 from rltok.unet import AutoregressiveUNet
@@ -21,13 +22,13 @@ Step = Callable[[AutoregressiveUNet, torch.optim.Optimizer, list[MicroBatch], Co
 
 def with_oom_advice(
     train_step: Step, model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config,
-    step: int,
+    step: int, ranks: Ranks = ALONE,
 ) -> StepMetrics:  # fmt: skip
     """`train_step`, with advice in place of torch's error when memory runs out.
 
     Raises:
-        RltokError: out of memory; it names the largest micro-batch that fits. Weights, optimizer and random state are
-            those from before, the gradients are gone.
+        RltokError: out of memory; it names the largest micro-batch that fits, or, where several processes compute the update,
+            how many rows did not. Weights, optimizer and random state are those from before, the gradients are gone.
     """
     try:
         return train_step(model, optimizer, batches, config, step)
@@ -35,6 +36,12 @@ def with_oom_advice(
         pass  # leaving the block lets go of the traceback, which would keep the activations alive
     device = batches[0][0].device
     used = _in_use(device)
+    if ranks.count > 1:  # whose gradients are exchanged in every backward pass, so that none can be tried alone
+        raise TrainingFailed(
+            f"out of memory in process {ranks.number} of {ranks.count} at train.micro_batch={config.train.micro_batch},"
+            f" {len(batches[0][0])} rows of it here{used}. Start more processes, or lower it (eq. (17) has the mean of fewer),"
+            f" data.sequence_length={config.data.sequence_length} or the size of the model."
+        )
     fitting = largest_fitting(model, optimizer, batches[0], config, smaller_sizes(config))
     raise _advice(config, fitting, used)
 

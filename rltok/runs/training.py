@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,13 @@ import torch
 from rltok.config import Config
 from rltok.data import Corpus, load_corpus
 from rltok.data.batches import Prefetcher
-from rltok.device import autocast, backend_of, resolve_device, uses_bf16
+from rltok.device import autocast, backend_of, uses_bf16
 from rltok.errors import RltokError, TrainingFailed, not_finite
 from rltok.evaluation import evaluate
 from rltok.flops import parameter_counts, training_flops
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits, travel_advice
+from rltok.ranks import ALONE, Ranks
 from rltok.registry import RULES
 from rltok.runs.checkpoint import restore, save_checkpoint
 from rltok.runs.folder import RESTORE, Entry, RunFolder
@@ -29,8 +30,10 @@ from rltok.runs.progress import Progress
 from rltok.runs.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
 from rltok.runs.sessions import Session, announce, furthest, made_on, sessions_of, settle
 from rltok.runs.snapshots import snapshot, snapshot_steps
+from rltok.runs.together import check_processes, joined, own_device, same_state
 from rltok.step import train_step
 from rltok.system.files import room
+from rltok.system.processes import place
 from rltok.system.signals import act_on, held_back
 from rltok.system.streams import lasting
 from rltok.unet import AutoregressiveUNet
@@ -44,17 +47,23 @@ class Run:
 
     config: Config
     corpus: Corpus
-    folder: RunFolder
+    folder: RunFolder | None  # of the first of several processes; the others have none
     model: AutoregressiveUNet
     optimizer: torch.optim.Optimizer
     device: torch.device
     batches: Prefetcher
+    ranks: Ranks = ALONE
     step: int = 0  # finished updates
     bytes: int = 0  # scored in them
     tokens: int = 0  # drawn in them, forced ones too
     seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
     sessions: list[Session] = field(default_factory=list)
     trains: bool = True  # False where all updates were done before this process
+
+    @property
+    def devices(self) -> str:
+        """`device_name`, with the number of processes where there are several."""
+        return f"{self.ranks.count} x {device_name(self.device)}" if self.ranks.count > 1 else device_name(self.device)
 
     def resume(self, checkpoint: Path) -> None:
         """Go back to a checkpoint: weights, optimizer, and how far the run had come."""
@@ -76,19 +85,25 @@ class Run:
 
     def _announce(self, reached: tuple[int, float]) -> Callable[[], None]:
         """A function that writes this session to the disk; what takes time is done before it is called."""
-        now = {"device": device_name(self.device), "commit": repository_commit()}
+        now = {"device": self.devices, "commit": repository_commit()}
 
         def write() -> None:
             self.sessions = announce(self.folder.path, after=self.step, seconds=self.seconds, reached=reached, **now)
 
         return write
 
+    def together(self) -> None:
+        """Give all processes the state that the first one has restored or begun with."""
+        state = self.ranks.same((self.step, self.bytes, self.tokens, self.seconds, self.trains))
+        self.step, self.bytes, self.tokens, self.seconds, self.trains = state
+        self.ranks = same_state(self.ranks, self.model, self.optimizer)
+
     def update(self) -> dict[str, Any]:
         """One update; its line for metrics.jsonl."""
         start = time.perf_counter()
         batches = self.batches(self.step + 1)
-        step = partial(train_step, after_backward=self.batches.prepare)
-        metrics = with_oom_advice(step, self.model, self.optimizer, batches, self.config, self.step + 1)
+        step = partial(train_step, after_backward=self.batches.prepare, ranks=self.ranks)
+        metrics = with_oom_advice(step, self.model, self.optimizer, batches, self.config, self.step + 1, self.ranks)
         seconds = time.perf_counter() - start
         self.step, self.seconds, self.bytes = self.step + 1, self.seconds + seconds, self.bytes + metrics.scored_bytes
         self.tokens += metrics.tokens
@@ -111,9 +126,11 @@ class Run:
         """Checkpoint; the logs go to the disk first, so that no checkpoint is ahead of them."""
         if not all(bool(weights.isfinite().all()) for weights in self.model.parameters()):
             raise not_finite(self.step, "weights after it", done=self.step)
-        self.folder.sync()
-        progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds}
-        save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)
+        if self.folder is not None:
+            self.folder.sync()
+            progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds}
+            save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)
+        self.ranks.wait()
 
 
 def _due(step: int, every: int, total: int) -> bool:
@@ -145,20 +162,23 @@ def _loop(run: Run, tensorboard: Any, progress: Progress, came: list[int]) -> No
                 tensorboard.add_scalar(f"{values['split']}/{key}", value, run.step)
 
     def look() -> None:
-        if _due(run.step, train.evaluate_every, total):
+        scores, pictures = _due(run.step, train.evaluate_every, total), run.step in pictured
+        if run.folder is not None and scores:
             log(run.validate())
-        if run.step in pictured:
+        if run.folder is not None and pictures:
             run.folder.log("snapshots.jsonl", snapshot(run.model, run.step, train.seed))
+        if scores or pictures:
+            run.ranks.wait()  # here, where there is no limit of time as in an exchange of gradients
 
     if run.step == 0:
         look()
     while run.step < total:
         before, line = run.bytes, run.update()
         progress.update(run.bytes - before, f"nll {line['nll']:.3f} rate {line['rate']:.3f}")
-        if _due(run.step, train.log_every, total):
+        if run.folder is not None and _due(run.step, train.log_every, total):
             log(line)
         look()
-        ends = bool(came)
+        ends = run.ranks.agree(came)
         if ends or _due(run.step, train.checkpoint_every, total):
             run.save()
         if ends:
@@ -185,7 +205,7 @@ def _finish(run: Run, note: str, full: bool) -> RunRecord:
 
 def _made_by(run: Run, note: str) -> tuple[str, str | None, str]:
     """Device and commit of the session that trained last, and the note; it says where another process writes the record."""
-    here = device_name(run.device), repository_commit()
+    here = run.devices, repository_commit()
     if run.trains or not run.sessions:
         return *here, note
     last = run.sessions[-1]["device"], run.sessions[-1]["commit"]
@@ -235,18 +255,21 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
     )
 
 
-def _open(config: Config, corpus: Corpus, folder: RunFolder, device: torch.device) -> Run:
+def _open(config: Config, corpus: Corpus, folder: RunFolder | None, device: torch.device, ranks: Ranks) -> Run:
     """The run at its newest checkpoint, which holds a fitted rule, or at its start, where the rule is fitted."""
-    checkpoint = folder.newest_checkpoint()
-    with folder.tentative():  # a model that does not fit into memory, or a rule that cannot be fitted, leaves no run
+    checkpoint = None if folder is None else folder.newest_checkpoint()
+    # A model that does not fit into memory, or a rule that cannot be fitted, leaves no run.
+    with nullcontext() if folder is None else folder.tentative():
         model = new_model(config, device)
-        if checkpoint is None and RULES[config.model.rule.name].fitted:
+        if ranks.first and checkpoint is None and RULES[config.model.rule.name].fitted:
             model.rule.fit(corpus.train, config.train.seed)
-    batches = Prefetcher(corpus, config, device, config.num_updates)
-    run = Run(config, corpus, folder, model, make_optimizer(model, config.train), device, batches)
+    batches = Prefetcher(corpus, config, device, config.num_updates, ranks)
+    run = Run(config, corpus, folder, model, make_optimizer(model, config.train), device, batches, ranks)
     if checkpoint is not None:
         run.resume(checkpoint)
-    run.begin_session(None if checkpoint is None else run.step)
+    if folder is not None:
+        run.begin_session(None if checkpoint is None else run.step)
+    run.together()
     return run
 
 
@@ -255,11 +278,40 @@ def _beginning(run: Run, resume: bool) -> Iterator[str]:
     if resume:
         after = f"going on after update {run.step}" if run.trains else f"all {run.step} updates were done before"
         yield after if run.step else "no checkpoint yet: starting over"
-    here = device_name(run.device)
+    here = run.devices
     if run.trains and (before := made_on(run.sessions, run.step)) not in (None, here):
         yield f"digits may differ from update {run.step + 1} on: computed on {here}, until now on {before}"
     for name, value in run.model.rule.facts().items():
         yield f"the rule {run.config.model.rule.name} was fitted: {name} {value:.6g}"
+
+
+def _corpus(data: Corpus | str | Path, config: Config) -> Corpus:
+    """The text in rows of the configured length, enough of them for an update. Raises `RltokError` where they are not."""
+    corpus = data if isinstance(data, Corpus) else load_corpus(data, config.data)
+    if corpus.train.sequence_length != config.data.sequence_length:
+        raise RltokError(
+            f"the corpus has rows of {corpus.train.sequence_length} bytes, data.sequence_length is"
+            f" {config.data.sequence_length}. Make it with load_corpus(..., config.data)."
+        )
+    check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
+    return corpus
+
+
+@contextmanager
+def _claimed(out: str | Path, config: Config, corpus: Corpus, resume: bool, ranks: Ranks) -> Iterator[RunFolder | None]:
+    """The folder of the run, for the first process; None for the others. An interruption notes the newest checkpoint."""
+    if not ranks.first:
+        yield None
+        return
+    folder = RunFolder(out, config, corpus.description, resume)
+    try:
+        yield folder
+    except KeyboardInterrupt as interrupted:
+        newest = folder.newest_checkpoint()
+        interrupted.add_note("there is no checkpoint yet" if newest is None else f"the newest checkpoint is {newest.name}")
+        raise
+    finally:
+        folder.close()
 
 
 def train(
@@ -281,42 +333,33 @@ def train(
         note, full: go into the record; full=False marks a smoke run. A finished run keeps the record it has.
 
     SIGTERM and SIGHUP wait for the end of an update and a checkpoint, then end the process as they would have. Control-C saves
-    nothing, and says which checkpoint is the newest.
+    nothing, and says which checkpoint is the newest. In processes that torchrun started (`rltok.runs.together`) all compute each
+    update together, and the first one alone writes; all return its record.
 
     Raises:
         RltokError: bad settings, data, folder or checkpoint, a backend that cannot run here, too little memory, or a loss
             that is not finite (the last checkpoint stays).
     """
+    check_processes(config)
+    chosen, leads = own_device(device), place().number == 0
+    progress, tensorboard = progress and leads, tensorboard and leads
     say = partial(print, file=lasting(sys.stderr), flush=True) if progress else lambda _: None
-    chosen = resolve_device(device)
     backend, why = backend_of(config, chosen)
     summary_writer = _summary_writer() if tensorboard else None
-    corpus = data if isinstance(data, Corpus) else load_corpus(data, config.data)
-    if corpus.train.sequence_length != config.data.sequence_length:
-        raise RltokError(
-            f"the corpus has rows of {corpus.train.sequence_length} bytes, data.sequence_length is"
-            f" {config.data.sequence_length}. Make it with load_corpus(..., config.data)."
-        )
-    check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
+    corpus = _corpus(data, config)
     for line in filter(None, (corpus.summary, travel_advice(config) if full else None)):
         say(line)
-    folder = RunFolder(out, config, corpus.description, resume)
-    try:
-        run = _open(config, corpus, folder, chosen)
+    with joined(config, corpus, chosen) as ranks, _claimed(out, config, corpus, resume, ranks) as folder:
+        run = _open(config, corpus, folder, chosen, ranks)
         for line in (*_beginning(run, resume), f"backend {backend}: {why}"):
             say(line)
         first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
-        board = summary_writer(str(folder.path / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
+        board = summary_writer(str(Path(out) / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
         total = config.num_updates * config.bytes_per_update
-        with board as events, closing(Progress(total, run.bytes, progress)) as shown, held_back() as came:
-            _loop(run, events, shown, came)
-        if came:
-            act_on(came[0], f"the checkpoint of update {run.step} is saved", progress)
-        return _finish(run, note, full)
-    except KeyboardInterrupt as interrupted:
-        if not hasattr(interrupted, "__notes__"):  # which say what a signal saved
-            newest = folder.newest_checkpoint()
-            interrupted.add_note("there is no checkpoint yet" if newest is None else f"the newest checkpoint is {newest.name}")
-        raise
-    finally:
-        folder.close()
+        with board as events, closing(Progress(total, run.bytes, progress)) as shown, held_back() as signals:
+            _loop(run, events, shown, signals)
+        came = ranks.agree(signals)
+        record = None if came else ranks.same(None if folder is None else _finish(run, note, full))
+    if came:
+        act_on(came, f"the checkpoint of update {run.step} is saved", progress)
+    return record

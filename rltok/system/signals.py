@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rltok.system.processes import place
+
 HELD = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))  # Windows has no SIGHUP
 
 
@@ -21,7 +23,8 @@ class Ended(KeyboardInterrupt):
 def answer() -> None:
     """For the rest of this process, the first signal becomes an exception, and a second one ends it at once, without a word.
 
-    Those that `held_back` holds wait, however many they are.
+    Those that `held_back` holds wait, however many they are. In one of several processes a second one does nothing: torchrun
+    hands on to each what a terminal has sent to all.
 
     Signals that were ignored at the start, as under nohup, stay ignored.
     """
@@ -33,8 +36,12 @@ def answer() -> None:
 def _raise(number: int, _: Any) -> None:
     for each in (signal.SIGINT, *HELD):
         if signal.getsignal(each) is _raise:
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, _leave_alone if place().count > 1 else signal.SIG_DFL)
     raise KeyboardInterrupt if number == signal.SIGINT else Ended(number)
+
+
+def _leave_alone(number: int, _: Any) -> None:
+    """What a signal does after the first one in one of several processes."""
 
 
 @contextmanager
@@ -52,9 +59,9 @@ def held_back() -> Iterator[list[int]]:
     try:
         yield came
     finally:
-        answered = signal.getsignal(signal.SIGINT) is signal.SIG_DFL  # a control-C came, so the next signal is a second one
+        second = signal.getsignal(signal.SIGINT)  # after a control-C, what the next signal does
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if answered else handler)
+            signal.signal(number, second if second in (signal.SIG_DFL, _leave_alone) else handler)
 
 
 def act_on(number: int, saved: str, shown: bool) -> None:

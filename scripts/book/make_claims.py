@@ -1,13 +1,16 @@
 """Write what the book says of the claims of the paper, and of speed, from the stored records.
 
-python scripts/book/make_claims.py    # rewrites book/_generated/claims.md and speeds.md; a test fails while they are out of date
+python scripts/book/make_claims.py    # rewrites claims.md, speeds.md and sharding.md in book/_generated; a test fails while they
+                                      # are out of date
 """
 
 from pathlib import Path
 
 from rltok.evidence import aside, measuring, records, summary, tables
 from rltok.evidence.chapters import ch06_runs
+from rltok.flops import parameter_counts
 from rltok.presets import preset
+from rltok.runs.models import TRAINING_BYTES
 from rltok.speed.speeds import measured_speeds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +31,21 @@ def speeds() -> str:
         )
     devices = " and ".join(dict.fromkeys(row["device"] for row in rows))
     return f"On one {devices}, {'; '.join(sentences)}; what was timed, and how, is in [how it is fast](how_it_is_fast.md)."
+
+
+CARDS = (80, 141)  # GB, of an H100 and an H200
+
+
+def sharding() -> str:
+    """From which number of parameters on a model's state does not fit on one card."""
+    largest = preset("147m")
+    weights = sum(parameter_counts(largest.model).values())
+    fitting = " or ".join(f"{size / TRAINING_BYTES:.1f} billion on one of {size} GB" for size in CARDS)
+    return (
+        f"In fp32 weights, gradients and AdamW's two moments take {TRAINING_BYTES} bytes a parameter:"
+        f" {weights * TRAINING_BYTES / 1e9:.1f} GB for the matrices of `{largest.name}`. They fill a card at {fitting},"
+        " activations aside. Up to there each process holds all of them, and FSDP, which shards them, would only send more."
+    )
 
 
 READ = (
@@ -56,11 +74,12 @@ def claims() -> str:
 
 def files() -> dict[Path, str]:
     """What belongs in each file."""
-    return {GENERATED / "claims.md": claims() + "\n", GENERATED / "speeds.md": speeds() + "\n"}
+    texts = {"claims.md": claims(), "speeds.md": speeds(), "sharding.md": sharding()}
+    return {GENERATED / name: text + "\n" for name, text in texts.items()}
 
 
 def main() -> None:
-    """Rewrite both."""
+    """Rewrite all."""
     for path, text in files().items():
         path.write_text(text, encoding="utf-8")
 

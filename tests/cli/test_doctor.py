@@ -38,6 +38,15 @@ def test_it_reports_device_memory_precision_backend_and_compilers_in_words_and_j
 
 
 @pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 cards"), (1, "1 card"), (4, "4 cards: --standalone --nproc-per-node 4 -m rltok train ...")]
+)
+def test_it_says_how_many_cards_torchrun_can_take(count, words, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    assert json.loads(report(capsys, "--json"))["cards"] == count
+    assert f"torchrun  {words}" in report(capsys).splitlines()
+
+
+@pytest.mark.parametrize(
     ("installed", "problem", "why"),
     [(False, None, "Triton is not installed"), (True, "too old", "device cpu is no CUDA card")],
 )

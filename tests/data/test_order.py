@@ -1,5 +1,7 @@
 """rltok.data.order: every pass visits every row once, and a step depends on nothing but its number."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from preparing import request, write_jsonl
 
 from rltok.config import DataConfig
-from rltok.data.order import pass_order, rank_rows, row_indices
+from rltok.data.order import pass_order, rank_rows, row_indices, sharing
 from rltok.data.prepare import prepare_folder
 from rltok.data.prepared import open_prepared
 from rltok.errors import RltokError
@@ -64,20 +66,31 @@ def test_the_order_is_the_same_on_every_machine_and_version():
     assert row_indices(3, 1, 6, 6).tolist() == expected == [5, 3, 0, 1, 2, 4]
 
 
-@given(**SIZES, ranks=st.integers(2, 3), passes=st.integers(1, 2))
-def test_ranks_see_disjoint_rows_whose_union_is_the_corpus(seed, rows_per_update, num_rows, ranks, passes):
-    each, rows = rows_per_update, rows_per_update * ranks
-    updates = -(-passes * num_rows // rows)
-    parts = [
-        [rank_rows(row_indices(seed, step, rows, num_rows), rank, ranks) for step in range(updates)] for rank in range(ranks)
-    ]
-    assert all(len(part) == each for of_rank in parts for part in of_rank)
-    # put together update by update, the parts are the one order; so far as a pass goes, no row comes twice and none is missing
-    order = np.concatenate([parts[rank][step] for step in range(updates) for rank in range(ranks)])
-    np.testing.assert_array_equal(order, dealt(seed, updates, rows, num_rows))
-    places = np.tile(np.repeat(np.arange(ranks), each), updates)[:num_rows]
-    seen = [set(order[:num_rows][places == rank].tolist()) for rank in range(ranks)]
-    assert sum(map(len, seen)) == num_rows and set().union(*seen) == set(range(num_rows))
+@given(ranks=st.integers(1, 8), micro_batch=st.integers(1, 6), times=st.integers(1, 8))
+def test_ranks_share_out_the_rows_of_an_update_and_every_micro_batch_keeps_its_rows(ranks, micro_batch, times):
+    """The reference deals row by row: which ranks have rows of a micro-batch, in which of their forward passes."""
+    rows = math.lcm(ranks, micro_batch) * times
+    parts = [rank_rows(np.arange(rows), rank, ranks, micro_batch) for rank in range(ranks)]
+    assert {part.shape for part in parts} == {(len(parts[0]), rows // ranks // len(parts[0]))}
+    assert sorted(np.concatenate(parts, axis=None).tolist()) == list(range(rows))
+    together = sharing(rows, micro_batch, ranks)
+    for number in range(rows // micro_batch):
+        its_rows = set(range(number * micro_batch, (number + 1) * micro_batch))
+        holders = {
+            (rank, index) for rank, part in enumerate(parts) for index, own in enumerate(part) if its_rows & set(own.tolist())
+        }
+        assert len(holders) == together and len({index for _, index in holders}) == 1
+        first = min(rank for rank, _ in holders)
+        assert first % together == 0 and {rank for rank, _ in holders} == set(range(first, first + together))
+        assert sorted(row for rank, index in holders for row in parts[rank][index].tolist()) == sorted(its_rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "micro_batch", "ranks", "together"),
+    [(128, 32, 4, 1), (128, 32, 8, 2), (6, 2, 2, 2), (6, 2, 3, 1), (6, 6, 3, 3), (12, 4, 6, 2)],
+)
+def test_micro_batches_are_whole_wherever_there_are_enough(rows, micro_batch, ranks, together):
+    assert sharing(rows, micro_batch, ranks) == together
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -88,8 +101,8 @@ def test_over_one_pass_of_a_prepared_corpus_ranks_share_it_out_and_resume_where_
     updates, each = len(rows) // (4 * ranks), 4
 
     def texts(rank, step):
-        indices = rank_rows(row_indices(1, step, each * ranks, len(rows)), rank, ranks)
-        return [bytes(row[1:].tolist()) for row in rows.ids(indices)]
+        indices = rank_rows(row_indices(1, step, each * ranks, len(rows)), rank, ranks, each)
+        return [bytes(row[1:].tolist()) for row in rows.ids(indices[0])]
 
     unbroken = [[text for step in range(updates) for text in texts(rank, step)] for rank in range(ranks)]
     left = row_indices(1, updates, each * ranks, len(rows))[: len(rows) - updates * each * ranks]  # the pass ends in an update
@@ -102,7 +115,9 @@ def test_over_one_pass_of_a_prepared_corpus_ranks_share_it_out_and_resume_where_
 
 
 def test_an_update_that_cannot_be_dealt_out_equally_says_what_to_set():
-    with pytest.raises(RltokError, match="train.sequences_per_update=5 is no multiple of 2 processes"):
-        rank_rows(np.arange(5), 0, 2)
+    with pytest.raises(
+        RltokError, match="train.sequences_per_update=5 is no multiple of 2 processes. .* 10. Or start 1 process."
+    ):
+        rank_rows(np.arange(5), 0, 2, 5)
     with pytest.raises(RltokError, match="rank must lie between 0 and 1, for 2 processes; got 2"):
-        rank_rows(np.arange(4), 2, 2)
+        rank_rows(np.arange(4), 2, 2, 4)

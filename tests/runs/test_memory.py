@@ -11,6 +11,7 @@ from rltok.data import load_corpus
 from rltok.data.batches import micro_batches
 from rltok.errors import RltokError
 from rltok.optim import make_optimizer
+from rltok.ranks import Ranks
 from rltok.runs import memory
 from rltok.runs.memory import smaller_sizes, with_oom_advice
 from rltok.runs.models import new_model
@@ -45,6 +46,20 @@ def update(config, tmp_path, steps_before=0):
         train_step(model, optimizer, micro_batches(corpus, config, step, CPU), config, step)
     batches = micro_batches(corpus, config, steps_before + 1, CPU)
     return lambda: with_oom_advice(train_step, model, optimizer, batches, config, steps_before + 1), model, optimizer
+
+
+def test_one_of_several_processes_names_its_rows_and_tries_no_others(monkeypatch, tmp_path):
+    """Its forward and backward passes are not its own alone: others would wait for exchanges that never come."""
+    config = small_config(**WHOLE)
+    model, ranks = new_model(config, CPU).train(), Ranks(1, 4)
+    batches = micro_batches(load_corpus(write_text(tmp_path), config.data), config, 1, CPU, ranks)
+    tried = out_of_memory_above(0, monkeypatch)
+    with pytest.raises(RltokError) as error:
+        with_oom_advice(train_step, model, make_optimizer(model, config.train), batches, config, 1, ranks)
+    assert tried == [3] and str(error.value) == (
+        "out of memory in process 1 of 4 at train.micro_batch=12, 3 rows of it here. Start more processes, or lower it (eq. (17)"
+        " has the mean of fewer), data.sequence_length=64 or the size of the model."
+    )
 
 
 @pytest.mark.parametrize(("limit", "named"), [(11, 6), (6, 6), (5, 4), (3, 3), (2, 2)])

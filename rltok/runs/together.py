@@ -1,0 +1,103 @@
+"""One run in several processes: whether they fit together, how they meet, and how all come to the state of the first.
+
+torchrun starts them, each with the same command. Process 0 alone reads and writes the run's folder, scores and speaks; so of
+several machines only the first needs the folder.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from rltok.config import Config
+from rltok.data import Corpus
+from rltok.data.order import check_ranks, sharing
+from rltok.device import resolve_device
+from rltok.errors import RltokError
+from rltok.ranks import ALONE, Ranks
+from rltok.system.processes import meet, place, roll_call
+
+
+def own_device(name: str) -> torch.device:
+    """`resolve_device`, and among the processes of a machine the card whose number is this one's.
+
+    Raises:
+        RltokError: fewer cards than processes, or a name with the number of a card.
+    """
+    device, here = resolve_device(name), place()
+    if here.count == 1 or device.type != "cuda":
+        return device
+    if device.index is not None:
+        raise RltokError(f"--device {name} names one card, but each of {here.count} processes takes its own. Use --device cuda.")
+    cards = torch.cuda.device_count()
+    if here.local >= cards:
+        raise RltokError(f"process {here.local} of this machine has no card: torch sees {cards}. Start --nproc-per-node {cards}.")
+    torch.cuda.set_device(here.local)
+    return torch.device("cuda", here.local)
+
+
+def check_processes(config: Config) -> None:
+    """Raise `RltokError` where the rows of an update cannot be dealt out to the processes there are."""
+    check_ranks(config.train.sequences_per_update, config.train.micro_batch, place().count)
+
+
+@contextmanager
+def joined(config: Config, corpus: Corpus, device: torch.device) -> Iterator[Ranks]:
+    """Inside, all processes of the run are connected; alone, nothing happens.
+
+    Raises:
+        RltokError: code, settings or text of two processes differ.
+    """
+    here = place()
+    if here.count == 1:
+        yield ALONE
+        return
+    text = " ".join(corpus.description[split]["hash"] for split in ("train", "validation"))
+    meeting = meet(roll_call({"code of rltok": _code(), "version of torch": torch.__version__, "set of settings": config.digest(),
+                              "text": text, "kind of device": device.type}), device)  # fmt: skip
+    try:
+        yield Ranks(here.number, here.count, _sharers(config, here.number, here.count), meeting.waiting)
+    except RuntimeError:  # such as a connection that closed
+        meeting.look()
+        raise
+    meeting.part()
+
+
+def _code() -> str:
+    """Digest of the files of the package, as they are now."""
+    folder, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _sharers(config: Config, number: int, count: int) -> dist.ProcessGroup | None:
+    """The processes with rows of this one's micro-batches. All processes make all groups, as torch demands."""
+    together = sharing(config.train.sequences_per_update, config.train.micro_batch, count)
+    if together == 1:
+        return None
+    groups = [dist.new_group(list(range(first, first + together))) for first in range(0, count, together)]
+    return groups[number // together]
+
+
+def same_state(ranks: Ranks, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Ranks:
+    """Give all processes the weights, buffers and optimizer of process 0; returns `ranks` with the model."""
+    if ranks.count == 1:
+        return ranks
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    steps = ranks.same([float(optimizer.state[each]["step"]) for each in parameters if each in optimizer.state])
+    if steps and not ranks.first:
+        whole = optimizer.state_dict()
+        whole["state"] = {
+            number: {"step": torch.tensor(step), **{name: torch.zeros_like(each) for name in ("exp_avg", "exp_avg_sq")}}
+            for number, (each, step) in enumerate(zip(parameters, steps, strict=True))
+        }
+        optimizer.load_state_dict(whole)
+    if steps:
+        for each in parameters:
+            dist.broadcast(optimizer.state[each]["exp_avg"], 0)
+            dist.broadcast(optimizer.state[each]["exp_avg_sq"], 0)
+    return ranks.of_model(model)

@@ -1,0 +1,226 @@
+"""rltok.runs.together: one run in several processes, from the command line; they write, say and resume as one."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+from paths import ROOT
+from runs import SETTINGS, UPDATES, as_options, json_lines, write_text
+
+from rltok.errors import RltokError
+from rltok.runs.checkpoint import checkpoints
+from rltok.runs.sessions import sessions_of
+from rltok.runs.together import own_device
+from rltok.system.processes import Place, place
+
+SIX = SETTINGS | {"train.sequences_per_update": 6, "train.training_bytes": UPDATES * 6 * 64}
+GO_ON = "Go on with the same command and --resume."
+
+
+def train(folder, *more, settings=SIX):
+    words = ["train", "--preset", "tiny", *as_options(settings), "--data", write_text(folder), "--out", folder / "run"]
+    return {"arguments": [*words, "--device", "cpu", *more]}
+
+
+def values_of(folder):
+    """Numbers of all logged lines."""
+    return [[value for value in line.values() if isinstance(value, float)] for line in json_lines(folder / "run/metrics.jsonl")]
+
+
+def last_lines(outputs):
+    return [output.splitlines()[-1] if output else "" for output in outputs]
+
+
+@pytest.fixture
+def six(ended_together, tmp_path):
+    """Folder of a run of one process, never interrupted."""
+    folder = tmp_path / "six"
+    folder.mkdir()
+    assert ended_together(train(folder))[0] == [0]
+    return folder
+
+
+def test_a_run_of_two_then_one_then_three_processes_is_that_of_one(job, six, tmp_path):
+    for count, update, line in ((2, 3, "3"), (1, 2, "5"), (3, 99, "")):
+        stop = {"signals": [["SIGTERM", "train_step", update]]} if line else {}
+        codes, outputs = job(*[train(tmp_path, *["--resume"] * (count != 2)) | stop] * count)
+        assert codes == [143 if line else 0] * count
+        if line:
+            assert last_lines(outputs)[0] == f"rltok: ended by SIGTERM; the checkpoint of update {line} is saved. {GO_ON}"
+        assert not any(outputs[1:])  # one process speaks for all
+    for made, expected in zip(values_of(tmp_path), values_of(six), strict=True):
+        assert made == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    devices = [session["device"] for session in sessions_of(tmp_path / "run")]
+    assert devices == ["2 x cpu x86_64, 1 threads", "cpu x86_64, 1 threads", "3 x cpu x86_64, 1 threads"]
+    record = json.loads((tmp_path / "run/record.json").read_text())
+    assert record["device"] == devices[-1] and record["bytes"] == json.loads((six / "run/record.json").read_text())["bytes"]
+
+
+def test_a_signal_to_one_process_stops_all_after_the_same_update(job, tmp_path):
+    codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["SIGTERM", "train_step", 4]]})
+    assert codes == [143, 143] and last_lines(outputs) == [
+        f"rltok: ended by SIGTERM; the checkpoint of update 4 is saved. {GO_ON}",
+        "",
+    ]
+    assert [path.name for path in checkpoints(tmp_path / "run")][-1] == "step-00000004"
+
+
+@pytest.mark.parametrize("killed", [0, 1, 2])
+def test_where_one_process_is_killed_all_end_and_one_of_them_says_so(killed, job, tmp_path):
+    orders = [train(tmp_path) for _ in range(3)]
+    orders[killed]["signals"] = [["SIGKILL", "train_step", 5]]
+    codes, outputs = job(*orders)
+    assert [code == -9 for code in codes] == [number == killed for number in range(3)] and 0 not in codes
+    said = [line for output in outputs for line in output.splitlines() if line.startswith("rltok: ")]
+    assert said == [f"rltok: another one of the 3 processes ended. {GO_ON}"]
+
+
+def test_what_an_earlier_attempt_of_torchrun_noted_is_not_heard_in_a_later_one(job, tmp_path):
+    """With --max-restarts one store serves all attempts."""
+    failing = [train(tmp_path) | {"signals": [["error", "train_step", 5]]}, train(tmp_path)]
+    more = {"environment": {"TORCHELASTIC_RESTART_COUNT": "1"}, "signals": [["SIGTERM", "train_step", 2]]}
+    assert 0 not in job(*failing)[0]
+    codes, outputs = job(*[train(tmp_path, "--resume") | more] * 2, same_store=True)
+    assert codes == [143, 143]
+    assert last_lines(outputs) == [f"rltok: ended by SIGTERM; the checkpoint of update 5 is saved. {GO_ON}", ""]
+
+
+def said(outputs):
+    return [line for output in outputs for line in output.splitlines() if line.startswith("rltok: ")]
+
+
+def test_a_process_that_fails_says_why_and_ends_all(job, tmp_path):
+    codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["error", "train_step", 5]]})
+    assert codes == [1, 2] and said(outputs) == ["rltok: this process fails."]
+
+
+def test_a_failure_that_all_share_is_said_once(job, tmp_path):
+    codes, outputs = job(*[train(tmp_path) | {"signals": [["error", "train_step", 5]]}] * 2)
+    assert set(codes) <= {1, 2} and said(outputs) == ["rltok: this process fails."]
+
+
+def test_after_a_control_c_which_comes_twice_from_torchrun_the_first_process_alone_speaks(job, tmp_path):
+    codes, outputs = job(*[train(tmp_path) | {"signals": [["SIGINT", "train_step", 5], ["SIGINT", "close", 1]]}] * 2)
+    assert codes[0] == 130 and codes[1]
+    assert said(outputs) == [f"rltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}"] and not outputs[1]
+
+
+def other_text(folder):
+    (folder / "other").mkdir()
+    return write_text(folder / "other", b"Another text, of another machine.\n" * 90)
+
+
+UNLIKE = {
+    "settings": (lambda _: ["--set", "train.seed=1"], "process 1 has another set of settings ("),
+    "text": (lambda folder: ["--data", other_text(folder)], "process 1 has another text ("),
+}
+
+
+@pytest.mark.parametrize("what", UNLIKE)
+def test_processes_that_differ_are_an_error_before_anything_is_written(what, job, tmp_path):
+    more, message = UNLIKE[what]
+    codes, outputs = job(train(tmp_path), train(tmp_path, *more(tmp_path)), train(tmp_path))
+    (line,) = said(outputs)
+    assert codes == [2, 2, 2] and line.startswith(f"rltok: {message}") and not (tmp_path / "run").exists()
+    assert line.endswith("Start all processes with the same code, settings and text.")
+
+
+def test_another_version_of_the_code_in_one_process_is_an_error(job):
+    codes, outputs = job(*({"arguments": {"check": "of_code", "code": code}} for code in ("1", "1", "2")))
+    assert codes == [2, 2, 2]
+    assert [output.split(". ")[0] for output in outputs] == ["process 2 has another code of rltok (2) than process 0 (1)"] * 3
+
+
+def test_what_one_process_alone_lacks_it_says_and_the_others_do_not_wait(job, tmp_path):
+    codes, outputs = job(train(tmp_path), train(tmp_path, "--data", tmp_path / "nowhere.txt"))
+    assert codes == [2, 2] and "nowhere.txt" in outputs[1] and not said(outputs[:1])
+
+
+@pytest.mark.parametrize(
+    ("count", "line"),
+    [
+        (7, "train.sequences_per_update=6 has fewer rows than 7 processes. Start at most 6, or raise it."),
+        (
+            4,
+            "train.sequences_per_update=6 is no multiple of 4 processes. The nearest that is one, with train.micro_batch=2: 4 or"
+            " 8. Or start 3 processes.",
+        ),
+    ],
+)
+def test_processes_to_which_rows_cannot_be_dealt_out_are_an_error(count, line, ended_together, tmp_path):
+    codes, outputs = ended_together(train(tmp_path) | {"environment": {"RANK": "0", "WORLD_SIZE": str(count)}})
+    assert (codes, said(outputs)) == ([2], [f"rltok: {line}"])
+
+
+def test_a_port_in_use_is_one_line(ended_together, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        taken.listen()
+        address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(taken.getsockname()[1])}
+        order = train(tmp_path) | {"environment": {"RANK": "0", "WORLD_SIZE": "2", **address}}
+        codes, outputs = ended_together(order)
+    remedy = "Set MASTER_PORT to a free port, or start with torchrun --standalone."
+    assert (codes, said(outputs)) == ([2], [f"rltok: localhost:{address['MASTER_PORT']} is in use. {remedy}"])
+
+
+def test_other_commands_refuse_torchrun(ended_together, finished):
+    order = {"arguments": ["show", finished, "gulls"], "environment": {"RANK": "0", "WORLD_SIZE": "2"}}
+    line = "rltok: torchrun is for rltok train; rltok show is one process. Leave torchrun out."
+    assert ended_together(order) == ([2], [line + "\n"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"RANK": "2", "WORLD_SIZE": "2"},
+            "RANK=2 must be at least 0 and below WORLD_SIZE=2. Start with torchrun, or unset both.",
+        ),
+        ({"RANK": "first", "WORLD_SIZE": "2"}, "RANK='first' is no whole number. Start with torchrun, or unset it."),
+    ],
+)
+def test_places_that_cannot_be_are_one_line(values, message, ended_together, tmp_path):
+    assert ended_together(train(tmp_path) | {"environment": values}) == ([2], [f"rltok: {message}\n"])
+
+
+def test_one_variable_of_another_launcher_changes_nothing(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    assert place() == Place(0, 1, 0)
+
+
+def test_each_process_takes_the_card_of_its_number_and_one_too_many_is_an_error(monkeypatch):
+    taken = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    for name, value in {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert own_device("auto") == own_device("cuda") == torch.device("cuda", 1) and taken == [1, 1]
+    with pytest.raises(
+        RltokError, match="--device cuda:0 names one card, but each of 8 processes takes its own. Use --device cuda."
+    ):
+        own_device("cuda:0")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(RltokError, match="process 2 of this machine has no card: torch sees 2. Start --nproc-per-node 2."):
+        own_device("auto")
+
+
+def test_torchrun_hands_on_that_it_is_to_end_and_the_run_is_saved(tmp_path):
+    """The store, the environment and the signals of the other tests are as torchrun has them; here it is itself."""
+    settings = SIX | {"train.training_bytes": 400 * 6 * 64, "train.evaluate_every": 1000, "train.checkpoint_every": 1000}
+    words = [str(word) for word in train(tmp_path, settings=settings)["arguments"]]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "rltok", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as torchrun:
+        for line in torchrun.stderr:
+            if "left" in line:  # the first of ten lines of progress, after 40 updates
+                torchrun.send_signal(signal.SIGTERM)
+                break
+        rest = torchrun.communicate()[1]
+    (line,) = said([rest])
+    newest = checkpoints(tmp_path / "run")[-1].name
+    assert line == f"rltok: ended by SIGTERM; the checkpoint of update {int(newest[5:])} is saved. {GO_ON}"
+    assert 40 <= int(newest[5:]) < 400 and torchrun.returncode
