@@ -23,6 +23,7 @@ class StepMetrics:
         self.learning_rate = 0.0
         self.grad_norm: Tensor | float = 0.0  # of all parameters, before clipping
         self.grad_norm_rule: Tensor | float = 0.0  # of the boundary rule's own parameters, before clipping
+        self.skipped = False  # in fp16, whether the gradient overflowed, so that the weights stayed
         self._sums: dict[str, Tensor] = {}  # scalars in float64
         self._loss: Tensor | float = 0.0
         self._classes: Tensor | int = 0
@@ -41,9 +42,14 @@ class StepMetrics:
         self._loss = self._loss + parts.detach()  # watched for NaN only: every part enters with weight 1
         self._classes = self._classes + boundary_counts(ids, out.boundaries, out.drawn)
 
-    def check_finite(self) -> None:
-        """Raise `RltokError` that names the step when a loss or the gradient is not finite."""
-        if not math.isfinite(float(self._loss)) or not math.isfinite(float(self.grad_norm)):
+    def check_finite(self, scaled: bool = False) -> None:
+        """Raise `RltokError` that names the step when a loss or the gradient is not finite.
+
+        Where the loss was scaled, such a gradient is an overflow: it is noted in `skipped` and is no error.
+        """
+        overflowed = not math.isfinite(float(self.grad_norm))
+        self.skipped = scaled and overflowed
+        if not math.isfinite(float(self._loss)) or (overflowed and not scaled):
             what = f"loss {float(self._loss):g}, gradient norm {float(self.grad_norm):g}"
             raise not_finite(self.step, what, done=self.step - 1)
 
@@ -58,7 +64,10 @@ class StepMetrics:
         return int(self._sums["tokens"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Means over the update: NLL in nats per byte, entropy in nats per decision, rates per drawn position."""
+        """Means over the update: NLL in nats per byte, entropy in nats per decision, rates per drawn position.
+
+        Norms of a gradient that overflowed are None.
+        """
         sums = dict(zip(self._sums, torch.stack(list(self._sums.values())).tolist(), strict=True))
         drawn, scored = max(1.0, sums["drawn"]), sums["scored"]
         totals, hits = self._classes.T.tolist()
@@ -70,7 +79,7 @@ class StepMetrics:
             "policy_entropy": sums["entropy"] / drawn if "entropy" in sums else None,
             "whitespace_share": hits[SPACE] / totals[SPACE] if totals[SPACE] else None,
             "advantage_rms": math.sqrt(sums["square"] / drawn),
-            "grad_norm": float(self.grad_norm),
-            "grad_norm_rule": float(self.grad_norm_rule),
+            "grad_norm": None if self.skipped else float(self.grad_norm),
+            "grad_norm_rule": None if self.skipped else float(self.grad_norm_rule),
             "learning_rate": self.learning_rate,
         }

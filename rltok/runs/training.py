@@ -14,7 +14,7 @@ import torch
 from rltok.config import Config
 from rltok.data import Corpus, load_corpus
 from rltok.data.batches import Prefetcher
-from rltok.device import autocast, backend_of, resolve_device, uses_bf16
+from rltok.device import PRECISIONS, autocast, backend_of, gradient_scaler, precision_of, resolve_device
 from rltok.errors import RltokError, TrainingFailed, not_finite
 from rltok.evaluation import evaluate
 from rltok.flops import parameter_counts, training_flops
@@ -49,16 +49,21 @@ class Run:
     optimizer: torch.optim.Optimizer
     device: torch.device
     batches: Prefetcher
+    scaler: torch.amp.GradScaler
     step: int = 0  # finished updates
     bytes: int = 0  # scored in them
     tokens: int = 0  # drawn in them, forced ones too
+    skipped: int = 0  # of them, because the gradient overflowed in fp16
     seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
     sessions: list[Session] = field(default_factory=list)
     trains: bool = True  # False where all updates were done before this process
 
     def resume(self, checkpoint: Path) -> None:
-        """Go back to a checkpoint: weights, optimizer, and how far the run had come."""
+        """Go back to a checkpoint: weights, optimizer, scale of the loss, and how far the run had come."""
         state = restore(checkpoint, self.model, self.optimizer, self.config)
+        self.skipped = state.get("skipped", 0)
+        if self.scaler.is_enabled() and "scaler" in state:  # not where another card, with bf16, made it
+            self.scaler.load_state_dict(state["scaler"])
         self.step, self.bytes, self.tokens, self.seconds = (state[key] for key in ("step", "bytes", "tokens", "seconds"))
 
     def begin_session(self, kept: int | None) -> None:
@@ -87,13 +92,19 @@ class Run:
         """One update; its line for metrics.jsonl."""
         start = time.perf_counter()
         batches = self.batches(self.step + 1)
-        step = partial(train_step, after_backward=self.batches.prepare)
+        step = partial(train_step, after_backward=self.batches.prepare, scaler=self.scaler)
         metrics = with_oom_advice(step, self.model, self.optimizer, batches, self.config, self.step + 1)
         seconds = time.perf_counter() - start
         self.step, self.seconds, self.bytes = self.step + 1, self.seconds + seconds, self.bytes + metrics.scored_bytes
         self.tokens += metrics.tokens
+        self.skipped += metrics.skipped
         times = {"seconds": round(self.seconds, 3), "bytes_per_second": round(metrics.scored_bytes / seconds)}
-        return {"step": self.step, "split": "train", "bytes": self.bytes, "tokens": self.tokens, **metrics.to_dict(), **times}
+        done = {"step": self.step, "split": "train", "bytes": self.bytes, "tokens": self.tokens, **self._skipped()}
+        return {**done, **metrics.to_dict(), **times}
+
+    def _skipped(self) -> dict[str, int]:
+        """Updates skipped so far, for a line and a checkpoint; nothing of a run that never was in fp16."""
+        return {"skipped": self.skipped} if self.scaler.is_enabled() or self.skipped else {}
 
     def validate(self) -> dict[str, Any]:
         """Score held-out rows; its line for metrics.jsonl. The boundary draws are the same at every evaluation of a run."""
@@ -112,7 +123,9 @@ class Run:
         if not all(bool(weights.isfinite().all()) for weights in self.model.parameters()):
             raise not_finite(self.step, "weights after it", done=self.step)
         self.folder.sync()
-        progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds}
+        progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds, **self._skipped()}
+        if self.scaler.is_enabled():
+            progress["scaler"] = self.scaler.state_dict()
         save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)
 
 
@@ -212,7 +225,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         data=run.corpus.description,
         commit=commit,
         device=device,
-        precision="bf16 autocast" if uses_bf16(config, run.device) else "fp32",
+        precision=PRECISIONS[precision_of(config, run.device)],
         backend=backend_of(config, run.device)[0],
         versions=versions(),
         seed=config.train.seed,
@@ -224,6 +237,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if measures else None,
         matrix_parameters=sum(parameter_counts(config.model).values()),
         tokens=run.tokens,
+        skipped=run._skipped().get("skipped"),
         flops=flops,
         attention_flops=attention,
         curve=thin(curve, CURVE_POINTS),
@@ -243,7 +257,8 @@ def _open(config: Config, corpus: Corpus, folder: RunFolder, device: torch.devic
         if checkpoint is None and RULES[config.model.rule.name].fitted:
             model.rule.fit(corpus.train, config.train.seed)
     batches = Prefetcher(corpus, config, device, config.num_updates)
-    run = Run(config, corpus, folder, model, make_optimizer(model, config.train), device, batches)
+    scaler = gradient_scaler(config, device)
+    run = Run(config, corpus, folder, model, make_optimizer(model, config.train), device, batches, scaler)
     if checkpoint is not None:
         run.resume(checkpoint)
     run.begin_session(None if checkpoint is None else run.step)
@@ -258,6 +273,8 @@ def _beginning(run: Run, resume: bool) -> Iterator[str]:
     here = device_name(run.device)
     if run.trains and (before := made_on(run.sessions, run.step)) not in (None, here):
         yield f"digits may differ from update {run.step + 1} on: computed on {here}, until now on {before}"
+    if run.scaler.is_enabled():
+        yield "fp16 with a gradient scaler: an update whose gradient overflows is skipped, and counted"
     for name, value in run.model.rule.facts().items():
         yield f"the rule {run.config.model.rule.name} was fitted: {name} {value:.6g}"
 
