@@ -40,9 +40,7 @@ def memory_bytes(device: torch.device) -> int:
 
 
 def precision_of(config: Config, device: torch.device) -> torch.dtype:
-    """dtype of the products in forward passes: `train.precision`; for "auto" bf16 on cards that have it, fp16 on other cards,
-    fp32 on a CPU.
-    """
+    """dtype of matrix products: `train.precision`; "auto" is bf16 on cards that have it, fp16 on others, fp32 on a CPU."""
     if config.train.precision != "auto":
         return DTYPES[config.train.precision]
     if device.type != "cuda":
