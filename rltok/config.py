@@ -204,7 +204,7 @@ class TrainConfig(Section):
     learning_rate: float = 1.5e-3
     policy_lr_multiplier: float = 1.0  # of the learned rule's own parameters; 1 as in the paper, short runs need more (optim.py)
     policy_start_fraction: float = 0.0  # share of training before which those parameters stay put; 0 as in the paper
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # of forward passes; auto: bf16 autocast on cards that have it
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # of forward passes; auto: 16 bits on cards (device.precision_of)
     warmup_fraction: float = 0.075  # of training_bytes
     warmup_start: float = 0.1  # learning rate at step 0 / learning_rate
     final_fraction: float = 0.0  # learning rate at the end of the cosine / learning_rate

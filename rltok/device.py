@@ -9,6 +9,9 @@ from rltok.config import Config
 from rltok.errors import RltokError
 from rltok.kernels import backends
 
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}  # by `train.precision`
+PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16 autocast", torch.float16: "fp16 autocast"}  # as records name them
+
 
 def resolve_device(name: str) -> torch.device:
     """The device called `name`; "auto" takes a CUDA card when there is one.
@@ -36,18 +39,33 @@ def memory_bytes(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
 
 
-def uses_bf16(config: Config, device: torch.device) -> bool:
-    """Whether forward passes run under bf16 autocast: by setting, or "auto" on a card that has it."""
-    if config.train.precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return config.train.precision == "bf16"
+def precision_of(config: Config, device: torch.device) -> torch.dtype:
+    """dtype of matrix products: `train.precision`; "auto" is bf16 on cards that have it, fp16 on others, fp32 on a CPU."""
+    if config.train.precision != "auto":
+        return DTYPES[config.train.precision]
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 
 
 def autocast(config: Config, device: torch.device) -> contextlib.AbstractContextManager:
-    """bf16 autocast where `uses_bf16` says so, else nothing."""
-    return torch.autocast(device.type, torch.bfloat16) if uses_bf16(config, device) else contextlib.nullcontext()
+    """Autocast to `precision_of`; nothing in fp32."""
+    dtype = precision_of(config, device)
+    return contextlib.nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+
+
+def gradient_scaler(config: Config, device: torch.device) -> torch.amp.GradScaler:
+    """What keeps small gradients from becoming 0 in fp16: the loss times a scale, which it adapts. Idle in other precisions."""
+    return torch.amp.GradScaler(device.type, enabled=precision_of(config, device) == torch.float16)
 
 
 def backend_of(config: Config, device: torch.device) -> tuple[str, str]:
-    """`backends.chosen` for training with a configuration: ("plain" or "triton", why)."""
-    return backends.chosen(device, uses_bf16(config, device), config.model.head_dim)
+    """`backends.chosen` for training with a configuration: ("plain" or "triton", why).
+
+    Raises:
+        RltokError: a precision or a backend that cannot be had on the device.
+    """
+    dtype = precision_of(config, device)
+    if dtype == torch.float16 and device.type != "cuda":
+        raise RltokError(f"train.precision='fp16' needs a CUDA card; the device is {device.type}. Set it to auto, fp32 or bf16.")
+    return backends.chosen(device, dtype, config.model.head_dim)

@@ -24,6 +24,7 @@ class StepMetrics:
         self.learning_rate = 0.0
         self.grad_norm: Tensor | float = 0.0  # of all parameters, before clipping
         self.grad_norm_rule: Tensor | float = 0.0  # of the boundary rule's own parameters, before clipping
+        self.skipped = False  # in fp16, whether the gradient overflowed, so that the weights stayed
         self._sums: dict[str, Tensor] = {}  # scalars in float64
         self._loss: Tensor | float = 0.0
         self._classes: Tensor | int = 0
@@ -51,9 +52,14 @@ class StepMetrics:
         self._sums = {name: value[0] for name, value in zip(self._sums, sums, strict=True)}
         self._loss, self._classes = loss[0], classes.view_as(self._classes).long()
 
-    def check_finite(self) -> None:
-        """Raise `RltokError` that names the step when a loss or the gradient is not finite."""
-        if not math.isfinite(float(self._loss)) or not math.isfinite(float(self.grad_norm)):
+    def check_finite(self, scaled: bool = False) -> None:
+        """Raise `RltokError` that names the step when a loss or the gradient is not finite.
+
+        Where the loss was scaled, such a gradient is an overflow: it is noted in `skipped` and is no error.
+        """
+        overflowed = not math.isfinite(float(self.grad_norm))
+        self.skipped = scaled and overflowed
+        if not math.isfinite(float(self._loss)) or (overflowed and not scaled):
             what = f"loss {float(self._loss):g}, gradient norm {float(self.grad_norm):g}"
             raise not_finite(self.step, what, done=self.step - 1)
 
@@ -68,7 +74,10 @@ class StepMetrics:
         return int(self._sums["tokens"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Means over the update: NLL in nats per byte, entropy in nats per decision, rates per drawn position."""
+        """Means over the update: NLL in nats per byte, entropy in nats per decision, rates per drawn position.
+
+        Norms of a gradient that overflowed are None.
+        """
         sums = dict(zip(self._sums, torch.stack(list(self._sums.values())).tolist(), strict=True))
         drawn, scored = max(1.0, sums["drawn"]), sums["scored"]
         totals, hits = self._classes.T.tolist()
@@ -80,7 +89,7 @@ class StepMetrics:
             "policy_entropy": sums["entropy"] / drawn if "entropy" in sums else None,
             "whitespace_share": hits[SPACE] / totals[SPACE] if totals[SPACE] else None,
             "advantage_rms": math.sqrt(sums["square"] / drawn),
-            "grad_norm": float(self.grad_norm),
-            "grad_norm_rule": float(self.grad_norm_rule),
+            "grad_norm": None if self.skipped else float(self.grad_norm),
+            "grad_norm_rule": None if self.skipped else float(self.grad_norm_rule),
             "learning_rate": self.learning_rate,
         }

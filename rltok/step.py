@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from rltok import estimator
 from rltok.config import Config
 from rltok.device import autocast
+from rltok.errors import overflow
 from rltok.losses import Losses, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
 from rltok.optim import gradient_norm, learning_rate, policy_start, set_learning_rate
@@ -17,6 +18,7 @@ from rltok.vocab import PAD
 
 MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, N]
 RateLoss = Callable[[Tensor, float, Tensor], Tensor]  # (logits, target rate, mask) -> scalar, as `target_rate_loss`
+UNSCALED = torch.amp.GradScaler(enabled=False)
 
 
 def losses_of(
@@ -60,6 +62,7 @@ def accumulate_gradient(
 def train_step(
     model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batches: list[MicroBatch], config: Config, step: int,
     after_backward: Callable[[], None] = lambda: None, rate_loss: RateLoss = target_rate_loss, ranks: Ranks = ALONE,
+    scaler: torch.amp.GradScaler = UNSCALED,
 ) -> StepMetrics:  # fmt: skip
     """One update: accumulate the gradient of eq. (27) over micro-batches, clip, step.
 
@@ -71,9 +74,12 @@ def train_step(
         after_backward: called after each micro-batch, when a card still has its backward pass to compute.
         rate_loss: takes the place of eq. (24) in experiments; runs that are recorded have that one.
         ranks: the processes that compute the update together; `batches` are this one's rows (`rank_rows`), metrics are of all.
+        scaler: `device.gradient_scaler` of the run. Where it scales, an update whose gradient overflows is skipped: weights
+            and optimizer stay, and the scale is halved.
 
     Raises:
-        RltokError: a loss or gradient that is not finite; weights and optimizer are as before.
+        RltokError: a loss that is not finite, a gradient that is not where nothing scales, or a scale that fell below 1;
+            weights and optimizer are as before.
     """
     metrics = StepMetrics(step)
     scored = [(ids[:, 1:] != PAD).sum() for ids, _ in batches]
@@ -81,15 +87,21 @@ def train_step(
     optimizer.zero_grad(set_to_none=True)
     for number, (batch, part) in enumerate(zip(batches, scored, strict=True), start=1):
         with ranks.micro_batch(last=number == len(batches)):
-            share = batch_sum(part) / total
+            share = scaler.scale(batch_sum(part) / total)
             metrics.add(batch[0], *accumulate_gradient(ranks.replica or model, batch, config, share, rate_loss))
         after_backward()
     metrics.gather(ranks)
+    scaler.unscale_(optimizer)  # before norms and clipping, which are those of the gradient itself
     metrics.grad_norm_rule = gradient_norm(list(model.rule.parameters()))
     metrics.grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
-    metrics.check_finite()  # waits for the device
+    metrics.check_finite(scaler.is_enabled())  # waits for the device
     metrics.learning_rate = learning_rate(step - 1, config.num_updates, config.train)
     moves = step > policy_start(config.num_updates, config.train)
     set_learning_rate(optimizer, metrics.learning_rate, policy_moves=moves)
-    optimizer.step()
+    if not metrics.skipped:
+        scaler.step(optimizer)
+    # Each process decides this by itself, from the same numbers: gradients are summed over processes before they come here.
+    scaler.update()
+    if metrics.skipped and scaler.get_scale() < 1:
+        raise overflow(step, scaler.get_scale())
     return metrics

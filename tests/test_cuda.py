@@ -6,6 +6,7 @@ from kernel_help import waits
 
 from rltok import train
 from rltok.config import with_settings
+from rltok.device import gradient_scaler
 from rltok.optim import make_optimizer
 from rltok.policy import sample_boundaries
 from rltok.presets import preset
@@ -53,14 +54,14 @@ def test_both_samplers_draw_the_same_bits_on_cuda(lags):
     assert 0.02 < float(plain.float().mean()) < 0.98
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_cuda_training_step_lowers_the_loss_on_its_own_batch(precision):
     config = with_settings(preset("tiny"), TINY | {"train.precision": precision, "train.warmup_fraction": 0.0})
     device = torch.device("cuda")
     model = new_model(config, device)
-    optimizer = make_optimizer(model, config.train)
+    optimizer, scaler = make_optimizer(model, config.train), gradient_scaler(config, device)
     batch = [(ragged_ids(6, 200).cuda(), row_uniforms(0, 1, range(6), 200).cuda())]
-    losses = [train_step(model, optimizer, batch, config, step=1).to_dict()["nll"] for _ in range(20)]
+    losses = [train_step(model, optimizer, batch, config, step=1, scaler=scaler).to_dict()["nll"] for _ in range(20)]
     assert losses[-1] < losses[0] - 0.5
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
 

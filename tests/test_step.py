@@ -14,7 +14,7 @@ from rltok.data import cut_documents
 from rltok.data.batches import Prefetcher, micro_batches
 from rltok.data.corpus import Corpus
 from rltok.data.documents import Document
-from rltok.device import resolve_device, uses_bf16
+from rltok.device import precision_of, resolve_device
 from rltok.errors import RltokError
 from rltok.estimator import advantages
 from rltok.losses import target_rate_loss
@@ -297,7 +297,8 @@ def test_cuda_without_a_card_says_so_and_auto_falls_to_the_cpu(monkeypatch):
 
 def test_forward_passes_are_fp32_on_the_cpu_unless_bf16_is_asked_for():
     cpu = torch.device("cpu")
-    assert [uses_bf16(small_config(train__precision=name), cpu) for name in ("auto", "fp32", "bf16")] == [False, False, True]
+    dtypes = [precision_of(small_config(train__precision=name), cpu) for name in ("auto", "fp32", "bf16")]
+    assert dtypes == [torch.float32, torch.float32, torch.bfloat16]
 
 
 @pytest.mark.parametrize("prepared", [0, 1, 2, 5])

@@ -195,6 +195,20 @@ def _scored_minus_lost(sweep: Sweep) -> dict[str, list[float]]:
     return by_method
 
 
+def in_fp16(sweep: Sweep | None, first: str = "ours_gamma0.9_fp16", second: str = "ours_gamma0.9") -> str:
+    """What fp16 costs: its bits per byte on validation text minus those of bf16, beside what seeds of the latter differ by."""
+    paired = sweep and differences.gap(sweep, first, second, "validation")
+    if not sweep or paired is None or len(sweep.runs[second]) < 2:
+        return "Not measured yet: no records of `scripts/measure/sweeps/32m_fp16.toml`."
+    spread = statistics.stdev(sweep.each(second, _validation))
+    side = "within" if abs(paired.bits) <= spread else "beyond"
+    counts = [str(run.get("skipped", NONE)) for run in sweep.runs[first].values()]
+    return (
+        f"fp16 minus bf16, {words.with_seeds(paired)}: {side} the noise of seeds, {spread:.4f} from one run in bf16 to another."
+        f" Updates that fp16 skipped, by seed: {', '.join(counts)}."
+    )
+
+
 def unscored(sweep: Sweep) -> str:
     """Markdown: how runs with a test score and runs of the same seed without one differ on validation, by method."""
     rows = [[f"`{name}`", str(len(gaps)), f"{statistics.fmean(gaps):+.4f}"] for name, gaps in _scored_minus_lost(sweep).items()]

@@ -55,6 +55,7 @@ WHO = {
     "random_k_rate_hnet_port": "`random_k` with the rate at which `hnet_port` ends",
     "ours": "the whole method with the discount of the text and eight lags",
     "ours_gamma0.9": "`ours` with the discount of the authors' code",
+    "ours_gamma0.9_fp16": "`ours_gamma0.9` in fp16 with a gradient scaler",
     "ours_gamma0.9_rms": "`ours_gamma0.9` with the policy's weight raised until weight times advantages are those of `ours`",
     "ours_lags0": "`ours` with a policy without memory",
     "ours_lags1": "`ours` with one lag",

@@ -1,8 +1,8 @@
 """Plain PyTorch or Triton kernels: which twin of an operation runs.
 
 Both compute the same function. `auto` takes the kernels of `rltok.kernels` on a CUDA card with bf16 where Triton is
-installed, and only inside bf16 autocast, for which they are written; everything else is plain. RLTOK_BACKEND and `use`
-override it.
+installed, and only inside bf16 autocast, for which they are written; everything else is plain, fp16 too: the cards that
+need it are older than what Triton compiles for. RLTOK_BACKEND and `use` override it.
 """
 
 import contextlib
@@ -84,13 +84,17 @@ def problem(device: torch.device) -> str | None:
     return _card_problem(device.index)
 
 
-def chosen(device: torch.device, bf16: bool, head_dim: int | None = None) -> tuple[str, str]:
-    """("plain" or "triton", why) for forward passes on a device; `head_dim`: width of a head of attention, where there is one.
+def chosen(device: torch.device, dtype: torch.dtype, head_dim: int | None = None) -> tuple[str, str]:
+    """("plain" or "triton", why) for forward passes on a device.
+
+    Args:
+        dtype: of the products in them (`rltok.device.precision_of`).
+        head_dim: width of a head of attention, where there is one.
 
     Raises:
         RltokError: "triton" was asked for and cannot be had.
     """
-    name, why, narrow = requested(), problem(device), None if bf16 else "forward passes are not in bf16"
+    name, why, narrow = requested(), problem(device), None if dtype == torch.bfloat16 else "forward passes are not in bf16"
     if head_dim is not None and head_dim not in HEAD_DIMS:
         widths = f"{', '.join(map(str, HEAD_DIMS[:-1]))} or {HEAD_DIMS[-1]}"
         narrow = narrow or f"heads of attention are {head_dim} wide, and kernels take {widths} (see model.num_heads)"
@@ -115,4 +119,4 @@ def fused(x: Tensor, head_dim: int | None = None) -> bool:
     # the interpreter multiplies no bf16 matrices, so that tests on the CPU take fp16
     if torch.get_autocast_dtype(kind) != (torch.float16 if interpreted() and kind == "cpu" else torch.bfloat16):
         return False
-    return chosen(x.device, True, head_dim)[0] == "triton"
+    return chosen(x.device, torch.bfloat16, head_dim)[0] == "triton"

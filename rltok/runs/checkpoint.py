@@ -28,6 +28,7 @@ from rltok.system.files import MISSING, cannot_read, quoted, read_file, room
 
 NAME = re.compile(r"step-(\d{8,})")
 FORMAT = 2  # 2: counts tokens
+SCALER = torch.amp.GradScaler("cpu").state_dict()  # keys and kinds of its state
 WEIGHTS, OPTIMIZER = FILES = ("model.safetensors", "optimizer.safetensors")
 
 
@@ -85,11 +86,12 @@ def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
 
 
 def save_checkpoint(
-    folder: Path, progress: dict[str, int | float], model: nn.Module, optimizer: torch.optim.Optimizer, config: Config
+    folder: Path, progress: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer, config: Config
 ) -> Path:
     """Write a checkpoint atomically, then drop the oldest beyond `keep_checkpoints`.
 
-    `progress` says how far the run has come and must hold `step`, the number of finished updates.
+    `progress` says how far the run has come and must hold `step`, the number of finished updates; in fp16 also `skipped`, how
+    many of them, and `scaler`, the state of the gradient scaler.
     """
     final = folder / "checkpoints" / f"step-{progress['step']:08d}"
     temporary = final.with_suffix(".tmp")
@@ -133,6 +135,11 @@ def _check_state(state: Any, name: str) -> None:
         demand(type(state.get(name)) is int and 0 <= state[name] < 2**63, f"{name} must be a whole number, at least 0")
     seconds = state.get("seconds")
     demand(type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0, "seconds must be finite and at least 0")
+    skipped, scaler = state.get("skipped", 0), state.get("scaler", SCALER)
+    demand(type(skipped) is int and 0 <= skipped <= step, f"skipped must lie between 0 and {step}")
+    whole = isinstance(scaler, dict) and scaler.keys() == SCALER.keys()
+    whole = whole and all(type(value) in (int, float) and 0 <= value < math.inf for value in scaler.values())
+    demand(whole, f"scaler must hold {', '.join(SCALER)}, each finite and at least 0")
     files = state.get("files")
     demand(isinstance(files, dict) and files.keys() == set(FILES), f"files must name {' and '.join(FILES)}")
 
@@ -213,9 +220,9 @@ def load_weights(checkpoint: Path, model: nn.Module) -> None:
     fill(model, _tensors(checkpoint, WEIGHTS), checkpoint / WEIGHTS)
 
 
-def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Fill the optimizer; after the first update it must hold AdamW's three values of every parameter."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]] if step else []
+def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    """Fill the optimizer; after its first step it must hold AdamW's three values of every parameter."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]] if steps else []
     wanted = {}
     for number, parameter in enumerate(parameters):
         wanted |= {f"{number}.exp_avg": parameter, f"{number}.exp_avg_sq": parameter, f"{number}.step": torch.zeros(())}
@@ -230,7 +237,7 @@ def _load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, step: in
 
 
 def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config) -> dict[str, Any]:
-    """Fill model and optimizer from a checkpoint of the same configuration; returns its state: step, bytes, tokens, seconds."""
+    """Fill model and optimizer from a checkpoint of the same configuration; returns its state: step, bytes, tokens, ..."""
     state = read_state(checkpoint)
     if state["config_hash"] != config.digest():
         changed = differences(state["config"], config.to_dict()) or ["their hashes differ"]
@@ -238,7 +245,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
             f"{checkpoint} belongs to another configuration: {'; '.join(changed[:3])}. Use the same settings or another folder."
         )
     load_weights(checkpoint, model)
-    _load_optimizer(checkpoint, optimizer, state["step"])
+    _load_optimizer(checkpoint, optimizer, state["step"] - state.get("skipped", 0))
     return state
 
 

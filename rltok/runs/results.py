@@ -49,6 +49,7 @@ class RunRecord:
     full: bool = True  # False marks a smoke run
     backend: str = "plain"  # "triton" where kernels took the place of plain operations
     note: str = ""
+    skipped: int | None = None  # updates whose gradient overflowed in fp16; None of a run that never was in fp16
     sessions: list[dict[str, Any]] = field(default_factory=list)  # of `rltok.runs.sessions`; records made earlier have none
     schema: int = field(default=RUN_SCHEMA)
 

@@ -14,7 +14,7 @@ import torch
 from rltok.config import Config
 from rltok.data import Corpus, load_corpus
 from rltok.data.batches import Prefetcher
-from rltok.device import autocast, backend_of, uses_bf16
+from rltok.device import PRECISIONS, autocast, backend_of, gradient_scaler, precision_of
 from rltok.errors import RltokError, TrainingFailed, not_finite
 from rltok.evaluation import evaluate
 from rltok.flops import parameter_counts, training_flops
@@ -52,10 +52,12 @@ class Run:
     optimizer: torch.optim.Optimizer
     device: torch.device
     batches: Prefetcher
+    scaler: torch.amp.GradScaler
     ranks: Ranks = ALONE
     step: int = 0  # finished updates
     bytes: int = 0  # scored in them
     tokens: int = 0  # drawn in them, forced ones too
+    skipped: int = 0  # of them, because the gradient overflowed in fp16
     seconds: float = 0.0  # spent in them, earlier sessions of a resumed run included
     sessions: list[Session] = field(default_factory=list)
     trains: bool = True  # False where all updates were done before this process
@@ -66,8 +68,11 @@ class Run:
         return f"{self.ranks.count} x {device_name(self.device)}" if self.ranks.count > 1 else device_name(self.device)
 
     def resume(self, checkpoint: Path) -> None:
-        """Go back to a checkpoint: weights, optimizer, and how far the run had come."""
+        """Go back to a checkpoint: weights, optimizer, scale of the loss, and how far the run had come."""
         state = restore(checkpoint, self.model, self.optimizer, self.config)
+        self.skipped = state.get("skipped", 0)
+        if self.scaler.is_enabled() and "scaler" in state:  # not where another card, with bf16, made it
+            self.scaler.load_state_dict(state["scaler"])
         self.step, self.bytes, self.tokens, self.seconds = (state[key] for key in ("step", "bytes", "tokens", "seconds"))
 
     def begin_session(self, kept: int | None) -> None:
@@ -94,21 +99,30 @@ class Run:
 
     def together(self) -> None:
         """Give all processes the state that the first one has restored or begun with."""
-        state = self.ranks.same((self.step, self.bytes, self.tokens, self.seconds, self.trains))
-        self.step, self.bytes, self.tokens, self.seconds, self.trains = state
+        scaled = self.scaler.state_dict() if self.scaler.is_enabled() else {}
+        state = self.ranks.same((self.step, self.bytes, self.tokens, self.seconds, self.skipped, self.trains, scaled))
+        self.step, self.bytes, self.tokens, self.seconds, self.skipped, self.trains, scaled = state
+        if scaled:
+            self.scaler.load_state_dict(scaled)
         self.ranks = same_state(self.ranks, self.model, self.optimizer)
 
     def update(self) -> dict[str, Any]:
         """One update; its line for metrics.jsonl."""
         start = time.perf_counter()
         batches = self.batches(self.step + 1)
-        step = partial(train_step, after_backward=self.batches.prepare, ranks=self.ranks)
+        step = partial(train_step, after_backward=self.batches.prepare, scaler=self.scaler, ranks=self.ranks)
         metrics = with_oom_advice(step, self.model, self.optimizer, batches, self.config, self.step + 1, self.ranks)
         seconds = time.perf_counter() - start
         self.step, self.seconds, self.bytes = self.step + 1, self.seconds + seconds, self.bytes + metrics.scored_bytes
         self.tokens += metrics.tokens
+        self.skipped += metrics.skipped
         times = {"seconds": round(self.seconds, 3), "bytes_per_second": round(metrics.scored_bytes / seconds)}
-        return {"step": self.step, "split": "train", "bytes": self.bytes, "tokens": self.tokens, **metrics.to_dict(), **times}
+        done = {"step": self.step, "split": "train", "bytes": self.bytes, "tokens": self.tokens, **self._skipped()}
+        return {**done, **metrics.to_dict(), **times}
+
+    def _skipped(self) -> dict[str, int]:
+        """Updates skipped so far, for a line and a checkpoint; nothing of a run that never was in fp16."""
+        return {"skipped": self.skipped} if self.scaler.is_enabled() or self.skipped else {}
 
     def validate(self) -> dict[str, Any]:
         """Score held-out rows; its line for metrics.jsonl. The boundary draws are the same at every evaluation of a run."""
@@ -128,7 +142,9 @@ class Run:
             raise not_finite(self.step, "weights after it", done=self.step)
         if self.folder is not None:
             self.folder.sync()
-            progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds}
+            progress = {"step": self.step, "bytes": self.bytes, "tokens": self.tokens, "seconds": self.seconds, **self._skipped()}
+            if self.scaler.is_enabled():
+                progress["scaler"] = self.scaler.state_dict()
             save_checkpoint(self.folder.path, progress, self.model, self.optimizer, self.config)
         self.ranks.wait()
 
@@ -232,7 +248,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         data=run.corpus.description,
         commit=commit,
         device=device,
-        precision="bf16 autocast" if uses_bf16(config, run.device) else "fp32",
+        precision=PRECISIONS[precision_of(config, run.device)],
         backend=backend_of(config, run.device)[0],
         versions=versions(),
         seed=config.train.seed,
@@ -244,6 +260,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if measures else None,
         matrix_parameters=sum(parameter_counts(config.model).values()),
         tokens=run.tokens,
+        skipped=run._skipped().get("skipped"),
         flops=flops,
         attention_flops=attention,
         curve=thin(curve, CURVE_POINTS),
@@ -264,7 +281,8 @@ def _open(config: Config, corpus: Corpus, folder: RunFolder | None, device: torc
         if ranks.first and checkpoint is None and RULES[config.model.rule.name].fitted:
             model.rule.fit(corpus.train, config.train.seed)
     batches = Prefetcher(corpus, config, device, config.num_updates, ranks)
-    run = Run(config, corpus, folder, model, make_optimizer(model, config.train), device, batches, ranks)
+    optimizer, scaler = make_optimizer(model, config.train), gradient_scaler(config, device)
+    run = Run(config, corpus, folder, model, optimizer, device, batches, scaler, ranks)
     if checkpoint is not None:
         run.resume(checkpoint)
     if folder is not None:
@@ -281,6 +299,8 @@ def _beginning(run: Run, resume: bool) -> Iterator[str]:
     here = run.devices
     if run.trains and (before := made_on(run.sessions, run.step)) not in (None, here):
         yield f"digits may differ from update {run.step + 1} on: computed on {here}, until now on {before}"
+    if run.scaler.is_enabled():
+        yield "fp16 with a gradient scaler: an update whose gradient overflows is skipped, and counted"
     for name, value in run.model.rule.facts().items():
         yield f"the rule {run.config.model.rule.name} was fitted: {name} {value:.6g}"
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from rltok.device import memory_bytes
+from rltok.config import Config
+from rltok.device import memory_bytes, precision_of
 
 CLONE = Path("rltok_clone")  # made by the first cell of a chapter that was opened alone
 
@@ -13,8 +14,8 @@ CLONE = Path("rltok_clone")  # made by the first cell of a chapter that was open
 def machine() -> str:
     """One line about this machine: card or processor, memory, and the precision in which it trains."""
     if torch.cuda.is_available():
-        card = torch.cuda.get_device_properties(0)
-        precision = "bfloat16" if card.major >= 8 else "float32, as this card has no bfloat16"  # a T4 is 7.5
+        card, dtype = torch.cuda.get_device_properties(0), precision_of(Config(), torch.device("cuda", 0))
+        precision = "bfloat16" if dtype == torch.bfloat16 else "fp16 with a gradient scaler, plain PyTorch"  # as a T4 does
         return f"{card.name}, {card.total_memory / 1e9:.0f} GB; trains in {precision}"
     return f"CPU with {os.cpu_count()} cores, {memory_bytes(torch.device('cpu')) / 1e9:.0f} GB; trains in float32"
 

@@ -14,7 +14,7 @@ import torch
 from rltok.config import Config, with_settings
 from rltok.data import Corpus
 from rltok.data.batches import Prefetcher
-from rltok.device import backend_of, uses_bf16
+from rltok.device import PRECISIONS, backend_of, gradient_scaler, precision_of
 from rltok.errors import RltokError
 from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.kernels import backends
@@ -37,8 +37,8 @@ PLAIN_UPDATES = 5  # beside kernels
 WARM_UP = 3  # updates, the first of which compiles
 PRODUCT_SIZE = {"cuda": 8192, "cpu": 1024}  # of the square matrices that are multiplied
 PRODUCTS = 20  # timed
-# Dense bf16 multiply-adds, counted as two operations, per second, by the name that CUDA gives a card: NVIDIA's datasheets, whose
-# rates for sparse matrices are halved (L4, H100, H200). Another variant of a card has another rate.
+# Dense multiply-adds in bf16 and, as fast, in fp16, counted as two operations, per second, by the name that CUDA gives a card:
+# NVIDIA's datasheets, whose rates for sparse matrices are halved (L4, H100, H200). Another variant of a card has another rate.
 DATASHEET_RATES = {
     "NVIDIA L4": 121e12,
     **dict.fromkeys(("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-40GB"), 312e12),
@@ -102,7 +102,7 @@ def bench(
     plain_updates = plan.plain_updates
     if plain_updates is None:
         plain_updates = 0 if backend == "plain" else PLAIN_UPDATES
-    product = product_rate(device, uses_bf16(config, device))
+    product = product_rate(device, precision_of(config, device))
     say(f"backend {backend}: {why}; {plan.updates} updates of {config.bytes_per_update / 1e6:.2f} MB at learning rate 0")
     main = measure_arm(still, corpus, device, backend, plan.updates, with_oom_advice, product)
     plain = None
@@ -118,7 +118,7 @@ def bench(
         "schema": BENCH_SCHEMA,
         "what": f"{BENCH_RECORD}: whole updates, data and optimizer included, at learning rate 0",
         **origin(config, corpus.description, device),
-        "precision": "bf16 autocast" if uses_bf16(config, device) else "fp32",
+        "precision": PRECISIONS[precision_of(config, device)],
         "full": plan.updates >= FULL_UPDATES,
         "why_backend": why,
         "product": product,
@@ -140,9 +140,10 @@ def measure_arm(
         model = new_model(config, device).train()
         model.rule.fit(corpus.train, config.train.seed)
         optimizer, batches = make_optimizer(model, config.train), Prefetcher(corpus, config, device, WARM_UP + updates + 1)
+        step = partial(train_step, after_backward=batches.prepare, scaler=gradient_scaler(config, device))
 
         def update(number: int) -> StepMetrics:
-            return guard(partial(train_step, after_backward=batches.prepare), model, optimizer, batches(number), config, 1)
+            return guard(step, model, optimizer, batches(number), config, 1)
 
         warm_up = [stopwatch(partial(update, number), device)[0] for number in range(1, WARM_UP + 1)]
         built = compilations()
@@ -175,7 +176,8 @@ def speeds(config: Config, device: torch.device, tokens: float, rates: list[floa
     quarters = statistics.quantiles(rates, n=4, method="inclusive") if len(rates) > 1 else [middle] * 3
     without = flops_per_byte(config.model, tokens)
     whole = without + attention_flops_per_byte(config.model, tokens, config.data.sequence_length)
-    sheet = DATASHEET_RATES.get(device_name(device)) if uses_bf16(config, device) else None
+    narrow = precision_of(config, device) != torch.float32
+    sheet = DATASHEET_RATES.get(device_name(device)) if narrow else None
     flops = {"without_attention": without, "with_attention": whole}
     return {
         "bytes_per_second": middle,
@@ -210,9 +212,9 @@ def plain_arm(
     )
 
 
-def product_rate(device: torch.device, bf16: bool) -> dict[str, Any]:
+def product_rate(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     """Operations a second of a large matrix product of random numbers: median of several, what this machine reaches today."""
-    size, dtype = PRODUCT_SIZE[device.type], torch.bfloat16 if bf16 else torch.float32
+    size = PRODUCT_SIZE[device.type]
     generator = torch.Generator(device).manual_seed(0)
     a, b = (torch.randn(size, size, device=device, generator=generator).to(dtype) for _ in range(2))
     seconds = [stopwatch(lambda: a @ b, device)[0] for _ in range(WARM_UP + PRODUCTS)][WARM_UP:]

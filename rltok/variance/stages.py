@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from rltok.config import Config
 from rltok.data import Corpus
 from rltok.data.batches import micro_batches
+from rltok.device import gradient_scaler
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
 from rltok.runs.memory import with_oom_advice
@@ -40,10 +42,11 @@ def at_stages(
     check_batch_fits(config, len(corpus.train), corpus.train.total_bytes)
     model = new_model(config, device).train()
     optimizer, done = make_optimizer(model, config.train), 0
+    step = partial(train_step, scaler=gradient_scaler(config, device))
     for stage, share in sorted(stages.items(), key=lambda item: item[1]):
         while done < round(share * config.num_updates):
             done += 1
-            with_oom_advice(train_step, model, optimizer, micro_batches(corpus, config, done, device), config, done)
+            with_oom_advice(step, model, optimizer, micro_batches(corpus, config, done, device), config, done)
         model.zero_grad(set_to_none=True)
         yield stage, done, model
 

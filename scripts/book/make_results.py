@@ -162,6 +162,11 @@ def _deviation(gaps: Sequence[float]) -> float:
     return math.sqrt(statistics.fmean(gap**2 for gap in gaps) / 2)
 
 
+def in_fp16(stored: Stored) -> str:
+    """What runs in fp16 lose beside those in bf16."""
+    return summary.in_fp16(read_sweeps(RESULTS / "causes", ("precision",), "32m_fp16").get("32m_fp16"))
+
+
 def pairs_of_seeds(stored: Stored) -> str:
     """Which differences deviate least and most from seed to seed."""
     pairs = differences.by_pair(stored.early, "test")
@@ -319,6 +324,7 @@ PARTS: dict[str, Callable[[Stored], str]] = {
     "first_in_short": lambda stored: summary.in_short(stored.early),
     "first_forms": forms,
     "first_twice": twice,
+    "fp16": in_fp16,
     "first_unscored": lambda stored: summary.unscored(stored.early),
     "first_pairs": pairs_of_seeds,
     "first_one_seed": lambda stored: summary.one_seed(stored.early, stored.learned[0]),

@@ -89,6 +89,10 @@ BAD_SETTINGS = {
     "a key without a value": (["--set", "objective.gamma"], "takes SETTING=VALUE"),
     "a section as a key": (["--set", "objective=1"], "'objective' is a section; name one of its settings: gamma"),
     "a value of the wrong kind": (["--set", "train.seed=soon"], "train.seed must be a whole number below 2..63; got 'soon'"),
+    "fp16 on a CPU": (
+        ["--preset", "tiny", "--device", "cpu", "--set", "train.precision=fp16"],
+        "CUDA card; the device is cpu. Set",
+    ),
     "a fraction over zero": (["--set", "model.rule.target_rate=1/0"], "target_rate must be a finite number .fp32.; got '1/0'"),
     "a scale that overflows": (["--set", "model.rule.scale=1e-38"], "model.rule.scale must be between 0.001 and 1000000; got"),
     "a size beyond int64": (["--set", "model.byte_mlp_ratio=9223372036854775807"], "byte_mlp_ratio must be between 1 and 64"),

@@ -354,7 +354,7 @@ def test_python_dash_m_rltok_is_the_command_and_hands_on_its_exit_code(finished)
 def test_doctor_reports_versions_device_and_extras_in_words_and_in_json(ok):
     content = json.loads(ok("doctor", "--device", "cpu", "--json").out)
     assert content["versions"].keys() >= {"python", "torch", "numpy", "rltok"}
-    assert content["device"].startswith("cpu") and content["bf16"] is False
+    assert content["device"].startswith("cpu") and content["precision"] == "fp32"
     assert content["extras"]["test"] is True and content["sample_bytes"] > 1_500_000
     output = ok("doctor", "--device", "cpu").out
     assert content["versions"]["torch"] in output and "extras" in output and str(content["sample_bytes"]) in output

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import sys
+from types import SimpleNamespace
 
 import make_speeds  # noqa: E402
 import pytest
@@ -29,7 +31,7 @@ def report(capsys, *more):
 
 def test_it_reports_device_memory_precision_backend_and_compilers_in_words_and_json(capsys):
     content = json.loads(report(capsys, "--json"))
-    assert content["device"].startswith("cpu") and content["memory_bytes"] > 1e9 and content["bf16"] is False
+    assert content["device"].startswith("cpu") and content["memory_bytes"] > 1e9 and content["precision"] == "fp32"
     assert content["backend"] == "plain" and content["why_backend"]
     assert (content["triton"] is not None) == (importlib.util.find_spec("triton") is not None)
     assert isinstance(content["torch_compile"], bool)
@@ -56,6 +58,48 @@ def test_it_says_why_everything_is_plain(installed, problem, why, capsys, monkey
     monkeypatch.setattr(backends, "_installed", lambda: installed)
     monkeypatch.setattr(backends, "_card_problem", lambda index: problem)
     assert f"backend   plain: {why}" in report(capsys)
+
+
+@pytest.fixture
+def t4(monkeypatch):
+    """A free card of Colab in the place of this machine."""
+    card = SimpleNamespace(name="Tesla T4", total_memory=15_828_320_256, major=7)
+    for name, value in {
+        "is_available": True, "get_device_properties": card, "get_device_name": card.name, "get_device_capability": (7, 5),
+        "current_device": 0,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
+    monkeypatch.setattr(backends, "_installed", lambda: True)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    backends._card_problem.cache_clear()
+    yield torch.device("cuda", 0)
+    backends._card_problem.cache_clear()
+
+
+def test_a_t4_gets_fp16_with_a_gradient_scaler_plain_pytorch_and_the_presets_that_fit_it(t4, monkeypatch):
+    big, small = MEASURED | {"backend": "plain", "micro_batch": 16}, PLAIN | {"preset": "32m", "micro_batch": 32}
+    big["peak_memory_bytes"], small["peak_memory_bytes"] = 56e9, 46e9
+    monkeypatch.setattr(doctor, "measured_speeds", lambda: [big, small])
+    report = doctor.examine(t4)
+    assert report["precision"] == "fp16 autocast" and report["backend"] == "plain"
+    lines = doctor.lines(report)
+    assert "device    Tesla T4, 16 GB, forward passes in fp16 with a gradient scaler" in lines
+    assert "backend   plain: Tesla T4 has compute capability 7.5, and bf16 needs 8.0" in lines
+    # 92 % of the card, less 16 bytes a weight, holds 9 rows of 46/32 GB, but not 4 of 56/16
+    assert report["fits"] == {"32m": 8, "147m": None}
+    assert "fits      32m at 8 rows a pass, 147m does not, by the memory measured below" in lines
+
+
+def test_compiled_kernels_have_a_folder_and_a_size(monkeypatch, tmp_path, capsys):
+    knobs = SimpleNamespace(cache=SimpleNamespace(dir=str(tmp_path)))
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(knobs=knobs))
+    monkeypatch.setattr(doctor, "versions", lambda: {"triton": "3.4"})
+    (tmp_path / "A1").mkdir()
+    (tmp_path / "A1" / "kernel.cubin").write_bytes(bytes(3_000_000))
+    assert f"kernels   {tmp_path}, 3 MB (TRITON_CACHE_DIR)" in report(capsys).splitlines()
+    monkeypatch.setattr(doctor, "versions", lambda: {"torch": "2.8"})
+    assert "TRITON_CACHE_DIR" not in report(capsys)
 
 
 def test_each_measured_row_is_a_line_and_no_other_card_is_named(capsys, monkeypatch):

@@ -12,6 +12,7 @@ from rltok.evidence.claims import claims
 from rltok.evidence.differences import gap
 from rltok.evidence.summary import (
     chance,
+    in_fp16,
     in_short,
     luck,
     need,
@@ -197,3 +198,18 @@ def test_every_contender_of_a_plan_is_told_in_words(plan):
     assert names <= WHO.keys()
     text = who_is_who(sweep_of(*(record(name) for name in sorted(names)), record("somebody_elses")))
     assert all(f"| `{name}` | {WHO[name]} |" in text for name in names) and "| `somebody_elses` | - |" in text
+
+
+@pytest.mark.parametrize(("offset", "side"), [(0.0015, "within"), (-0.0015, "within"), (0.0025, "beyond")])
+def test_fp16_is_set_beside_bf16_and_the_noise_of_its_seeds(offset, side):
+    narrow = seeds_of("ours_gamma0.9", 2.0, wiggle=0)  # 0.002 from seed to seed
+    other = seeds_of("ours_gamma0.9_fp16", 2.0 + offset, wiggle=0)
+    other = [run | {"skipped": count} for run, count in zip(other, (0, 2, 1), strict=True)]
+    text = in_fp16(sweep_of(*narrow, *other))
+    assert text.startswith(f"fp16 minus bf16, {offset:+.4f} ") and "3 seeds" in text
+    assert f"{side} the noise of seeds, 0.0020 from one run" in text and text.endswith("by seed: 0, 2, 1.")
+
+
+def test_before_there_are_records_of_both_precisions_nothing_is_said_of_them():
+    for sweep in (None, sweep_of(*seeds_of("ours_gamma0.9", 2.0)), sweep_of(*seeds_of("ours_gamma0.9_fp16", 2.0))):
+        assert in_fp16(sweep).startswith("Not measured yet")

@@ -14,6 +14,7 @@ from rltok.evidence.record_file import check
 from rltok.evidence.records import SCHEDULE, read_sweeps
 
 RESULTS = ROOT / "notebooks" / "results"
+VARIED = (*SCHEDULE, "precision")
 # Runs that are compared, runs that ask why, and runs that look for the learning rate of those to come.
 PLACES = (RESULTS / "sweeps", RESULTS / "causes", RESULTS / "search", RESULTS / "rules")
 STORED = {folder / name: record for place in PLACES for folder in sorted(place.iterdir()) if folder.is_dir()
@@ -77,7 +78,7 @@ def test_every_stored_sweep_is_packed_and_small():
 
 
 def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
-    for sweep in [*read_sweeps(RESULTS / "sweeps").values(), *read_sweeps(RESULTS / "causes", SCHEDULE).values()]:
+    for sweep in [*read_sweeps(RESULTS / "sweeps").values(), *read_sweeps(RESULTS / "causes", VARIED).values()]:
         for place in ("validation", "test"):
             assert len({run["scores"][place]["hash"] for run in sweep.records if run["scores"][place]}) <= 1
         for task in ("piqa", "hellaswag", "arc_easy", "lambada"):
@@ -87,7 +88,7 @@ def test_runs_of_a_sweep_were_scored_on_the_same_text_and_items():
 
 
 def test_a_seed_that_was_run_again_is_another_run_and_stands_in_its_sweep():
-    kept = [run for place in PLACES for sweep in read_sweeps(place, SCHEDULE).values() for run in sweep.everything]
+    kept = [run for place in PLACES for sweep in read_sweeps(place, VARIED).values() for run in sweep.everything]
     assert len({run["digest"] for run in kept}) == len(kept)
     assert {STORED[path]["digest"] for path in AGAIN} <= {run["digest"] for run in kept}
 

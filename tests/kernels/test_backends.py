@@ -38,37 +38,37 @@ def card(monkeypatch):
 
 def test_a_card_with_bf16_takes_the_kernels(card):
     card()
-    assert backends.chosen(CUDA, bf16=True) == ("triton", "bf16 on a CUDA card")
+    assert backends.chosen(CUDA, torch.bfloat16) == ("triton", "bf16 on a CUDA card")
 
 
 def test_without_bf16_a_card_or_triton_everything_is_plain_and_the_reason_is_told(card, monkeypatch):
     card()
-    assert backends.chosen(CUDA, bf16=False) == ("plain", "forward passes are not in bf16")
-    assert backends.chosen(CPU, bf16=True) == ("plain", "device cpu is no CUDA card")
+    assert backends.chosen(CUDA, torch.float32) == ("plain", "forward passes are not in bf16")
+    assert backends.chosen(CPU, torch.bfloat16) == ("plain", "device cpu is no CUDA card")
     card(OLD)
-    assert backends.chosen(CUDA, bf16=False) == ("plain", OLD)
+    assert backends.chosen(CUDA, torch.float32) == ("plain", OLD)
     monkeypatch.setattr(torch, "__version__", "2.7.1+cu126")
-    assert backends.chosen(CUDA, bf16=True) == ("plain", "torch 2.7.1+cu126 is older than 2.8")
+    assert backends.chosen(CUDA, torch.bfloat16) == ("plain", "torch 2.7.1+cu126 is older than 2.8")
     monkeypatch.setattr(backends, "_installed", lambda: False)
-    assert backends.chosen(CUDA, bf16=True) == ("plain", "Triton is not installed")
+    assert backends.chosen(CUDA, torch.bfloat16) == ("plain", "Triton is not installed")
 
 
 def test_plain_can_be_asked_for_on_any_card(card):
     card()
     with backends.use("plain"):
-        assert backends.chosen(CUDA, bf16=True) == ("plain", "asked for")
-    assert backends.chosen(CUDA, bf16=True)[0] == "triton"
+        assert backends.chosen(CUDA, torch.bfloat16) == ("plain", "asked for")
+    assert backends.chosen(CUDA, torch.bfloat16)[0] == "triton"
 
 
 @pytest.mark.parametrize(("head_dim", "fits"), [(8, False), (16, True), (24, False), (64, True), (256, True), (512, False)])
 def test_heads_of_a_width_that_no_tile_has_are_plain_and_refused_where_kernels_were_asked_for(head_dim, fits, card):
     card(None)
-    name, why = backends.chosen(CUDA, True, head_dim)
+    name, why = backends.chosen(CUDA, torch.bfloat16, head_dim)
     assert (name == "triton") == fits
     if not fits:
         assert why == f"heads of attention are {head_dim} wide, and kernels take 16, 32, 64, 128 or 256 (see model.num_heads)"
         with backends.use("triton"), pytest.raises(RltokError, match=f"heads of attention are {head_dim} wide"):
-            backends.chosen(CUDA, True, head_dim)
+            backends.chosen(CUDA, torch.bfloat16, head_dim)
 
 
 def test_a_card_that_is_not_there_is_no_crash():
@@ -81,7 +81,7 @@ def test_a_card_that_is_not_there_is_no_crash():
 def test_kernels_that_cannot_run_are_refused_with_the_reason_and_the_way_out(problem, card):
     card(problem)
     with backends.use("triton"), pytest.raises(RltokError) as error:
-        backends.chosen(CUDA, bf16=False)
+        backends.chosen(CUDA, torch.float32)
     why = problem or "forward passes are not in bf16"
     assert str(error.value) == f"backend 'triton' cannot run here: {why}. Take 'auto' or 'plain': they compute the same function."
 

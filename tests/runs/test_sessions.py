@@ -270,7 +270,7 @@ def test_memory_is_told_by_a_process_that_trained_and_by_no_other(text, tmp_path
         monkeypatch.setattr(training, "device_name", lambda _: "a card")
         return record(replace(run, device=torch.device("cuda")), *more)
 
-    monkeypatch.setattr(training, "uses_bf16", lambda *_: True)
+    monkeypatch.setattr(training, "precision_of", lambda *_: torch.bfloat16)
     monkeypatch.setattr(training, "backend_of", lambda *_: ("plain", "as told"))
     monkeypatch.setattr(training, "_record", on_a_card)
     assert rltok.train(small_config(), text, out).peak_memory_bytes == 12345

@@ -216,11 +216,11 @@ def test_torchrun_hands_on_that_it_is_to_end_and_the_run_is_saved(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "rltok", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as torchrun:
         for line in torchrun.stderr:
-            if "left" in line:  # the first of ten lines of progress, after 40 updates
+            if "left" in line:  # the first line of progress, after one update
                 torchrun.send_signal(signal.SIGTERM)
                 break
         rest = torchrun.communicate()[1]
     (line,) = said([rest])
     newest = checkpoints(tmp_path / "run")[-1].name
     assert line == f"rltok: ended by SIGTERM; the checkpoint of update {int(newest[5:])} is saved. {GO_ON}"
-    assert 40 <= int(newest[5:]) < 400 and torchrun.returncode
+    assert 1 <= int(newest[5:]) < 400 and torchrun.returncode

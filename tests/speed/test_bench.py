@@ -89,7 +89,7 @@ def test_flops_are_those_of_the_paper_at_the_tokens_counted_with_attention_besid
 
 def test_on_a_known_card_the_share_is_of_its_datasheet(monkeypatch):
     monkeypatch.setattr(bench_module, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
-    monkeypatch.setattr(bench_module, "uses_bf16", lambda config, device: True)
+    monkeypatch.setattr(bench_module, "precision_of", lambda config, device: torch.bfloat16)
     numbers = speeds(small_config(), CPU, 0.2, [3.0, 1.0, 2.0], 1e12)
     assert numbers["share_of_datasheet"]["without_attention"] == 2.0 * flops_per_byte(small_config().model, 0.2) / 989.5e12
 

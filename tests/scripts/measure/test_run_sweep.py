@@ -220,6 +220,7 @@ def test_stored_plans_can_be_read_and_their_runs_differ(path):
         if path.stem not in ("schedule", "tiny_late", "32m_search"):  # which are about nothing else
             own = {"seed": 0, "micro_batch": 1, **OF_POLICY}
             own |= {"learning_rate": 1e-3, "warmup_fraction": 0.5} if path.stem == "32m_best" else {}  # each method's best
+            own |= {"precision": "auto"} if path.stem == "32m_fp16" else {}  # which is about that
             assert replace(config.train, **own) == replace(first.train, **own)
         assert config.train.training_bytes == first.train.training_bytes
         if config.model.rule.name == "learned":  # whose estimator compares rows of a micro-batch
@@ -473,3 +474,18 @@ def test_the_slow_plan_is_that_of_32m_with_the_learning_rate_of_the_large_run():
         assert with_settings(config, kept) == usual and config.train.learning_rate == big.train.learning_rate
         warm = [one.train.warmup_fraction * one.num_updates * one.bytes_per_update / 1e6 for one in (config, big)]
         assert round(warm[0]) == round(warm[1])
+
+
+def test_the_plan_of_fp16_has_300_updates_of_the_usual_run_and_differs_in_precision_alone():
+    sweeps = ROOT / "scripts" / "measure" / "sweeps"
+    plan, small = (read_plan(sweeps / f"{name}.toml") for name in ("32m_fp16", "32m"))
+    usual = next(small.config(run, {}) for run in small.runs if run.name == "ours_gamma0.9")
+    for run in plan.runs:
+        config = plan.config(run, {})
+        assert config.num_updates == 300 and config.num_updates * config.bytes_per_update == config.train.training_bytes
+        own = {f"train.{key}": getattr(usual.train, key)
+               for key in ("precision", "training_bytes", "evaluate_every", "checkpoint_every", "seed")}  # fmt: skip
+        assert with_settings(config, own | {"name": usual.name}) == usual
+    made = {(run.name, run.seed): plan.config(run, {}).train.precision for run in plan.runs}
+    both = {"ours_gamma0.9": "bf16", "ours_gamma0.9_fp16": "fp16"}
+    assert made == {(name, seed): precision for name, precision in both.items() for seed in (0, 1, 2)}

@@ -149,9 +149,11 @@ def test_it_works_where_stored_results_are_or_says_that_there_are_none(monkeypat
     assert ("No folder of stored results here" in out) == said and "trains in" in out
 
 
-@pytest.mark.parametrize("major, precision", [(7, "float32"), (8, "bfloat16"), (9, "bfloat16")])
-def test_a_card_without_bfloat16_trains_in_float32(monkeypatch, major, precision):
-    card = SimpleNamespace(name="A card", total_memory=16e9, major=major)
+@pytest.mark.parametrize("bf16, precision", [(False, "fp16 with a gradient scaler, plain PyTorch"), (True, "bfloat16")])
+def test_a_card_without_bfloat16_trains_in_fp16(monkeypatch, bf16, precision):
+    card = SimpleNamespace(name="Tesla T4", total_memory=15.8e9)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bf16)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: card)
-    assert notebook.machine().startswith(f"A card, 16 GB; trains in {precision}")
+    assert notebook.machine() == f"Tesla T4, 16 GB; trains in {precision}"
+    assert len(notebook.machine()) <= 78
