@@ -38,6 +38,13 @@ def flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
     return 6 * (bytewise + tokens_per_byte * counts["token_layers"]) + 2 * frozen_parameters(model)
 
 
+def extra_draw_flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
+    """FLOPs per byte of one more draw of the same rows that runs forward only: policy, token level, and what comes after it."""
+    counts = parameter_counts(model)
+    after = counts["byte_layers"] * model.up_layers / (model.down_layers + model.up_layers) + counts["output_head"]
+    return 2 * (counts["policy"] + tokens_per_byte * counts["token_layers"] + after)
+
+
 def fit_flops(model: ModelConfig) -> float:
     """FLOPs of fitting a rule's matrices before the first update; 0 for rules that have none to fit."""
     return 6 * frozen_parameters(model) * model.rule.fit_bytes
