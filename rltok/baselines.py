@@ -55,11 +55,6 @@ def check_pairs(draws: int) -> int:
     return draws // 2
 
 
-def antithetic_uniforms(uniforms: Float[Tensor, "pairs *rows N"]) -> Float[Tensor, "K *rows N"]:
-    """u of some draws, then 1 - u of their twins, in the same order; each alone is uniform. K is twice the number of pairs."""
-    return torch.cat([uniforms, 1 - uniforms])
-
-
 def antithetic_coefficients(
     boundary_logits: Float[Tensor, "K *rows N"], boundaries: Bool[Tensor, "K *rows N"], advantages: Float[Tensor, "K *rows N"]
 ) -> Float[Tensor, "K *rows N"]:
@@ -77,7 +72,7 @@ def antithetic_coefficients(
     but what the returns share cancels no longer where q_i is not p_i. A mean over rows may not hold a row's own twin.
 
     Args:
-        boundary_logits, boundaries, advantages: those of draws with `antithetic_uniforms`, twins in the second half.
+        boundary_logits, boundaries, advantages: of draws with uniforms u, then of their twins with 1 - u, in the same order.
 
     Raises:
         RltokError: an odd number of draws.

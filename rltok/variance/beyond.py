@@ -124,9 +124,7 @@ def updates_of(shared: SharedPass, draws: Draws, number: int, gamma: float, cent
         RltokError: the draws do not make whole updates, or none at all.
     """
     if number < 1 or len(draws.nll) % number:
-        raise RltokError(
-            f"an update makes 1 draw or more, and {len(draws.nll)} draws make whole updates; got {number} draws each."
-        )
+        raise RltokError(f"draws must be at least 1, and divide the {len(draws.nll)} that were made; got {number}.")
     fields = (draws.boundaries, draws.logits, returns_of(shared, draws, gamma))
     return Updates(shared, *(field.unflatten(0, (number, -1)) for field in fields), centring)
 

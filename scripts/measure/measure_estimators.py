@@ -9,6 +9,7 @@ over all draws of rows of 4 bytes in float64, and on batches of full rows. About
 import argparse
 import copy
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from rltok.variance.stages import at_stages, rounded
 
 WHAT = "estimators beyond the paper, exact and sampled, the preset tiny on the bundled sample"
 MOMENTS = (60, 200, None)  # finished updates; None is all of them
-SIZES = Sizes(rows=16, batches=12, draws=4, reference_draws=16)
+SIZES = Sizes(rows=16, batches=10, draws=3, reference_draws=12)
 FITTED = 8  # batches that the values are fitted to, others than those measured
 EXACT_ROWS, EXACT_BYTES, EXACT_FITTED = 16, 4, 1024  # rows, their bytes, rows of as many that the values are fitted to
 CPU = torch.device("cpu")
@@ -73,32 +74,13 @@ def exact(model: AutoregressiveUNet, short: Tensor, config: Config) -> dict[str,
     return {name: one | {"ratio": base / one["variance"]} for name, one in found.items()}
 
 
-def measured(config: Config, seed: int) -> dict[str, Any]:
-    """Every moment of one run."""
+def measured(config: Config, seed: int) -> Iterator[dict[str, Any]]:
+    """The record after each moment of one run."""
     corpus, gamma, start = load_corpus("sample", config.data), config.objective.gamma, time.process_time()
-    named = origin(config, corpus.description, CPU)  # now, for the commit may be another one at the end
-    batches = batches_of(corpus.train, Sizes(SIZES.rows, SIZES.batches + FITTED, 2, 2), seed, CPU)
-    kept, for_values = batches[: SIZES.batches], batches[SIZES.batches :]
-    short = corpus.train.ids(range(EXACT_ROWS + EXACT_FITTED))[:, : EXACT_BYTES + 1]
-    shares = {str(moment): 1.0 if moment is None else moment / config.num_updates for moment in MOMENTS}
-    stages = []
-    for _, step, model in at_stages(config, corpus, shares, CPU):
-        values = fitted_values(model, for_values, config)
-        sampled = measures(sample(model, kept, values, SIZES, seed, gamma))
-        rate = sampled["means"]["rate"]
-        stage = {
-            "step": step,
-            "sampled": sampled,
-            "exact": exact(model, short, values, gamma),
-            "costs": costs(config.model, config.data.sequence_length, rate, SIZES),
-        }
-        stages.append(rounded(stage))
-        ratios = {name: one["ratio"][0] for name, one in sampled["rungs"].items()}
-        print(f"after {step} updates: " + ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio), flush=True)
-    return {
+    record = {
         "schema": 1,
         "what": WHAT,
-        **named,
+        **origin(config, corpus.description, CPU),
         "seed": seed,
         "base": BASE,
         **asdict(SIZES),
@@ -106,9 +88,18 @@ def measured(config: Config, seed: int) -> dict[str, Any]:
         "exact_rows": EXACT_ROWS,
         "exact_bytes": EXACT_BYTES,
         "exact_fitted": EXACT_FITTED,
-        "seconds": round(time.process_time() - start, 1),  # of one core
-        "stages": stages,
+        "stages": [],
     }
+    batches = batches_of(corpus.train, Sizes(SIZES.rows, SIZES.batches + FITTED, 2, 2), seed, CPU)
+    kept, for_values = batches[: SIZES.batches], batches[SIZES.batches :]
+    short = corpus.train.ids(range(EXACT_ROWS + EXACT_FITTED))[:, : EXACT_BYTES + 1]
+    shares = {str(moment): 1.0 if moment is None else moment / config.num_updates for moment in MOMENTS}
+    for _, step, model in at_stages(config, corpus, shares, CPU):
+        sampled = measures(sample(model, kept, fitted_values(model, for_values, config), SIZES, seed, gamma))
+        exactly = exact(model, short, config)
+        cost = costs(config.model, config.data.sequence_length, sampled["means"]["rate"], SIZES)
+        record["stages"].append(rounded({"step": step, "sampled": sampled, "exact": exactly, "costs": cost}))
+        yield record | {"seconds": round(time.process_time() - start, 1)}  # of one core
 
 
 def main() -> None:
@@ -118,7 +109,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of training, rows and draws")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    write_json(options.out, measured(preset("tiny", {"train.seed": options.seed}), options.seed))
+    for record in measured(preset("tiny", {"train.seed": options.seed}), options.seed):
+        write_json(options.out, record)
+        last = record["stages"][-1]
+        ratios = {name: one["ratio"][0] for name, one in last["sampled"]["rungs"].items()}
+        print(f"after {last['step']} updates: " + ", ".join(f"{name} {ratio}" for name, ratio in ratios.items()), flush=True)
 
 
 if __name__ == "__main__":
