@@ -14,7 +14,7 @@ from rltok.optim import gradient_norm, learning_rate, policy_start, set_learning
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
-MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, N]
+MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, draws * N], those of the draw that trains first
 RateLoss = Callable[[Tensor, float, Tensor], Tensor]  # (logits, target rate, mask) -> scalar, as `target_rate_loss`
 
 
@@ -48,9 +48,12 @@ def accumulate_gradient(
     """
     ids, uniforms = batch
     objective = config.objective
+    uniforms, *more = uniforms.split(ids.shape[1] - 1, dim=1)
     with autocast(config, ids.device):
         out = model(ids, uniforms=uniforms)  # eqs. (1) to (6), (14), (19) to (23)
-    advantages = estimator.advantages(out.nll, out.early_nll, out.scored, **objective.reductions)  # eqs. (15) to (17)
+        others = [model.redraw(ids, out.byte_states, each) for each in more]  # none by the paper, which draws once
+    compared = sum(others) / len(others) if others else out.early_nll
+    advantages = estimator.advantages(out.nll, compared, out.scored, **objective.reductions)  # eqs. (15) to (17)
     losses = losses_of(out, advantages, config.model.rule.target_rate, rate_loss)
     (losses.total(**objective.weights) * share).backward()  # eq. (27)
     return out, losses, advantages

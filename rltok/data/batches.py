@@ -12,7 +12,7 @@ from rltok.rng import row_uniforms
 
 
 def micro_batches(corpus: Corpus, config: Config, step: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
-    """(ids [B, N + 1], uniforms [B, N]) of each micro-batch of update `step` (from 1).
+    """(ids [B, N + 1], uniforms [B, draws * N]) of each micro-batch of update `step` (from 1).
 
     They are pure functions of seed, step and global row number.
     """
@@ -24,7 +24,8 @@ def _micro_batch(corpus: Corpus, config: Config, step: int, number: int, device:
     part = slice(number * train.micro_batch, (number + 1) * train.micro_batch)
     rows = range((step - 1) * train.sequences_per_update, step * train.sequences_per_update)[part]
     ids = corpus.train.ids(row_indices(train.seed, step - 1, train.sequences_per_update, len(corpus.train))[part])
-    return _moved(ids, device), _moved(row_uniforms(train.seed, step, rows, ids.shape[1] - 1), device)
+    numbers = config.objective.draws * (ids.shape[1] - 1)
+    return _moved(ids, device), _moved(row_uniforms(train.seed, step, rows, numbers), device)
 
 
 def _moved(x: Tensor, device: torch.device) -> Tensor:
