@@ -85,6 +85,7 @@ def antithetic(updates: Updates) -> Coefficients:
     return antithetic_coefficients(updates.logits, updates.boundaries, updates.centred(returns)) / pairs
 
 
+ORACLE = "mean return of the text"
 RUNGS: dict[str, tuple[str, int, Rung]] = {  # how the draws of an update depend on each other, how many, coefficients
     "one draw": ("independent", 1, one_draw),
     "baseline of 1 other draw": ("independent", 2, other_draws),
@@ -155,8 +156,3 @@ def toggled(
         at = local_expectation(logits[..., i], boundaries[..., i], returns[..., i], flipped[..., i])
         coefficients[..., i] = stride * at
     return updates, coefficients[None]
-
-
-def scale_of(centring: str, rows: int) -> float:
-    """Expected gradient of full rows over that without centring: (B - 1) / B for "batch", whose mean holds the row itself."""
-    return (rows - 1) / rows if centring == "batch" else 1.0

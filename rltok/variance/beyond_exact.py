@@ -12,7 +12,18 @@ from torch import Tensor
 from rltok.baselines import check_pairs
 from rltok.errors import RltokError
 from rltok.unet import AutoregressiveUNet
-from rltok.variance.beyond import RUNGS, Baseline, Coefficients, Updates, minus, returns_of, toggled, updates_of, weights_of
+from rltok.variance.beyond import (
+    ORACLE,
+    RUNGS,
+    Baseline,
+    Coefficients,
+    Updates,
+    minus,
+    returns_of,
+    toggled,
+    updates_of,
+    weights_of,
+)
 from rltok.variance.exact import Moments, all_strings, policy_log_prob
 from rltok.variance.gradients import Draws, SharedPass, follow, pull_back
 
@@ -99,8 +110,8 @@ class Table:
             yield name, *made, rung(made[1])
         chances, updates = self.independent(1, gamma, centring)
         oracles = {
-            "mean return of the text": lambda updates: self.mean_return(gamma).expand_as(updates.returns),
-            "mean return of the text and past": lambda updates: self.value(updates, gamma),
+            ORACLE: lambda updates: self.mean_return(gamma).expand_as(updates.returns),
+            f"{ORACLE} and past": lambda updates: self.value(updates, gamma),
         }
         for name, baseline in (values | oracles).items():
             yield name, chances, updates, minus(baseline)(updates)

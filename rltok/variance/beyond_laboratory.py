@@ -1,6 +1,6 @@
 """The rungs beyond the paper on real rows: many updates with each, from the same draws, and how much less they scatter.
 
-    rows -> batches -> share, draw -> updates -> every rung's gradient -> Sampled -> Products -> variance, rows needed, ratio
+    rows -> batches -> share, draw -> updates -> every rung's gradients -> Sampled -> variance, ratio, rows needed
 
 Everything is measured against the paper's one draw, centred over the other rows (`BASE`), whose expectation all rungs share.
 """
@@ -22,6 +22,7 @@ from rltok.policy import entropy
 from rltok.rng import row_uniforms
 from rltok.unet import AutoregressiveUNet
 from rltok.variance.beyond import (
+    ORACLE,
     RUNGS,
     Baseline,
     Coefficients,
@@ -47,7 +48,6 @@ HEADS = {  # what each fitted value sees, see `value_features`
     "linear value, later states": "later states",
     "linear value, whole text": "text",
 }
-ORACLE = "mean return of the text"
 FLIPPED = f"one decision in {STRIDE} flipped"
 RIDGE = 1e-4
 RESAMPLES = 1000
