@@ -20,9 +20,14 @@ from rltok.validation import Section, build, require
 
 # Settings of training that only a policy has, with the paper's values, which every other rule must have.
 OF_POLICY = {"policy_lr_multiplier": 1.0, "policy_start_fraction": 0.0}
+ONE_DRAW = {"draws": 1}  # the same of the objective
 # Settings younger than stored runs, with the value that the code had before: at that value `Config.digest` leaves them out, so
 # that a run keeps its digest.
-ADDED_SETTINGS: dict[str, dict[str, Any]] = {"train": OF_POLICY, "model": {"rotary_positions": "exact"}}
+ADDED_SETTINGS: dict[str, dict[str, Any]] = {
+    "train": OF_POLICY,
+    "objective": ONE_DRAW,
+    "model": {"rotary_positions": "exact"},
+}
 
 LEAST_RATE = 1e-6  # of dynamic_pooling and hnet, as far from 1
 MOST_WEIGHT = 1_000_000  # of a part of the loss, and of what logits are divided by
@@ -152,6 +157,9 @@ class ObjectiveConfig(Section):
     relative_rewards: bool = True  # eq. (15): subtract the early head; False rewards -nll
     credit: Literal["causal", "total"] = "causal"  # causal: a decision is paid for later bytes only; total: for the whole row
     centring: Literal["batch", "leave_one_out", "none"] = "batch"  # eq. (17)
+    # boundaries drawn for each row, 1 by the paper; with more, the first draw trains, and the mean NLL of the others, which run
+    # forward only, takes the early head's place in eq. (15)
+    draws: int = 1
     lambda_auto: float = 1.0  # the authors' code has 0.9
     lambda_policy: float = 0.01
     lambda_target: float = 0.01
@@ -159,6 +167,12 @@ class ObjectiveConfig(Section):
 
     def _check(self) -> None:
         self._between(0, 1, "gamma")
+        self._between(1, 64, "draws")
+        if self.draws > 1 and not self.relative_rewards:
+            raise RltokError(
+                f"objective.draws={self.draws} subtracts other draws of the row in place of the early head (eq. 15), and"
+                " relative_rewards=False subtracts nothing. Set draws=1, or relative_rewards=True."
+            )
         self._between(0, MOST_WEIGHT, "lambda_auto", "lambda_policy", "lambda_target", "lambda_early")
         if self.credit == "total" and self.gamma != 1:
             raise RltokError(
@@ -261,12 +275,13 @@ class Config(Section):
                 f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it needs"
                 f" at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise it, or set centring='none'."
             )
-        for name, value in OF_POLICY.items():
-            if getattr(self.train, name) != value and not RULES[rule].policy:
-                raise RltokError(
-                    f"train.{name}={getattr(self.train, name):g} is of a learned policy, and the rule {rule!r} has none."
-                    f" Set it to {value:g}, or model.rule.name to learned."
-                )
+        for section, settings in ((self.train, OF_POLICY), (self.objective, ONE_DRAW)):
+            for name, value in settings.items():
+                if getattr(section, name) != value and not RULES[rule].policy:
+                    raise RltokError(
+                        f"{section.section}.{name}={getattr(section, name):g} is of a learned policy, and the rule {rule!r} has"
+                        f" none. Set it to {value:g}, or model.rule.name to learned."
+                    )
         if self.num_updates < 1:
             raise RltokError(
                 f"train.training_bytes={self.train.training_bytes} is less than one update of {self.bytes_per_update} bytes"

@@ -1,6 +1,6 @@
 """Parameter and FLOP counts by the paper's rule (section 4.2): 6 per matrix parameter, embeddings free, tokens as processed."""
 
-from rltok.config import ModelConfig
+from rltok.config import Config, ModelConfig
 from rltok.registry import RULES
 from rltok.vocab import PREDICTED
 
@@ -38,28 +38,43 @@ def flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
     return 6 * (bytewise + tokens_per_byte * counts["token_layers"]) + 2 * frozen_parameters(model)
 
 
+def extra_draw_flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
+    """FLOPs per byte of one more draw of the same rows that runs forward only: policy, token level, and what comes after it."""
+    counts = parameter_counts(model)
+    after = counts["byte_layers"] * model.up_layers / (model.down_layers + model.up_layers) + counts["output_head"]
+    return 2 * (counts["policy"] + tokens_per_byte * counts["token_layers"] + after)
+
+
 def fit_flops(model: ModelConfig) -> float:
     """FLOPs of fitting a rule's matrices before the first update; 0 for rules that have none to fit."""
     return 6 * frozen_parameters(model) * model.rule.fit_bytes
 
 
-def training_flops(model: ModelConfig, scored_bytes: int, tokens: int, sequence_length: int) -> tuple[float, float]:
+def training_flops(config: Config, scored_bytes: int, tokens: int) -> tuple[float, float]:
     """FLOPs of training so far, from counted bytes and tokens: by the paper's rule, and what attention adds to it.
 
         6 (bytes * byte-level + tokens * token-level parameters) + fitting;    attention at the mean tokens per byte
 
-    Both are 0 before the first byte, but for the fitting.
+    Draws of a row beyond the first run forward only, and count as having as many tokens. Both are 0 before the first byte, but
+    for the fitting.
     """
+    model, length, more = config.model, config.data.sequence_length, config.objective.draws - 1
     if scored_bytes == 0:
         return fit_flops(model), 0.0
     rate = tokens / scored_bytes
-    matrices = scored_bytes * flops_per_byte(model, rate) + fit_flops(model)
-    return matrices, scored_bytes * attention_flops_per_byte(model, rate, sequence_length)
+    matrices = flops_per_byte(model, rate) + more * extra_draw_flops_per_byte(model, rate)
+    again = 4 * model.embedding_dim * _attention_pairs(model, model.up_layers, rate, length)
+    attention = attention_flops_per_byte(model, rate, length) + more * again
+    return scored_bytes * matrices + fit_flops(model), scored_bytes * attention
 
 
 def attention_flops_per_byte(model: ModelConfig, tokens_per_byte: float, sequence_length: int) -> float:
     """FLOPs of attention, which the paper's rule leaves out: scores and mixing, 12 d per pair of positions, both passes."""
-    d, window = model.embedding_dim, min(model.window, sequence_length)
-    byte_pairs = (model.down_layers + model.up_layers) * window
-    token_pairs = model.mid_layers * tokens_per_byte * (tokens_per_byte * sequence_length / 2)
-    return 12 * d * (byte_pairs + token_pairs)
+    layers = model.down_layers + model.up_layers
+    return 12 * model.embedding_dim * _attention_pairs(model, layers, tokens_per_byte, sequence_length)
+
+
+def _attention_pairs(model: ModelConfig, byte_layers: int, tokens_per_byte: float, sequence_length: int) -> float:
+    """Pairs of positions per byte, in so many byte layers and all token layers."""
+    byte_pairs = byte_layers * min(model.window, sequence_length)
+    return byte_pairs + model.mid_layers * tokens_per_byte * (tokens_per_byte * sequence_length / 2)

@@ -16,7 +16,7 @@ from rltok.ranks import ALONE, Ranks, batch_sum
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
-MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, N]
+MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, draws * N], those of the draw that trains first
 RateLoss = Callable[[Tensor, float, Tensor], Tensor]  # (logits, target rate, mask) -> scalar, as `target_rate_loss`
 UNSCALED = torch.amp.GradScaler(enabled=False)
 
@@ -43,17 +43,23 @@ def losses_of(
 
 
 def accumulate_gradient(
-    model: nn.Module, batch: MicroBatch, config: Config, share: Tensor | float, rate_loss: RateLoss = target_rate_loss
-) -> tuple[UNetOutput, Losses, Tensor]:
+    model: AutoregressiveUNet, batch: MicroBatch, config: Config, share: Tensor | float,
+    rate_loss: RateLoss = target_rate_loss, replica: nn.Module | None = None,
+) -> tuple[UNetOutput, Losses, Tensor]:  # fmt: skip
     """Add `share` times the gradient of eq. (27) on one micro-batch to the gradients that the weights hold.
+
+    `replica` is the model where other processes have it, too: `Ranks.replica`, which adds up their gradients.
 
     Returns the network's output, the parts of the loss, and the advantages [B, N], for the metrics.
     """
     ids, uniforms = batch
     objective = config.objective
+    uniforms, *more = uniforms.split(ids.shape[1] - 1, dim=1)
     with autocast(config, ids.device):
-        out = model(ids, uniforms=uniforms)  # eqs. (1) to (6), (14), (19) to (23)
-    advantages = estimator.advantages(out.nll, out.early_nll, out.scored, **objective.reductions)  # eqs. (15) to (17)
+        out = (replica or model)(ids, uniforms=uniforms)  # eqs. (1) to (6), (14), (19) to (23)
+        others = [model.redraw(ids, out.byte_states, each) for each in more]  # none by the paper, which draws once
+    compared = sum(others) / len(others) if others else out.early_nll
+    advantages = estimator.advantages(out.nll, compared, out.scored, **objective.reductions)  # eqs. (15) to (17)
     losses = losses_of(out, advantages, config.model.rule.target_rate, rate_loss)
     (losses.total(**objective.weights) * share).backward()  # eq. (27)
     return out, losses, advantages
@@ -88,7 +94,7 @@ def train_step(
     for number, (batch, part) in enumerate(zip(batches, scored, strict=True), start=1):
         with ranks.micro_batch(last=number == len(batches)):
             share = scaler.scale(batch_sum(part) / total)
-            metrics.add(batch[0], *accumulate_gradient(ranks.replica or model, batch, config, share, rate_loss))
+            metrics.add(batch[0], *accumulate_gradient(model, batch, config, share, rate_loss, ranks.replica))
         after_backward()
     metrics.gather(ranks)
     scaler.unscale_(optimizer)  # before norms and clipping, which are those of the gradient itself

@@ -38,6 +38,7 @@ class UNetOutput:
     drawn: Bool[Tensor, "B N"]  # scored and not forced
     aux_loss: Float[Tensor, ""]  # the rule's own, already weighted
     soft: Float[Tensor, "B N"] | None = None  # gates of straight-through rules
+    byte_states: Float[Tensor, "B N d"] | None = None  # X of eq. (1), for `redraw`
 
 
 class AutoregressiveUNet(nn.Module):
@@ -179,12 +180,12 @@ class AutoregressiveUNet(nn.Module):
 
     def _both_nll(
         self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None
-    ) -> tuple[Tensor, Tensor, Boundaries]:  # fmt: skip
-        """(nll, early_nll, what the rule decided), eqs. (1) to (6) and (14)."""
+    ) -> tuple[Tensor, Tensor, Boundaries, Tensor]:  # fmt: skip
+        """(nll, early_nll, what the rule decided, byte states), eqs. (1) to (6) and (14)."""
         byte_states, targets = self.encode(ids[:, :-1]), ids[:, 1:]
         decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries)
         nll = self._output_nll(byte_states, decided, targets)
-        return nll, next_byte_nll(self.early_logits(byte_states), targets), decided
+        return nll, next_byte_nll(self.early_logits(byte_states), targets), decided, byte_states
 
     def forward(
         self, ids: Int[Tensor, "B N_plus_1"], *, uniforms: Float[Tensor, "B N"] | None = None,
@@ -203,7 +204,7 @@ class AutoregressiveUNet(nn.Module):
             RltokError: (a ValueError) ids of a wrong shape or value, boundaries without one at position 0.
         """
         uniforms = _checked(ids, uniforms, boundaries, generator)
-        nll, early_nll, decided = self._both_nll(ids, uniforms, boundaries)
+        nll, early_nll, decided, byte_states = self._both_nll(ids, uniforms, boundaries)
         scored = ids[:, 1:] != PAD
         return UNetOutput(
             nll=nll,
@@ -214,7 +215,15 @@ class AutoregressiveUNet(nn.Module):
             drawn=scored & ~first_position(scored),
             aux_loss=nll.new_zeros(()) if decided.aux_loss is None else decided.aux_loss,
             soft=decided.soft,
+            byte_states=byte_states,
         )
+
+    @torch.no_grad()
+    def redraw(
+        self, ids: Int[Tensor, "B N_plus_1"], byte_states: Float[Tensor, "B N d"], uniforms: Float[Tensor, "B N"]
+    ) -> Float[Tensor, "B N"]:
+        """`forward(ids, uniforms=...).nll` from byte states that another forward pass made, without gradient."""
+        return self._output_nll(byte_states, self.decide(byte_states, ids, uniforms=uniforms), ids[:, 1:])
 
     def given_nll(self, ids: Int[Tensor, "B N_plus_1"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """`forward(ids, boundaries=...).nll` alone: neither early head nor policy run. For rules without soft gates."""

@@ -34,6 +34,7 @@ CASES = {
     "leave one out": ("learned", {}, 6, {"centring": "leave_one_out"}),
     "not centred": ("learned", {}, 6, {"centring": "none"}),
     "whole row": ("learned", {}, 6, {"credit": "total", "gamma": 1.0}),
+    "two draws": ("learned", {}, 3, {"draws": 2}),
     "no early head": ("learned", {}, 3, {"relative_rewards": False}),
     **{
         f"{rule} {variant}, {rows} rows": (rule, {"variant": variant}, rows, {})

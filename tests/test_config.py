@@ -24,6 +24,7 @@ from rltok.step import train_step
 # A valid other value where neither the half, nor another choice, nor None would be one.
 OTHER = {
     "objective.credit": {"objective.credit": "total", "objective.gamma": 1.0},
+    "objective.draws": {"objective.draws": 2},
     "train.sequences_per_update": {"train.sequences_per_update": 64},
     "model.embedding_dim": {"model.embedding_dim": 96},
     "train.final_fraction": {"train.final_fraction": 0.1},
@@ -165,7 +166,7 @@ LIMITS = {
     "model.rule.vocabulary": (256, 10**6), "model.rule.fit_bytes": (1, 10**15), "model.rule.entropy_dim": "a multiple of 32",
     "model.rule.entropy_layers": (1, 64), "model.rule.entropy_window": (1, 2**24),
     "model.rule.entropy_learning_rate": (1e-12, 1),
-    "objective.gamma": (0, 1), "objective.lambda_auto": (0, 1e6), "objective.lambda_policy": (0, 1e6),
+    "objective.gamma": (0, 1), "objective.draws": (1, 64), "objective.lambda_auto": (0, 1e6), "objective.lambda_policy": (0, 1e6),
     "objective.lambda_target": (0, 1e6), "objective.lambda_early": (0, 1e6),
     "data.sequence_length": (8, 2**24), "data.held_out_fraction": "strictly between 0 and 1",
     "train.training_bytes": (1, 10**15), "train.sequences_per_update": (1, 2**20), "train.micro_batch": (1, 2**20),
@@ -324,15 +325,16 @@ def test_a_setting_younger_than_stored_runs_moves_the_digest_only_away_from_its_
     config = Config()
     plain = {key: value for key, value in config.to_dict().items() if key != "name"}
     del plain["train"]["policy_lr_multiplier"], plain["train"]["policy_start_fraction"], plain["model"]["rotary_positions"]
+    del plain["objective"]["draws"]
     rule = plain["model"]["rule"]
     plain["model"]["rule"] = {key: rule[key] for key in ("name", "target_rate", "lags", "scale", "softcap")}
     before = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
     assert config.digest() == before
     moved = [
         {"train.policy_lr_multiplier": 2.0}, {"train.policy_start_fraction": 0.3}, {"train.policy_start_fraction": 0.4},
-        {"model.rotary_positions": "bf16"},
+        {"model.rotary_positions": "bf16"}, {"objective.draws": 2},
     ]  # fmt: skip
-    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 5
+    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 6
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, 1e5, float("nan"), True])
@@ -353,3 +355,10 @@ def test_a_multiplier_on_a_rule_without_a_policy_is_refused(rule):
         with_settings(Config(), {"model.rule.name": rule, "train.policy_lr_multiplier": 20})
     with pytest.raises(RltokError, match=rf"policy_start_fraction=0\.3 .* the rule '{rule}' has none\. Set it to 0"):
         with_settings(Config(), {"model.rule.name": rule, "train.policy_start_fraction": 0.3})
+    with pytest.raises(RltokError, match=rf"objective\.draws=2 .* the rule '{rule}' has none\. Set it to 1"):
+        with_settings(Config(), {"model.rule.name": rule, "objective.draws": 2})
+
+
+def test_several_draws_that_nothing_would_be_compared_with_are_refused():
+    with pytest.raises(RltokError, match=r"draws=2 subtracts other draws .* Set draws=1, or relative_rewards=True\.$"):
+        with_settings(Config(), {"objective.draws": 2, "objective.relative_rewards": False})

@@ -5,7 +5,7 @@ import torch
 from helpers import STRAIGHT_THROUGH
 
 from rltok.config import with_settings
-from rltok.flops import attention_flops_per_byte, flops_per_byte, parameter_counts
+from rltok.flops import attention_flops_per_byte, flops_per_byte, parameter_counts, training_flops
 from rltok.presets import preset
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import PADDED_IDS
@@ -52,3 +52,15 @@ def test_attention_adds_four_percent_to_the_147m_model():
     # a row shorter than the window sees no more than itself
     short = attention_flops_per_byte(model, 0.2, 32)
     assert short == pytest.approx(12 * 768 * (8 * 32 + 12 * 0.2 * 0.2 * 32 / 2))
+
+
+def test_draws_beyond_the_first_are_counted_forward_from_the_policy_on():
+    once, thrice = (preset("tiny", {"objective.draws": draws}) for draws in (1, 3))
+    counts, d, model, length = parameter_counts(once.model), 64, once.model, once.data.sequence_length
+    assert (model.down_layers, model.up_layers) == (1, 1)
+    before, after = (training_flops(config, 1000, 250) for config in (once, thrice))
+    forward = counts["policy"] + counts["token_layers"] / 4 + counts["byte_layers"] / 2 + 257 * d
+    assert after[0] - before[0] == pytest.approx(2 * 1000 * 2 * forward)
+    pairs = min(model.window, length) + model.mid_layers / 4 * (length / 4) / 2
+    assert after[1] - before[1] == pytest.approx(2 * 1000 * 4 * d * pairs)
+    assert training_flops(thrice, 0, 0) == (0, 0)

@@ -29,21 +29,26 @@ WEIGHTS = {"lambda_auto": 0.9, "lambda_policy": 0.4, "lambda_target": 0.2, "lamb
 LENGTHS = ((7, 12), (3, 9), (12, 1))  # ragged, and the micro-batches hold different numbers of bytes
 
 
-def config_for(rule="learned", *, clip_norm=1e9, gamma=0.8, centring="batch", updates=50):
+def config_for(rule="learned", *, clip_norm=1e9, gamma=0.8, centring="batch", updates=50, draws=1):
     train = TrainConfig(
         training_bytes=updates * 6 * 12, sequences_per_update=6, micro_batch=2, clip_norm=clip_norm, learning_rate=0.01
     )
-    objective = ObjectiveConfig(gamma=gamma, centring=centring, **WEIGHTS)
+    objective = ObjectiveConfig(gamma=gamma, centring=centring, draws=draws, **WEIGHTS)
     return Config(model=tiny_config(rule), objective=objective, data=small_config(data__sequence_length=12).data, train=train)
 
 
-def batches_of(lengths=LENGTHS):
-    return [(ragged_ids(pair, 12, seed=i), random_uniforms(len(pair), 12, seed=i)) for i, pair in enumerate(lengths)]
+def batches_of(lengths=LENGTHS, draws=1):
+    return [(ragged_ids(pair, 12, seed=i), random_uniforms(len(pair), 12 * draws, seed=i)) for i, pair in enumerate(lengths)]
 
 
-def advantages_by_hand(out, gamma):
-    """Eqs. (15) to (17) in numpy, one decision at a time; rows that have ended take no part in a mean."""
+def advantages_by_hand(out, gamma, others=()):
+    """Eqs. (15) to (17) in numpy, one decision at a time; rows that have ended take no part in a mean.
+
+    With other draws of the same rows, their mean return is subtracted from that of eq. (16).
+    """
     rewards = (out.early_nll - out.nll).detach().double().numpy()
+    if others:
+        rewards = rewards - np.mean([(other.early_nll - other.nll).detach().double().numpy() for other in others], axis=0)
     scored = out.scored.numpy()
     rows, length = rewards.shape
     returns = np.array([[sum(gamma**j * r[i + j] for j in range(length - i)) for i in range(length)] for r in rewards])
@@ -61,12 +66,12 @@ def gradient_by_hand(model, batches, gamma, rate):
     total_scored = sum(int((ids[:, 1:] != 258).sum()) for ids, _ in batches)
     loss = 0.0
     for ids, uniforms in batches:
-        out = model(ids, uniforms=uniforms)
+        out, *others = (model(ids, uniforms=each) for each in uniforms.split(12, dim=1))
         part = 0.9 * out.nll.sum() + 0.3 * out.early_nll.sum()
         if out.boundary_logits is not None:
             p = out.boundary_logits.sigmoid()
             chosen = torch.where(out.boundaries, p, 1 - p).log()
-            advantages = torch.from_numpy(advantages_by_hand(out, gamma)).float()
+            advantages = torch.from_numpy(advantages_by_hand(out, gamma, others)).float()
             part = part - 0.4 * (chosen * advantages)[out.drawn].sum()
             pressure = out.boundary_logits[out.drawn].mean() * (p[out.drawn].mean().item() - rate)
             part = part + 0.2 * pressure * out.scored.sum()
@@ -91,6 +96,38 @@ def test_the_gradient_of_ragged_micro_batches_is_that_of_the_mean_over_all_bytes
     assert float(metrics.grad_norm) == pytest.approx(norm_of(wanted.values()), rel=1e-4)
     assert float(metrics.grad_norm_rule) == pytest.approx(norm_of(own), rel=1e-4)
     assert (norm_of(own) > 0) == (rule == "learned")
+
+
+@pytest.mark.parametrize("draws", [2, 4])
+def test_with_several_draws_the_first_trains_alone_and_against_the_mean_return_of_the_others(draws):
+    batches = batches_of(draws=draws)
+    wanted = gradient_by_hand(tiny_model(), batches, 0.8, 0.3)
+    alone = gradient_by_hand(tiny_model(), [(ids, uniforms[:, :12]) for ids, uniforms in batches], 0.8, 0.3)
+    model, config = tiny_model(), config_for(draws=draws)
+    metrics = train_step(model, make_optimizer(model, config.train), batches, config, 1)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, wanted[name], rtol=1e-3, atol=1e-6)
+    policy = "rule.project.weight"
+    assert (wanted[policy] - alone[policy]).abs().max() > 1e-3
+    assert torch.equal(wanted["output_head.weight"], alone["output_head.weight"])  # the loss is that of the first draw
+    assert metrics.scored_bytes == 44
+
+
+def test_a_row_drawn_several_times_is_first_drawn_as_a_row_drawn_once():
+    rows = cut_documents([Document(bytes(range(200)), "s", "0")], 12, "windows", name="t")
+    corpus = Corpus(rows, rows, None, {})
+    once, thrice = (micro_batches(corpus, config_for(draws=draws), 3, torch.device("cpu")) for draws in (1, 3))
+    for (ids, uniforms), (same_ids, more) in zip(once, thrice, strict=True):
+        assert torch.equal(ids, same_ids) and torch.equal(more[:, :12], uniforms) and more.shape == (2, 36)
+        assert len({tuple(row) for row in more.view(6, 12).tolist()}) == 6
+
+
+def test_a_redraw_is_the_loss_of_a_forward_pass_with_its_uniforms_and_has_no_gradient():
+    model, (ids, uniforms) = tiny_model(), batches_of(draws=2)[0]
+    out, other = (model(ids, uniforms=each) for each in uniforms.split(12, dim=1))
+    again = model.redraw(ids, out.byte_states, uniforms[:, 12:])
+    torch.testing.assert_close(again, other.nll, rtol=1e-5, atol=1e-6)
+    assert not again.requires_grad and not torch.equal(out.boundaries, other.boundaries)
 
 
 def test_clipping_happens_once_on_the_summed_gradient_and_the_norms_told_are_from_before():

@@ -16,9 +16,9 @@ from rltok.rng import row_uniforms
 def micro_batches(
     corpus: Corpus, config: Config, step: int, device: torch.device, ranks: Ranks = ALONE
 ) -> list[tuple[Tensor, Tensor]]:  # fmt: skip
-    """(ids [B, N + 1], uniforms [B, N]) of each micro-batch of update `step` (from 1); of its part that falls to this process.
+    """(ids [B, N + 1], uniforms [B, draws * N]) of each micro-batch of update `step` (from 1).
 
-    They are pure functions of seed, step and global row number.
+    Of several processes each gets the part that falls to it. They are pure functions of seed, step and global row number.
     """
     return [_micro_batch(corpus, config, ranks, step, number, device) for number in range(_forward_passes(config, ranks))]
 
@@ -39,7 +39,8 @@ def _micro_batch(
 
     ids = corpus.train.ids(own(row_indices(train.seed, step - 1, size, len(corpus.train))))
     rows = own(np.arange((step - 1) * size, step * size))
-    return _moved(ids, device), _moved(row_uniforms(train.seed, step, rows.tolist(), ids.shape[1] - 1), device)
+    numbers = config.objective.draws * (ids.shape[1] - 1)
+    return _moved(ids, device), _moved(row_uniforms(train.seed, step, rows.tolist(), numbers), device)
 
 
 def _moved(x: Tensor, device: torch.device) -> Tensor:

@@ -57,7 +57,7 @@ def rounded(values: Sequence[float], digits: int = DIGITS) -> list[float]:
 
 def with_flops(line: dict[str, Any], config: Config, keys: Sequence[str]) -> dict[str, Any]:
     """Some entries of a line of metrics, with the FLOPs of training up to it."""
-    flops, attention = training_flops(config.model, line["bytes"], line["tokens"], config.data.sequence_length)
+    flops, attention = training_flops(config, line["bytes"], line["tokens"])
     entries = {key: line[key] for key in keys} | {"flops": flops, "attention_flops": attention}
     return {key: rounded([value], CURVE_DIGITS)[0] if isinstance(value, float) else value for key, value in entries.items()}
 

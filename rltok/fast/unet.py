@@ -47,12 +47,12 @@ class FastUNet(AutoregressiveUNet):
 
     def _both_nll(
         self, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None
-    ) -> tuple[Tensor, Tensor, Boundaries]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor, Boundaries, Tensor]:  # fmt: skip
         if not self._fused():
             return super()._both_nll(ids, uniforms, boundaries)
         byte_states, early_nll, terms = self._encode_and_read(ids)
         decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries, terms=terms)
-        return self._output_nll(byte_states, decided, ids[:, 1:]), early_nll, decided
+        return self._output_nll(byte_states, decided, ids[:, 1:]), early_nll, decided, byte_states
 
     def _encode_and_read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Byte states (1), loss of the early head (14), terms of the policy (21) or None where the rule makes them itself."""

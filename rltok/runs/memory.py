@@ -108,7 +108,9 @@ def _in_use(device: torch.device) -> str:
 
 
 def _advice(config: Config, fitting: int | None, used: str) -> TrainingFailed:
-    problem = f"out of memory at train.micro_batch={config.train.micro_batch}{used}"
+    draws = config.objective.draws
+    several = "" if draws == 1 else f" with objective.draws={draws}, of which 1 takes the least memory"
+    problem = f"out of memory at train.micro_batch={config.train.micro_batch}{several}{used}"
     if fitting is None:
         tried = smaller_sizes(config)
         smaller = f"neither fits a smaller one ({', '.join(map(str, tried))} tried)" if tried else "there is no smaller one"

@@ -239,7 +239,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
             raise KeyError(*lacking)
     except (LookupError, TypeError) as error:
         raise RltokError(f"{run.folder.path / 'metrics.jsonl'} lacks a whole line of validation. {RESTORE}") from error
-    flops, attention = training_flops(config.model, run.bytes, run.tokens, config.data.sequence_length)
+    flops, attention = training_flops(config, run.bytes, run.tokens)
     device, commit, note = _made_by(run, note)
     return RunRecord(
         name=config.name,

@@ -49,7 +49,7 @@ def enumerate_boundaries(n: int) -> Bool[Tensor, "S n"]:
     return torch.cat([torch.ones(len(numbers), 1, dtype=torch.bool), digits.bool()], dim=1)
 
 
-def _row_strings(ids: Int[Tensor, "B N_plus_1"]) -> Bool[Tensor, "S B N"]:
+def all_strings(ids: Int[Tensor, "B N_plus_1"]) -> Bool[Tensor, "S B N"]:
     """Every combination of the rows' strings; False on padding."""
     width = ids.shape[1] - 1
     lengths = (ids[:, 1:] != PAD).sum(dim=1).tolist()
@@ -60,7 +60,7 @@ def _row_strings(ids: Int[Tensor, "B N_plus_1"]) -> Bool[Tensor, "S B N"]:
     return torch.stack([torch.stack([row[c] for row, c in zip(strings, chosen, strict=True)]) for chosen in combinations])
 
 
-def _policy_log_prob(model: AutoregressiveUNet, shared: SharedPass, strings: Bool[Tensor, "S B N"]) -> Float[Tensor, "S B N"]:
+def policy_log_prob(model: AutoregressiveUNet, shared: SharedPass, strings: Bool[Tensor, "S B N"]) -> Float[Tensor, "S B N"]:
     """log pi of each decision, 0 where nothing was drawn; with graph."""
     many, decisions = len(strings), strings.flatten(0, 1)
     each = log_prob(model.rule.logits(stack(shared.terms, many), decisions), decisions).unflatten(0, (many, -1))
@@ -103,10 +103,10 @@ def enumerate_row(model: AutoregressiveUNet, ids: Int[Tensor, "1 N_plus_1"]) -> 
     check_rows(ids)
     if len(ids) != 1:
         raise RltokError(f"enumerate_row takes one row; got {len(ids)}. Several rows together: joint_moments.")
-    strings = _row_strings(ids)
+    strings = all_strings(ids)
     shared = share(model, ids)
     nll = torch.cat([follow(model, shared, part).nll for part in strings.split(CHUNK)])
-    policy = _policy_log_prob(model, shared, strings)
+    policy = policy_log_prob(model, shared, strings)
     return EnumeratedRow(strings[:, 0], policy.sum(dim=(1, 2)), nll[:, 0], shared.early_nll[0])
 
 
@@ -119,9 +119,9 @@ def _expected(model: AutoregressiveUNet, ids: Tensor) -> tuple[Tensor, Tensor, T
     """Expected loss; the same with the chances held fixed; the same with the losses held fixed."""
     check_rows(ids)
     total = conditional = policy = 0.0
-    of_rows = [(row[None], _row_strings(row[None])) for row in ids if row[1] != PAD]  # too many are refused before one is scored
+    of_rows = [(row[None], all_strings(row[None])) for row in ids if row[1] != PAD]  # too many are refused before one is scored
     for alone, strings in of_rows:  # rows do not influence each other, so the expectation of their sum takes a row at a time
-        chances = _policy_log_prob(model, share(model, alone), strings).sum(dim=(1, 2)).exp()
+        chances = policy_log_prob(model, share(model, alone), strings).sum(dim=(1, 2)).exp()
         for part, chance in zip(strings.split(CHUNK), chances.split(CHUNK), strict=True):
             many = alone.expand(len(part), -1)
             nll = model(many, boundaries=part[:, 0]).nll.sum(dim=1)
@@ -173,7 +173,7 @@ def influence(model: AutoregressiveUNet, ids: Int[Tensor, "1 N_plus_1"]) -> Floa
     """
     row = enumerate_row(model, ids)
     parameters = list(policy_parameters(model).values())
-    each = _policy_log_prob(model, share(model, ids), row.boundaries[:, None])[:, 0]  # S N
+    each = policy_log_prob(model, share(model, ids), row.boundaries[:, None])[:, 0]  # S N
     weights = row.log_policy.exp()[:, None] * row.nll  # pi(a) * -R_j(a)
     count = (ids[:, 1:] != PAD).sum()
     cells = []
@@ -205,9 +205,9 @@ def joint_moments(model: AutoregressiveUNet, ids: Int[Tensor, "B N_plus_1"], nam
             "names is empty. Name at least one estimator, such as 'naive'; rltok.variance.ladder.ladder() lists them."
         )
     check_rows(ids)
-    strings = _row_strings(ids)
+    strings = all_strings(ids)
     shared = share(model, ids)
-    chances = _policy_log_prob(model, shared, strings).sum(dim=(1, 2)).exp().detach()
+    chances = policy_log_prob(model, shared, strings).sum(dim=(1, 2)).exp().detach()
     sums = {name: [0.0, 0.0] for name in names}
     for part, chance in zip(strings.split(CHUNK), chances.split(CHUNK), strict=True):
         for name, grads in policy_gradients(model, shared, follow(model, shared, part), names).items():

@@ -7,6 +7,7 @@ boundaries, but no gradient through them; and logits are linear in `terms`, so o
 weights with the Jacobian of `terms`, which all draws share.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -26,9 +27,9 @@ from rltok.vocab import PAD
 GROUPS = {"policy": ("rule.",), "encoder": ("embedding.", "down_blocks.")}  # by the start of a parameter's name
 
 
-def policy_parameters(model: AutoregressiveUNet) -> dict[str, torch.nn.Parameter]:
-    """Parameters that the policy gradient reaches, by name: the rule's own, then those of the encoder."""
-    starts = [start for group in GROUPS.values() for start in group]
+def policy_parameters(model: AutoregressiveUNet, groups: Iterable[str] | None = None) -> dict[str, torch.nn.Parameter]:
+    """Parameters that the policy gradient reaches, by name: the rule's own, then those of the encoder; or of these groups."""
+    starts = [start for group in groups or GROUPS for start in GROUPS[group]]
     return {name: p for start in starts for name, p in model.named_parameters() if name.startswith(start)}
 
 
@@ -143,10 +144,11 @@ def policy_weights(
 
 
 def pull_back(
-    model: AutoregressiveUNet, shared: SharedPass, weights: Float[Tensor, "K B N terms"], chunk: int = 64
-) -> Float[Tensor, "K P"]:
+    model: AutoregressiveUNet, shared: SharedPass, weights: Float[Tensor, "K B N terms"], chunk: int = 64,
+    groups: Iterable[str] | None = None,
+) -> Float[Tensor, "K P"]:  # fmt: skip
     """weights . d terms / d parameters for each of K weights, flat, in the order of `policy_parameters`; `chunk` at a time."""
-    parameters, parts = list(policy_parameters(model).values()), []
+    parameters, parts = list(policy_parameters(model, groups).values()), []
     for part in weights.split(chunk):
         grads = torch.autograd.grad(shared.terms, parameters, part, retain_graph=True, is_grads_batched=True)
         parts.append(torch.cat([grad.flatten(1) for grad in grads], dim=1))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from rltok.errors import RltokError
 from rltok.variance.laboratory import LOSS, Gradients, counterpart, factor
@@ -26,8 +27,8 @@ UNRESOLVED = {
 }  # fmt: skip
 
 
-def _inner(a: Any, b: Any) -> np.ndarray:
-    """All inner products [n, n]."""
+def inner(a: Tensor, b: Tensor) -> np.ndarray:
+    """All inner products [n, n] of gradients [n, P]."""
     return (a.double() @ b.double().T).cpu().numpy()
 
 
@@ -75,7 +76,7 @@ def products_of(gradients: Gradients, name: str, group: str) -> Products:
     other, reference = gradients.long[counterpart(name)][:, part], gradients.long[REFERENCE][:, part]
     square = gradients.square[name][:, list(gradients.slices).index(group)].cpu().numpy()
     return Products(
-        _inner(other, other), _inner(other, reference), _inner(reference, reference), _inner(own, own), _inner(own, reference),
+        inner(other, other), inner(other, reference), inner(reference, reference), inner(own, own), inner(own, reference),
         square, factor(name, gradients.sizes.rows), gradients.sizes.rows, gradients.sizes.draws,
     )  # fmt: skip
 
@@ -163,7 +164,7 @@ def measured_cosines(gradients: Gradients, name: str, group: str) -> list[list[f
     """
     part = gradients.slices[group]
     first, reference = gradients.first[name][:, part], gradients.long[REFERENCE][:, part]
-    own, cross, truth = _inner(first, first), _inner(first, reference), _inner(reference, reference)
+    own, cross, truth = inner(first, first), inner(first, reference), inner(reference, reference)
     count = len(own)
     true2 = pairs(truth, np.ones(count))
     generator, rows = np.random.default_rng(0), []
@@ -190,9 +191,9 @@ def shared_parameters(gradients: Gradients, name: str, weights_of_policy: list[f
     loss, own = gradients.first[LOSS][:, part], gradients.first[name][:, part]
     other, truth = gradients.long[counterpart(name)][:, part], gradients.long[REFERENCE][:, part]
     one = np.ones(len(loss))
-    ll, lo, oo = _inner(loss, loss), _inner(loss, own), _inner(own, own)
-    l2, lt, lr = pairs(ll, one), pairs(_inner(loss, other), one), pairs(_inner(loss, truth), one)
-    t2, tr, r2 = pairs(_inner(other, other), one), pairs(_inner(other, truth), one), pairs(_inner(truth, truth), one)
+    ll, lo, oo = inner(loss, loss), inner(loss, own), inner(own, own)
+    l2, lt, lr = pairs(ll, one), pairs(inner(loss, other), one), pairs(inner(loss, truth), one)
+    t2, tr, r2 = pairs(inner(other, other), one), pairs(inner(other, truth), one), pairs(inner(truth, truth), one)
     true2, results = l2 + 2 * lr + r2, []
     for weight in weights_of_policy:
         mean2 = l2 + 2 * weight * f * lt + (weight * f) ** 2 * t2

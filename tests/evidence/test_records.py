@@ -193,7 +193,7 @@ def test_runs_that_are_not_alike_are_not_compared(tmp_path, settings, message):
 
 @pytest.mark.parametrize(
     ("setting", "moved"),
-    [("train.policy_start_fraction", 0.25), ("model.rotary_positions", "bf16")],
+    [("train.policy_start_fraction", 0.25), ("model.rotary_positions", "bf16"), ("objective.draws", 2)],
     ids=lambda value: str(value),
 )
 def test_a_run_older_than_a_setting_compares_with_runs_at_its_old_value_alone(tmp_path, setting, moved):

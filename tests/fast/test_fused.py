@@ -152,6 +152,17 @@ def test_given_boundaries_alone_cost_neither_head_nor_policy_and_give_the_same_l
         assert model.early_head.weight.grad is None and model.rule.project.weight.grad is None
 
 
+def test_another_draw_of_the_same_byte_states_has_the_loss_of_its_own_forward_pass():
+    ids, _ = batch((6, 2))
+    model, uniforms = scrambled(fast_model()), [random_uniforms(2, 6, seed=seed).to(DEVICE) for seed in (0, 1)]
+    for backend in ("plain", "triton"):
+        with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
+            out, other = (model(ids, uniforms=each) for each in uniforms)
+            again = model.redraw(ids, out.byte_states, uniforms[1])
+            torch.testing.assert_close(again, other.nll.detach(), rtol=1e-3, atol=1e-3)
+        assert not again.requires_grad and not torch.equal(out.boundaries, other.boundaries)
+
+
 def test_outside_16_bit_autocast_everything_is_plain():
     ids, boundaries = batch((5, 2))
     model = scrambled(fast_model())

@@ -14,7 +14,7 @@ from paths import ROOT, TESTS, project_files
 
 MODULES = sorted((ROOT / "rltok").rglob("*.py"))
 MODULE_NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
-EQUATION_FILES = ["layers", "attention", "policy", "resample", "estimator", "losses"]
+EQUATION_FILES = ["layers", "attention", "baselines", "policy", "resample", "estimator", "losses"]
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 

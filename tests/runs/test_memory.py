@@ -91,6 +91,13 @@ def test_if_nothing_fits_the_error_says_what_else_to_lower(monkeypatch, tmp_path
         go()
 
 
+def test_of_several_draws_it_says_that_one_takes_the_least_memory(monkeypatch, tmp_path):
+    go, *_ = update(small_config(**WHOLE, objective__draws=3), tmp_path)
+    out_of_memory_above(4, monkeypatch)
+    with pytest.raises(RltokError, match=r"micro_batch=12 with objective.draws=3, of which 1 takes the least memory; 4 rows fit"):
+        go()
+
+
 def test_sizes_are_divisors_largest_first_and_leave_two_rows_to_centre():
     assert smaller_sizes(small_config(**WHOLE)) == [6, 4, 3, 2]
     assert smaller_sizes(small_config(**WHOLE, model__rule__name="even")) == [6, 4, 3, 2, 1]

@@ -71,7 +71,7 @@ def _flops(config: Config, attention: bool) -> float:
     """FLOPs of all updates, at the target rate."""
     size = config.num_updates * config.bytes_per_update
     rate = config.model.rule.target_rate
-    matrices, more = training_flops(config.model, size, round(size * rate), config.data.sequence_length)
+    matrices, more = training_flops(config, size, round(size * rate))
     return matrices + more if attention else matrices
 
 
