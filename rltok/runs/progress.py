@@ -45,7 +45,9 @@ class Progress:
         self._done += scored
         self._bar.update(scored)
         self._bar.set_postfix_str(status, refresh=False)
-        if self._lines and self._done >= self._next:
+        if (
+            self._lines and self._done >= self._next and self._done > self._first
+        ):  # nothing done yet says nothing of the time left
             past = self._total is not None and self._done >= self._total
             self._next = (
                 self._done + UNKNOWN_STEP if past else self._next + self._step * ((self._done - self._next) // self._step + 1)

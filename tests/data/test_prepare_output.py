@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from contextlib import closing
 
 import pytest
 from preparing import write_jsonl
@@ -128,3 +129,11 @@ def test_a_log_has_a_line_for_the_first_update_and_ten_for_all_however_the_bytes
         shown.close()
         percentages = [int(line.split("%")[0]) for line in capsys.readouterr().err.splitlines()]
         assert percentages == list(percents)
+
+
+def test_before_anything_is_read_no_line_says_how_long_the_rest_takes(capsys):
+    with closing(Progress(100, 0, shown=True)) as progress:
+        progress.update(0, "part 1 of 2")
+        assert capsys.readouterr().err == ""
+        progress.update(1, "part 1 of 2")
+    assert "part 1 of 2" in capsys.readouterr().err
