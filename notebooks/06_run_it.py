@@ -72,6 +72,7 @@ from rltok.show import plots
 from rltok.show.notebook import judge
 from rltok.show.tables import markdown
 from rltok.speed.bench import DATASHEET_RATES
+from rltok.speed.fitting import that_fits
 from rltok.speed.speeds import fastest, measured_speeds
 
 plots.use_style()
@@ -382,9 +383,7 @@ if "google.colab" in sys.modules and start_on_colab:
     drive.mount("/content/drive")
     card = torch.cuda.get_device_properties(0)
     bf16 = card.major >= 8
-    fitting = ch06_plan.that_fits(
-        config, card.total_memory, bf16, measured_speeds()
-    )
+    fitting = that_fits(config, card.total_memory, bf16, measured_speeds())
     chosen = with_settings(
         fitting or rltok.preset("small"),
         {"train.checkpoint_every": colab_every},

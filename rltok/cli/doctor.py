@@ -14,10 +14,10 @@ from rltok.config import Config
 from rltok.data.sources import documents
 from rltok.device import PRECISIONS, memory_bytes, precision_of, resolve_device
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch06_plan import that_fits
 from rltok.kernels import backends
 from rltok.presets import preset
 from rltok.runs.results import device_name, versions
+from rltok.speed.fitting import that_fits
 from rltok.speed.speeds import Speed, measured_speeds
 
 EXTRAS = {

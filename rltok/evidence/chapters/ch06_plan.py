@@ -1,6 +1,6 @@
 """Before a run at scale: what it takes on measured cards and on the disk, and the commands that make it.
 
-config --plan_table, cost_table, train_command, prepare_command--> what to expect, what to type     that_fits--> on which card
+config --plan_table, cost_table, train_command, prepare_command--> what to expect, what to type
 """
 
 import json
@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rltok.config import Config, with_settings
+from rltok.config import Config
 from rltok.flops import flops_per_byte, parameter_counts, training_flops
-from rltok.presets import preset, size_of
+from rltok.presets import preset
 from rltok.show.tables import markdown
 from rltok.speed.speeds import Speed
 from rltok.system.stopwatch import duration
@@ -20,10 +20,6 @@ LARGE = 120  # of a unit of time, from which on the next larger one is printed
 OPTIMIZER_COPIES = 3  # of every weight in a checkpoint: itself and two moments of AdamW
 BYTES = 4  # of a number in fp32
 WATCHING = ("log_every", "evaluate_every", "evaluate_rows", "checkpoint_every", "keep_checkpoints")  # changes no weight
-STATE_BYTES = 16  # of memory for one parameter: weight, gradient and two moments of AdamW, fp32
-USABLE = 0.92  # of a card's memory: the rest goes to CUDA itself and to fragments
-FP32_FACTOR = 2  # bytes of an activation in fp32 over those in 16 bits
-LEAST_ROWS = 4  # of a pass: fewer leave eq. (17) hardly a mean
 SPARE = 0.02  # of prepared text: duplicates, and splits that chance makes smaller
 STORED = {"documents": 1, "windows": 1, "full_windows": 2}  # bytes for one that is trained on: an end may be as long as a window
 MILLION = 1_000_000
@@ -118,28 +114,6 @@ def prepare_command(config: Config, source: str, *, out: str, held_out: float) -
     words = [f"rltok prepare {shlex.quote(source)}", f"--out {shlex.quote(out)}", f"--cut {config.data.cut}"]
     words += [f"--sequence-length {config.data.sequence_length}", f"--max-bytes {prepared_bytes(config, held_out)}"]
     return " \\\n  ".join(words)
-
-
-def that_fits(config: Config, memory_bytes: float, bf16: bool, speeds: list[Speed]) -> Config | None:
-    """The configuration with as many rows a pass as should fit a card, up to its own number; None where not even four fit.
-
-    Args:
-        config: of a preset.
-        memory_bytes: of the card.
-        bf16: whether it has bf16; without, passes are in fp16 and plain PyTorch. With `train.precision` fp32 they are plain, too.
-        speeds: `rltok.speed.speeds.measured_speeds()`, where the memory of a row is taken from.
-    """
-    wide = config.train.precision == "fp32"
-    kind = (size_of(config.name), "triton" if bf16 and not wide else "plain")
-    base = next((speed for speed in speeds if (speed["preset"], speed["backend"]) == kind), None)
-    if base is None:
-        return None
-    fixed = STATE_BYTES * sum(parameter_counts(config.model).values())
-    a_row = (base["peak_memory_bytes"] - fixed) / base["micro_batch"] * (FP32_FACTOR if wide else 1)
-    counts = range(config.train.micro_batch, LEAST_ROWS - 1, -1)
-    sizes = [rows for rows in counts if config.train.sequences_per_update % rows == 0]
-    rows = next((rows for rows in sizes if fixed + rows * a_row <= USABLE * memory_bytes), None)
-    return with_settings(config, {"train.micro_batch": rows}) if rows else None
 
 
 def lasting(seconds: float) -> str:
