@@ -1,4 +1,4 @@
-"""Whether the paper was reproduced, in a few sentences, a table and a picture: what README, the first page and chapters open with.
+"""Whether the paper was reproduced, in a few sentences, a table and a picture: what README and pages open with.
 
 stored records --verdict--> Markdown      --figure--> share of white space with a boundary, over the text read
 
@@ -136,9 +136,9 @@ def answer(best: Sweep, large: Sweep) -> str:
 def rivals(best: Sweep) -> str:
     """What the policy is held against, and why the white-space rule leaves some white space out."""
     return (
-        "**Compared with:** *even spacing*; *H-Net*, which learns by straight-through gradients; *BPE guidance*, boundaries where a"
-        " BPE tokenizer starts tokens, which later bytes decide; the same *without its look ahead*; the *white-space rule*, after"
-        f" the first of adjacent spaces and punctuation marks (not the space after a comma: {shares(best, 'whitespace')})."
+        "**Compared with:** *even spacing*; *H-Net*, which learns by straight-through gradients; *BPE guidance*, boundaries where"
+        " a BPE tokenizer starts tokens, which later bytes decide; the same *without its look ahead*; the *white-space rule*,"
+        f" after the first of adjacent spaces and punctuation marks (not the space after a comma: {shares(best, 'whitespace')})."
     )
 
 
@@ -164,8 +164,8 @@ def _surprise(best: Sweep) -> str:
     travel = policy_travel(_config(best, SLOW)) / policy_travel(preset("147m"))
     return (
         f"**What surprised us:** with the paper's single learning rate, the policy's weights can move only"
-        f" {travel:.0%} as far as in the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space, and predicts"
-        f" {against(_gaps(best, SLOW, ('even',)))}. A short run tests a policy only if it can move."
+        f" {travel:.0%} as far as in the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space,"
+        f" and predicts {against(_gaps(best, SLOW, ('even',)))}. A short run tests a policy only if it can move."
     )
 
 
