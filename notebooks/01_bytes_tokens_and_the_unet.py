@@ -223,7 +223,8 @@ paper, small = rltok.preset("147m").model, rltok.preset("tiny").model
 for name, sizes in (("147m", paper), ("tiny", small)):
     reach = sizes.down_layers * (sizes.window - 1)
     print(
-        f"{name}: {sizes.down_layers} byte layers before the tokens", end=" "
+        f"{name}: byte layers before the tokens: {sizes.down_layers},",
+        end=" ",
     )
     print(f"reach {reach} positions back")
 print("positions seen by the byte layer:", near.sum(axis=1).tolist())
@@ -265,7 +266,7 @@ def first_difference(x: torch.Tensor, y: torch.Tensor) -> int:
 
 logit = first_difference(one.boundary_logits, other.boundary_logits)
 print("first logit that differs:", logit)
-print("first loss entry that differs:")
+print("first loss entry that differs:", end=" ")
 print(judge(guess, first_difference(one.nll, other.nll)))
 
 # %% [markdown]
