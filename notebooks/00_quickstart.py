@@ -18,7 +18,7 @@
 # %% [markdown] tags=["header-strip"]
 # # 00 Quickstart: a text and its boundaries
 #
-# **In short.** A small model that is rewarded for nothing but predicting bytes comes to end its tokens after spaces, within a
+# **In short.** A small model that is told how often to end a token, but not where, comes to end its tokens after spaces, within a
 # minute. This chapter shows it and asks why; the chapters after it build the method, measure it, and ask what it is worth.
 #
 # **After this chapter you can** say what a token boundary is here, train a model that learns where to put them, and explain what
@@ -92,7 +92,8 @@ config = with_settings(
 # into *tokens*. Usually a separate program does so, by rules fixed before training. The model in this book decides by itself,
 # after every byte: *does a token end here?* The method is that of the paper {cite}`dauncey2026`, which this book reproduces.
 #
-# A "yes" is a *boundary*. Here are the boundaries of a model that has learned nothing yet.
+# A "yes" is a *boundary*. Here are the boundaries of a model that has learned nothing yet. (`config` holds its settings; the end
+# of the chapter says which.)
 
 # %%
 text = FIXED_TEXTS["prose"]
@@ -124,13 +125,14 @@ display(
 # %% [markdown]
 # Blue means that a boundary after this character is unlikely, yellow that it is likely; a red edge marks a boundary that was
 # drawn. The *policy*, the part of the model that computes these probabilities, starts near the wanted rate. Its random weights
-# make some characters likelier than others, without any sense in it.
+# make boundaries likelier after some characters than after others, for no good reason.
 #
 # ## Train
 #
 # The model now trains on novels and government prose. Its objective contains how *often* to end a token, one boundary every five
 # bytes, because otherwise it would end one after every byte. It contains nothing about *where*. There, the only reward is: does a
-# boundary here help to predict the next bytes?
+# boundary here help to predict the next bytes? The table below sorts boundaries by the byte they follow; a *word start* is the
+# first letter of a word.
 
 # %%
 corpus = load_corpus("sample", config.data)
@@ -219,16 +221,16 @@ size = float(out.early_nll[out.drawn].std())
 print(f"spread of all surprises (standard deviation): {size:.1f}")
 
 # %% [markdown]
-# On average the first letter of a word is the hardest byte to predict: the letters so far say least about it. So a boundary after a space
-# stands where the model is about to need help. Does it help? The test is an edit: take one boundary after a space, leave all others
-# as they were drawn, and see how the loss of the next bytes changes when the boundary is
+# On average the first letter of a word is the hardest byte to predict: the bytes before it say least about it. So a boundary
+# after a space stands where the model is about to need help. Does it help? The test is an edit: take one boundary after a space,
+# leave all others as they were drawn, and see how the loss of the next bytes changes when the boundary is
 #
 # * *removed*,
 # * moved *one byte earlier*, before the space, or
 # * moved *one byte later*, after the first letter.
 #
-# Predict which edit costs most over the next eight bytes. Note when each boundary can be seen: one after a byte is there when the
-# next byte is predicted.
+# Predict which edit costs most over the next eight bytes. Note that a boundary after a byte is already visible when the next byte
+# is predicted.
 
 # %% tags=["prediction"]
 guess = None  # "removed", "one byte earlier" or "one byte later"
@@ -236,7 +238,7 @@ guess = None  # "removed", "one byte earlier" or "one byte later"
 # %% [markdown]
 # The answer comes from two networks of the same size, trained three times as long as ours above and stored. One chose its
 # boundaries itself. The other was trained with boundaries at random places, so that no place is more familiar to it than another.
-# (One training seed each.)
+# (One training seed each.) Beside the three edits stands a fourth: a boundary *added in a word*, between two letters.
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 stored = json.loads(Path("results/spaces.json").read_text())
@@ -270,9 +272,9 @@ plots.show(ch00_spaces.effects_figure(stored))
 #
 # $$B = \frac{\text{mean surprise of the bytes right after a boundary}}{\text{mean surprise of all bytes}},$$
 #
-# 1 for boundaries that do not care. (The paper describes it in words, as how strongly token starts concentrate on surprising
-# positions; this ratio is our reading.) The surprise below is that of one early head for all rules, so that no rule is judged by a
-# model that is used to it.
+# 1 for boundaries placed without regard to surprise. (The paper describes it in words, as how strongly token starts concentrate
+# on surprising positions; this ratio is our reading.) The surprise below is that of one early head for all rules, so that no rule
+# is judged by a model that is used to it.
 
 # %%
 chosen = {"learned, trained": out.boundaries}
@@ -298,10 +300,11 @@ for name, places in chosen.items():
 # Training moves boundaries towards surprising bytes, as far as a rule that takes every space and a little further. The last line
 # marks the most that one boundary every five bytes could reach; no rule can, because it would have to know the byte that comes.
 #
-# Three ideas of the method can be read off these pictures, before any formula:
+# Three ideas of the method can be read off the figures of edits and of surprise, before any formula:
 #
-# * **Return.** A boundary acts on several of the next bytes, on the fourth as much as on the first. So a decision is paid a sum.
-# * **Discount.** What it does fades within some eight bytes. So later rewards count less.
+# * **Return.** A moved boundary acts on several of the next bytes, on the fourth as much as on the first. So a decision is
+#   rewarded with a sum over them.
+# * **Discount.** The effect fades within some eight bytes. So later rewards count less.
 # * **Early exit.** Surprise varies from byte to byte by about ten times what one boundary changes. So the reward is the gain over a
 #   prediction that saw no boundary, the early head's.
 #
@@ -414,8 +417,8 @@ print(
 
 # %% [markdown]
 # **3. Edit boundaries yourself** (medium, 10 minutes) `ch00_spaces.effects` makes the edits of "Why spaces?". Apply it to this
-# chapter's own model, with 40 places for each edit. Is the cheapest and the dearest edit of a boundary after a space the same as
-# for the network that was trained longer?
+# chapter's own model, with 40 places for each edit. Which edit of a boundary after a space costs least, and which most? Are they
+# the same as for the network that was trained longer?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 mine = ch00_spaces.effects(model, ids, out.boundaries, most=40)

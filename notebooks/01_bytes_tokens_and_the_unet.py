@@ -22,7 +22,7 @@
 # token at or before it. No prediction sees the byte it predicts, and the rate of boundaries decides what a byte costs. Chapter 00
 # showed boundaries being learned; this chapter opens the network that uses them.
 #
-# **After this chapter you can** turn text into ids and back, carry bytes up to tokens and down again by hand, say at which
+# **After this chapter you can** turn text into ids and back, carry byte states down to tokens and up again by hand, say at which
 # moment a boundary becomes visible, and check by an experiment that a model never looks ahead.
 #
 # <!-- strip -->
@@ -103,7 +103,9 @@ a = np.array([1, 1, 0, 0, 1, 0, 1, 0])
 plots.show(plots.unet_diagram(labels, a))
 
 # %% [markdown]
-# In formulas, with the paper's numbers (the [equation register](../book/equations.md) has them all, with the reading we take):
+# In formulas, with the paper's numbers, $x$ are the bytes and $X$ their states; the policy $\pi$ draws the boundaries $a$; $X'$
+# and $Y'$ are the tokens before and after the middle part, $Y$ the byte states on the way back, and $y$ the next bytes. (The
+# [equation register](../book/equations.md) has all equations, with the reading we take.)
 #
 # $$X = \mathrm{encode}(x) \tag{1}$$
 # $$a \sim \pi(X, x) \tag{2}$$
@@ -114,7 +116,8 @@ plots.show(plots.unet_diagram(labels, a))
 #
 # ## Down: select the states at boundaries
 #
-# Downsampling keeps the states where $a_i = 1$, in order. In formulas, token $j$ is the state at the $j$-th boundary:
+# Downsampling keeps the states where $a_i = 1$, in order. In formulas, token $j$ is the state at the $j$-th boundary (formulas
+# count tokens from one, figure and code from zero):
 #
 # $$X'_j = X_i \tag{7}$$
 # $$\text{where} \quad a_i = 1, \quad \sum_{k=0}^{i} a_k = j \tag{8}$$
@@ -131,8 +134,8 @@ kept = [int(X[i]) for i in range(8) if a[i] == 1]  # eqs. (7) and (8)
 print(judge(guess, kept))
 
 # %% [markdown]
-# The package does the same for a batch of rows at once. Rows have different numbers of tokens, so the tokens of all rows stand in
-# one long list, with offsets that say where each row begins. Nothing is padded.
+# The package does the same for a batch of *rows* at once, the pieces of text that a model reads. Rows have different numbers of
+# tokens, so the tokens of all rows stand in one long list, with offsets that say where each row begins.
 
 # %%
 boundaries = torch.tensor(
@@ -149,8 +152,7 @@ print("positions", packed.positions.tolist())
 # %% [markdown]
 # ## Up: every byte reads the latest token at or before it
 #
-# On the way back, byte $j$ gets the token number $c(j) = \sum_{k \le j} a_k$, added to its own state. (Formulas count tokens from
-# one; figure and code count them from zero.)
+# On the way back, byte $j$ gets the token number $c(j) = \sum_{k \le j} a_k$, added to its own state.
 #
 # $$Y_j = X_j + Y'_{c(j)} \tag{9}$$
 #
@@ -194,8 +196,9 @@ for i, label in enumerate(labels):
 # ## Who sees whom
 #
 # A byte layer sees only a *window* of positions, its own and those just before it: 64 in the paper, 4 in the `tiny` preset. With
-# each further layer the reach grows by the window less one. So the byte level is short-sighted, by design. What lies further
-# back reaches a byte only through tokens, which see all earlier tokens of their row. That is why it matters where tokens end.
+# each further layer the reach grows by the window less one. So the byte level is short-sighted, by design. What lies further back
+# reaches a byte only through tokens, which see all earlier tokens of their row. That is why it matters where tokens end. In the
+# figure, yellow is seen and blue is not.
 
 # %% mystnb={"figure": {"caption": "Left: a byte layer with a window of 4. Right: what reaches each byte through its latest token, with the boundaries of the example.", "name": "fig-sight"}, "image": {"alt": "Two square grids, reading position down, position seen across. The left one has a narrow diagonal band, the right one grows in steps at the boundaries."}}
 import matplotlib.pyplot as plt
@@ -220,7 +223,8 @@ paper, small = rltok.preset("147m").model, rltok.preset("tiny").model
 for name, sizes in (("147m", paper), ("tiny", small)):
     reach = sizes.down_layers * (sizes.window - 1)
     print(
-        f"{name}: {sizes.down_layers} byte layers before the tokens", end=" "
+        f"{name}: byte layers before the tokens: {sizes.down_layers},",
+        end=" ",
     )
     print(f"reach {reach} positions back")
 print("positions seen by the byte layer:", near.sum(axis=1).tolist())
@@ -262,7 +266,7 @@ def first_difference(x: torch.Tensor, y: torch.Tensor) -> int:
 
 logit = first_difference(one.boundary_logits, other.boundary_logits)
 print("first logit that differs:", logit)
-print("first loss entry that differs:")
+print("first loss entry that differs:", end=" ")
 print(judge(guess, first_difference(one.nll, other.nll)))
 
 # %% [markdown]
@@ -282,19 +286,20 @@ print("nats per byte")
 assert same[:12] == [True] * 12 and not same[12]
 
 # %% [markdown]
-# The tests of the package repeat this for every rule, every number of lags, ragged batches and many draws.
+# The tests of the package repeat this for every rule, rows of different lengths and many draws.
 #
 # ## The boundary policy, in brief
 #
 # The logit of a boundary is a linear function of the byte state and of the last $w$ decisions, the *lags*, so that a policy can
 # also learn rhythms such as "every fourth byte". [Chapter 04](04_the_boundary_policy.ipynb) is about it; here are its equations and
-# one evaluation by hand. In eq. (21) $j$ counts lags, not bytes. $W_j$ is a row of weights, so each product is a number.
-# $\sigma^{-1}(p) = \log(p / (1 - p))$ is the inverse of the sigmoid: with small weights every probability starts near the target
-# rate. The divisor $D$ makes the first term small, so that training starts there (here it is 4, for easy numbers). A forced
-# boundary counts as an earlier decision.
+# one evaluation by hand.
 #
 # $$l^{raw}_i = W_0 X_i + \sum_{j=1}^{w} a_{i-j} W_j X_i \tag{21}$$
 # $$l^{scaled}_i = l^{raw}_i / D + \sigma^{-1}(\bar\pi_{target}) \tag{22}$$
+#
+# Here $j$ counts lags, not bytes, and each $W_j$ is a row of weights, so each product is a number.
+# $\sigma^{-1}(p) = \log(p / (1 - p))$ is the inverse of the sigmoid, and $\bar\pi_{target}$ the target rate. The divisor $D$ (4 here, for easy numbers) makes the
+# first term small, so that every probability starts near the target rate. A forced boundary counts as an earlier decision.
 
 # %%
 # W_0 X_i and W_1 X_i at three positions, one lag
@@ -314,7 +319,7 @@ print("probabilities:", [round(value, 3) for value in probabilities])
 # The third wish was efficiency. Training costs about 6 floating-point operations for each weight of a matrix and each time it is
 # used: a multiplication and an addition forward, and twice as many backward. Looking up an embedding costs none. The token level
 # runs once for each token, not for each byte, so the rate of boundaries decides the cost. Attention scores are left out of this
-# count, as in the paper.
+# count, as in the paper. The figure's vertical line is the target rate.
 
 # %% mystnb={"figure": {"caption": "Training cost of the paper's 147M model against the rate of boundaries, attention left out.", "name": "fig-cost"}, "image": {"alt": "A straight line rising from the cost of the byte level alone at rate zero to several times that at rate one."}}
 big = rltok.preset("147m").model

@@ -80,10 +80,10 @@ plots.use_style()
 # the weights so that *better strings* are drawn. This chapter shows how, following section 2.3 of the paper
 # {cite}`dauncey2026`.
 #
-# We work with a model so small that nothing has to be estimated. It is fresh, with random weights: one byte layer, one token
-# layer, one more byte layer. The $D$ of eq. (22) is 1, so that boundaries are clearly likelier at some positions than at
-# others, and the policy sees its last three decisions. It computes in `float64`, where rounding errors are about $10^{-16}$.
-# After many operations they may add up to a little more; when two numbers agree to $10^{-12}$, we call them equal.
+# We work with a model and a row of text so small that nothing has to be estimated. The model is fresh, with random weights: one
+# byte layer, one token layer, one more byte layer. The $D$ of eq. (22) is 1, so that boundaries are clearly likelier at some positions
+# than at others, and the policy sees its last three decisions. It computes in `float64`, where rounding errors are about
+# $10^{-16}$. After many operations they may add up to a little more; when two numbers agree to $10^{-12}$, we call them equal.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 settings = {
@@ -153,6 +153,7 @@ assert torch.equal(before.nll, after.nll)
 # %% [markdown]
 # The policy decides *which* string is drawn. For a string that is there, the loss does not depend on the policy any more.
 # Backpropagation finds the same: from the loss back to the policy's weights there is no path, and PyTorch answers `None`.
+# (`before` is the model's output for 10010010.)
 
 # %%
 (slope,) = torch.autograd.grad(
@@ -256,8 +257,8 @@ assert abs(average - by_calculus) < 1e-15
 # ## The stochastic computation graph
 #
 # Back to the model. A graph in which some nodes are computed and others are drawn is a *stochastic computation graph*
-# {cite}`schulman2015`. The figure shows ours. Squares are computed from what points at them, the circle is drawn. Grey arrows are
-# the forward pass. Coloured arrows are the two ways on which the gradient comes back; this chapter derives both. The
+# {cite}`schulman2015`. The figure shows ours. Squares are computed from the nodes that point at them, the circle is drawn. Grey
+# arrows are the forward pass. Coloured arrows are the two paths by which the gradient comes back; this chapter derives both. The
 # numbers in brackets are the paper's equations: those below 10 and (21) are in chapter 01, (12) and (13) follow below.
 
 # %% mystnb={"figure": {"caption": "The stochastic computation graph of one forward pass, after the paper's figure 1 (right). Squares are computed, the circle is drawn, rounded boxes are weights. No gradient passes through the drawn node: blue stops before it, orange goes around it.", "name": "fig-graph"}, "image": {"alt": "A graph. Bytes x lead to the encoder state X, from there upwards to logits l and straight on to tokens, then to the loss. A dotted arrow leads from the logits to a circle a, which is drawn and leads to the tokens. Blue arrows run back from the loss through tokens and X to the weights of decoder, token level and encoder. An orange dashed arrow leads from the loss over the circle to the logits, and on to the weights of policy and encoder."}}
@@ -289,7 +290,7 @@ print("from the logits to X       ", bool(reached.abs().max() > 0))
 print("boundaries carry a gradient", a_nodes.requires_grad)
 
 # %% [markdown]
-# The encoder state $X$ stands on both ways: it feeds the prediction and the policy. Chapter 02b returns to this.
+# Chapter 02b asks which weights each of the two paths reaches.
 #
 # ## All strings of a short row
 #
@@ -393,8 +394,7 @@ print(judge(guess, round(errors[64] / errors[4096])))
 #
 # Now the derivation of the paper's appendix A.1, for all weights $\theta$ at once. $\nabla$ stands for the derivative with
 # respect to each of them, and $\mathbb{E}_{a \sim \pi}$ for the average over strings that the policy draws. The paper writes it
-# for the log-probability of the row, which we want *large* (that average is the right side of eq. (10), which comes under "What is
-# maximised"):
+# for the log-probability of the row, which we want *large* (eq. (10), further below, says how this relates to the text):
 #
 # $$\nabla_\theta\, \mathbb{E}_{a \sim \pi_\theta} \log p_\theta(y \mid a, x) \tag{11}$$
 # $$= \mathbb{E}_{a \sim \pi_\theta} \big[ \nabla_\theta \log p_\theta(y \mid a, x) \tag{12}$$
@@ -403,8 +403,9 @@ print(judge(guess, round(errors[64] / errors[4096])))
 # Here $y$ is the row shifted by one, $y_i = x_{i+1}$: the bytes to be predicted. We keep to the loss
 # $f(a) = -\log p(y \mid a, x) / N$, which we want *small*. It only changes the sign and divides by the number of bytes.
 #
-# We want each line as numbers. For every string, PyTorch gives two vectors: $\nabla f(a)$, and the score
-# $\nabla \log \pi(a)$.
+# We want each line as numbers. For every string, PyTorch gives two vectors: $\nabla f(a)$, and the score $\nabla \log \pi(a)$.
+# (In the code from here on, `gradient` differentiates by all weights, `same` compares two vectors, and `pi_graph` and `f_graph`
+# are $\pi$ and $f$ of all strings, ready to be differentiated.)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 parameters = list(model.parameters())
@@ -561,8 +562,8 @@ print(f"losses of the 128 strings: mean {expected_loss.item():.3f},", end=" ")
 print(f"spread {spread:.3f}")
 
 # %% [markdown]
-# Predict from these two numbers: subtract the expected loss. By which factor does the mean *squared* length of the estimate
-# shrink?
+# Predict from these two numbers: subtract the expected loss. By which factor does the *squared* length of the estimate, loss
+# times score, shrink on average?
 
 # %% tags=["prediction"]
 guess = None  # a factor
@@ -584,21 +585,17 @@ print(f"(mean / spread) squared: {(expected_loss.item() / spread) ** 2:.0f}")
 # The same expectation, far less noise, for a subtraction: the losses lose their common mean and keep their spread, so the squares
 # shrink about as the square of mean over spread. How far this idea goes is the subject of chapter 03.
 #
-# ## Decisions do not change the past
+# ## What a decision can change
 #
-# The zero has a second use. So far every decision is paid with the loss of the whole row. But the model never looks ahead: a
-# boundary at $i$ is first visible when byte $i + 1$ is predicted. So the loss at an earlier position $j < i$ is settled before
-# $a_i$ is drawn. For the decision at $i$ it is a baseline, and contributes zero on average. (It does depend on earlier
-# decisions. But whatever they were, the score of the next one averages to zero, by the same
-# $p_i (1 - p_i) + (1 - p_i)(-p_i) = 0$.)
+# The zero has a second use. So far every decision is paid with the loss of the whole row. Is that needed?
 #
-# We can look at it with one number for each pair of positions. The score of a single decision with respect to its own logit is
-# $a_i - p_i$ (which is $1 - p_i$ or $-p_i$, as above). So
+# One number for each pair of positions tells. The score of a single decision with respect to its own logit is $a_i - p_i$ (which
+# is $1 - p_i$ or $-p_i$, as above). So
 #
 # $$C_{ij} = \sum_a \pi(a) \, (a_i - p_i) \, \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N}$$
 #
-# says how the loss at $j$ pulls at the logit of decision $i$. Rows are decisions, columns are losses. Predict: where is this
-# matrix zero?
+# says how the loss at $j$ pulls at the logit of decision $i$. Rows are decisions, columns are losses. A boundary at $i$ is first
+# visible when byte $i + 1$ is predicted. Predict: where is this matrix zero?
 
 # %% tags=["prediction"]
 guess = None  # "below the diagonal", "above the diagonal" or "nowhere"
@@ -619,8 +616,11 @@ for i in range(1, N):
 print(judge(guess, "below the diagonal"))
 
 # %% [markdown]
-# The diagonal itself is not zero: the boundary at $i$ is visible in the prediction made at $i$. `exact.influence` computes the
-# same for all weights instead of the logit: for each pair of positions a vector, the *influence*
+# Below the diagonal all is zero, because decisions do not change the past: the loss at an earlier position $j < i$ is settled
+# before $a_i$ is drawn. For the decision at $i$ it is a baseline, and contributes zero on average. (It does depend on earlier
+# decisions. But whatever they were, the score of the next one averages to zero, by the same
+# $p_i (1 - p_i) + (1 - p_i)(-p_i) = 0$.) The diagonal itself is not zero: the boundary at $i$ is visible in the prediction made at $i$. `exact.influence` computes
+# the same for all weights instead of the logit: for each pair of positions a vector, the *influence*
 #
 # $$I_{ij} = \mathbb{E}_{a \sim \pi} \Big[ \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N}\, \nabla \log \pi(a_i) \Big],$$
 #
@@ -652,7 +652,7 @@ print("cells on and above the diagonal, and eq. (13):", equal)
 # %% [markdown]
 # ## What is maximised
 #
-# The expected loss is what training lowers. What has it to do with the probability of the text? The paper writes
+# The expected loss is what training lowers. What does it have to do with the probability of the text? The paper writes
 #
 # $$\log p_\theta(y \mid x) = \mathbb{E}_{a \sim \pi_\theta} \log p_\theta(y \mid a, x) \tag{10}$$
 #
@@ -702,9 +702,10 @@ for words in ("to be or", "not to b", "e, that ", "is the q"):
     print(f"{words!r:11s} {left:9.3f}  {right:10.3f}  {left - right:6.3f}")
 
 # %% [markdown]
-# The gap is small beside the loss. And it has a good side: the loss that is reported for such models comes from drawn boundaries, so
-# on average it is the right side and does not flatter them. The gap is zero when all strings that can be drawn serve equally well, for
-# one when only one string can be drawn. To make the policy more decided, raise each probability to a power $k$ and divide by the sum.
+# The gap is small beside the loss. And it has a good side: the loss that is reported for such models comes from drawn boundaries,
+# so on average it is the right side and does not flatter them. The gap is zero when all strings that can be drawn serve equally
+# well, as they do when only one string can be drawn. To make the policy more decided, raise each probability to a power $k$ and
+# divide by the sum.
 
 # %%
 print("  k  probability, likeliest     gap")
@@ -762,8 +763,8 @@ for name, found in estimates.items():
     print(f"{name:19s}", same(pi @ found, whole))
 
 # %% [markdown]
-# An estimate whose expectation is the true value is called *unbiased*. All three are. (The two settings that we left out, the
-# discount `gamma` and the centring over a batch, can change the expectation. Chapter 03 takes them up.)
+# An estimate whose expectation is the true value is called *unbiased*. All three are. (Two further reductions, a discount and
+# centring over a batch, can change the expectation; chapter 03 takes them up.)
 #
 # Unbiased does not mean good. Look at the policy's own weights only, and at single draws. How long is an estimate, beside the exact
 # gradient that it is meant for?
@@ -864,7 +865,7 @@ print(
 print(f"at one half {gap[50]:.4f}")
 
 # %% [markdown]
-# **4. The price of being exact** (easy, 5 minutes). How many digits has the number of strings of one row of the paper, with
+# **4. The price of being exact** (easy, 5 minutes). How many digits does the number of strings of one row of the paper have, with
 # 4096 positions? Then ask `exact.enumerate_boundaries` for a row of 20 positions and read the answer.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]

@@ -20,9 +20,10 @@
 # %% [markdown] tags=["header-strip"]
 # # 02b The whole algorithm
 #
-# **In short.** The method is one page of code: draw from left to right, pay each decision for the bytes after it, add two surrogate
-# losses to the loss of the bytes. The page gives every weight the package's gradient, and on a toy text it comes to end its tokens
-# after spaces. Chapter 02 derived the gradient; this chapter turns it into training, before chapter 03 asks how noisy it is.
+# **In short.** The method is one page of code: draw from left to right, pay each decision for the bytes after it, add two
+# surrogate losses to the loss of the bytes and of the early head. It gives every weight the same gradient as the package does,
+# and on a toy text it comes to end its tokens after spaces. Chapter 02 derived the gradient; this chapter turns it into training,
+# before chapter 03 asks how noisy it is.
 #
 # **After this chapter you can** write the method down from memory, and say which weights its two terms reach and what the weight
 # $\lambda_\pi$ does to them.
@@ -74,8 +75,9 @@ plots.use_style()
 # ## The method on one page
 #
 # The cell takes nothing from the package but the network's layers. In order: the draw, rewards, returns, advantages, the two
-# surrogates, and their sum. (Chapter 03 measures what the early head, the discount and the mean over the batch are good for; the
-# second surrogate, eq. (24), presses all logits towards the wanted rate.)
+# surrogates, and their sum. Chapter 03 measures what the early head, the discount and the mean over the batch are good for. Two
+# equations are new here: (23) bounds the logits smoothly by `cap`, and the second surrogate, (24), presses all logits towards the
+# wanted rate.
 
 
 # %%
@@ -218,9 +220,8 @@ for number, term in ((12, "conditional"), (13, "policy")):
     )
 
 # %% [markdown]
-# In [chapter 02's picture](02_stochastic_computation_graph.ipynb), backpropagation reaches the weights of encoder, token level and
-# decoder, and the score those of policy and encoder. Sort the weights into these four groups. Predict: in how many of
-# them are both terms different from zero?
+# Sort the weights into four parts: encoder, policy, token level and decoder. Predict from the arrows of [chapter 02's
+# picture](02_stochastic_computation_graph.ipynb): in how many of them are both terms different from zero?
 
 # %% tags=["prediction"]
 guess = None  # 0, 1, 2, 3 or 4
@@ -351,10 +352,10 @@ def solved_log_probability(
 check(solved_log_probability, solved_returns, solved_leave_one_out)
 
 # %% [markdown]
-# **2. After some training** (hard, 20 minutes). Train the small model for twenty steps of Adam (learning rate $0.01$) on the *exact*
-# expected loss of four rows, `to be or`, `not to b`, `e, that ` and `is the q`. Predict first: will the policy term be a larger or a
-# smaller share of the encoder's gradient than before? Then measure share and cosine at $\lambda_\pi = 0.01$ again, after ten steps
-# and after twenty.
+# **2. After some training** (hard, 20 minutes). Train the small model for twenty steps of Adam (learning rate $0.01$) on the
+# *exact* expected loss of four rows, `to be or`, `not to b`, `e, that ` and `is the q`. Measure the policy term's share of the
+# encoder's gradient, and the cosine at $\lambda_\pi = 0.01$, before, after ten steps and after twenty. Does one moment tell how
+# much the policy term weighs?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 rows = torch.cat(

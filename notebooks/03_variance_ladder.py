@@ -22,10 +22,12 @@
 # %% [markdown] tags=["header-strip"]
 # # 03 The variance ladder
 #
-# **In short.** The plain policy gradient, naive REINFORCE, needs millions of rows of text until it points in a useful direction. The
-# paper's four reductions bring that down to a handful early in training. In whole training runs, naive REINFORCE ends worse than
-# boundaries that are simply evenly spaced; with the reductions, learned boundaries end level with those or a little better, too little for
-# three seeds to tell. Chapter 02 made the estimate right on average; this chapter makes it usable.
+# **In short.** The plain policy gradient, naive REINFORCE, needs so many rows of text to point in a useful direction that
+# training cannot afford them; with the paper's four reductions, about one batch is enough early in training. In whole training
+# runs with the paper's single learning rate, naive REINFORCE ends worse than boundaries that are simply evenly spaced; with the
+# reductions, learned boundaries end level with those or a little better, too little for three seeds to tell. (With a learning
+# rate of its own the policy does better: [chapter 07](07_reading_the_results.ipynb).) Chapter 02 made the estimate right on
+# average; this chapter makes it usable.
 #
 # **After this chapter you can** say of any change to a policy-gradient estimator what it costs in bias and what it buys in
 # variance, check both against exact numbers, and read off how many rows of text each reduction saves.
@@ -158,9 +160,9 @@ print(f"entries of the policy gradient: {len(truth)};", end=" ")
 print(f"{policy.stop} of them are the policy's own")
 
 # %% [markdown]
-# `policy` are the parameters of the boundary policy alone; the others belong to the encoder, which the policy shares with the rest
-# of the network. This chapter looks at the policy's own. A helper reports the three numbers, bias and variance in units of the true
-# gradient's length:
+# `policy` selects the parameters of the boundary policy; the others belong to the encoder, which the policy shares with the rest
+# of the network. This chapter looks at the policy's own. A helper reports the three numbers, bias and variance in units of the
+# true gradient's length:
 
 
 # %%
@@ -251,7 +253,8 @@ rewards = (out.early_nll - out.nll)[0]
 print("reward R_i   ", [f"{value:6.2f}" for value in rewards])
 
 # %% [markdown]
-# Predict from these numbers: by about what factor does the variance fall? It goes with the square of what is paid.
+# Predict from these numbers, roughly: by what factor does the variance fall? It goes with the square of what is paid, which is
+# now a sum of small numbers of either sign.
 
 # %% tags=["prediction"]
 guess = None  # a factor
@@ -407,7 +410,7 @@ assert rows > 1e6 and after < 100
 plots.show(ch03_ladder.waterfall_figure(record))
 
 # %% [markdown]
-# Step by step:
+# Step by step (blue: rows saved; red, with a triangle: out of reach for most seeds):
 #
 # * **Causal credit** gives its factor of three at every stage.
 # * **Early-exit rewards** give the powers of ten, as in the small world.
@@ -420,7 +423,8 @@ plots.show(ch03_ladder.waterfall_figure(record))
 #
 # ## Which discount?
 #
-# A small $\gamma$ has less variance and more bias; somewhere in between the rows needed are fewest.
+# A small $\gamma$ has less variance and more bias; somewhere in between the rows needed are fewest. Dots are seeds, lines their
+# medians; a line breaks off where the median is never.
 
 # %% mystnb={"figure": {"caption": "Rows for a useful direction against the discount, with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where the median is never.", "name": "fig-gamma"}, "image": {"alt": "In the early and late stages rows needed are fewest at 0.8 and rise by about two powers of ten towards 1; at the start there is a line from 0.98 on only, nearly level."}}
 plots.show(ch03_ladder.discount_figure(record))
@@ -442,9 +446,10 @@ for stage in ch03_ladder.stage_names(record):
 #
 # ## What it buys in training
 #
-# Does a better gradient end in a lower loss? That takes whole runs at a size where boundaries matter: those of
-# [chapter 07](07_reading_the_results.ipynb), the same network and rows each time, with something of the method changed. The yardstick
-# is a network whose boundaries are evenly spaced and learn nothing.
+# Does a better gradient end in a lower loss? That takes whole runs at a size where boundaries matter: those of [chapter
+# 07](07_reading_the_results.ipynb), the same network and rows each time, with something of the method changed. The yardstick is a
+# network whose boundaries are evenly spaced and learn nothing. In the table, a difference counts if it lies *beyond* its 95 %
+# interval. Each is over the seeds that both methods have, so the two halves of the table need not add up.
 
 # %% mystnb={"figure": {"caption": "Bits per byte on held-out text minus those of evenly spaced boundaries, second half of training, 32M parameters. Below zero is better. Means over the seeds that there are.", "name": "fig-ladder-training"}, "image": {"alt": "Four curves over training text. Naive REINFORCE stays far above zero, the method without early exit a little above, the whole method with either discount a little below."}}
 sweeps = records.read_sweeps(Path("results/sweeps"))
@@ -512,8 +517,8 @@ Markdown(
 )
 
 # %% [markdown]
-# (A difference *beyond* its interval counts. Half the width of the interval comes from the spread over seeds or over documents, whichever is wider; a single seed borrows that
-# spread from methods with three, [as chapter 07 explains](07_reading_the_results.ipynb#what-one-seed-says).)
+# (Half the width of the interval comes from the spread over seeds or over documents, whichever is wider; a single seed borrows
+# that spread from methods with three, [as chapter 07 explains](07_reading_the_results.ipynb#what-one-seed-says).)
 #
 # One more caution, about the pull. With a shorter discount the advantages are smaller, so the same weight $\lambda_\pi$ pulls less. The
 # control that removes this, $\gamma = 0.9$ with the pull of 0.99, is level with the whole method: whatever 0.9 gains may be its weaker

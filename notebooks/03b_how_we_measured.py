@@ -101,8 +101,9 @@ for key in ("gamma", "centring", "lambda_policy", "lambda_target"):
 # %% [markdown]
 # ## Intervals, and the whole ladder
 #
-# Intervals come from the *bootstrap*: draw as many batches as there are, with replacement, compute the number again, and do so many
-# times. Each such set is a *resample*; 95 % of them lie between the ends of the interval.
+# Intervals come from the *bootstrap*: draw as many batches as there are, with replacement, compute the number again, and do so
+# many times. Each such set is a *resample*; 95 % of them lie between the ends of the interval. The figure shows the rows needed
+# with their intervals; the table after it has the lowest and the highest of the three seeds.
 
 # %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added to the ones before (the two discounts and the two means are alternatives), below it rungs stand alone, discounts with causal credit, which they need. A bar that runs to the right edge: in some resamples no number of rows is enough.", "name": "fig-whole-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by three to four powers of ten and late by two, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
 plots.show(ch03_ladder.ladder_figure(record))
@@ -117,8 +118,10 @@ Markdown(
 
 # %% [markdown]
 # Two things that the short form in chapter 03 leaves out. The **batch mean alone** gives powers of ten at the start, where a byte
-# costs about the same in every row, and more than the early exit does; at the early stage it gives far less, late about as much. And
-# the batch mean *on top of the others* saves nothing early, because there is hardly anything to subtract, as the mean rewards show:
+# costs about the same in every row, and more than the early exit does; at the early stage it gives far less, late about as much.
+# And the batch mean *on top of the others* saves nothing early, because there is hardly anything to subtract, as the mean rewards
+# show, the first lines below. The other lines divide late by early: the *squared signal* is the squared length of the mean
+# gradient.
 
 # %%
 for stage in ch03_ladder.stage_names(record):
@@ -154,13 +157,13 @@ for name in (
     print(f"{ch03_ladder.words(name):41s} {signal:>16s}  {noise}")
 
 # %% [markdown]
-# From early to late the squared signal falls by more than the variance does. So late in training every estimator needs more rows.
+# For every estimator the squared signal falls further than the variance, which for one of them even rises. So late in training
+# each needs more rows.
 #
 # ## How good is the formula?
 #
-# "Rows needed" is the formula of chapter 03, fed with measured bias and variance. Below one batch it is the formula carried on: one
-# batch already is enough there, and one batch is what the centred estimators are measured with. The laboratory also averages real
-# batches and compares them with a reference from all the others:
+# "Rows needed" is the formula of chapter 03, fed with measured bias and variance. Where it gives less than a batch, a single
+# batch is more than enough. The laboratory also averages real batches and compares them with a reference from all the others:
 
 # %%
 one = ch03_ladder.at(record, "early")[0]["policy"]
@@ -180,19 +183,20 @@ print(f"rows by the formula over rows measured, {len(ratios)} comparisons:")
 print(f"median {middle:.2f}, 90 % between {low:.2f} and {high:.2f}")
 
 # %% [markdown]
-# These comparisons come from the start and early stages, policy and encoder together; late, the reference is too uncertain. No more
-# than 512 rows were averaged here, so larger numbers of rows are the formula's, made from measured bias and variance. The formula
-# takes the root of the mean square for the length of a gradient. Where a few batches carry most of the noise (the wide
-# intervals of the estimators without discount), a typical batch is shorter than that and its cosine better, so the formula errs
-# on the side of too many rows. It decides between rungs that differ by powers of ten; between factors of a few it does not. (Where
-# two estimators have no bias and the same signal, as with the factor of causal credit, rows compare as the variances do, and
-# nothing rests on the formula.)
+# These comparisons come from the start and early stages, policy and encoder together; late, the reference is too uncertain. No
+# more than 512 rows were averaged here, so larger numbers of rows are the formula's, made from measured bias and variance. Where
+# a few batches carry most of the noise (the wide intervals of the estimators without discount), the variance overstates the noise
+# of a typical batch, so the formula asks for too many rows. It decides between rungs that differ by powers of ten; between
+# factors of a few it does not. (Where two estimators have no bias and the same signal, as with the factor of causal credit, rows
+# compare as the variances do, and nothing rests on the formula.)
 
 # %% [markdown]
 # ## Bias against a long run
 #
 # Bias cannot be seen on one draw. It is measured against the mean of a long run of an estimator without bias. That mean is itself
-# uncertain, and the record says by how much. Here are the policy's parameters, one seed after the other:
+# uncertain, and the record says by how much. Here are the policy's parameters, one seed after the other. Bias is in units of the
+# true gradient's length; the *reference error* is the standard error of the long run's mean, in units of that mean's length. A
+# resample of the bootstrap can show no signal at all; it then counts as infinitely many rows.
 
 # %%
 print("seed  stage  reference error   bias of gamma 0.9 (interval)")
@@ -216,13 +220,11 @@ for group in ("policy", "encoder"):
     print(f"at most {lost:.0%} of the resamples show no signal")
 
 # %% [markdown]
-# (The reference error is the standard error of the long run's mean, as a share of its length.) Late in training the true gradient is so
-# small that even the long run knows it only roughly, and the intervals are wide. A resample without a signal counts in them as
-# infinitely many rows.
+# Late in training the true gradient is so small that even the long run knows it only roughly, and the intervals are wide.
 #
 # ## Both sides of the discount
 #
-# Chapter 03 shows the rows. Here is the other side, what bias leaves of the direction:
+# Chapter 03 shows the rows. Here is the other side, what bias leaves of the direction (the dotted line is a useful direction):
 
 # %% mystnb={"figure": {"caption": "Against the discount: what bias leaves of the direction (left), and rows to a cosine of 0.5 (right). All with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where the median is never.", "name": "fig-gamma-bias"}, "image": {"alt": "Left: in the early and late stages the cosine that bias allows is near 1 from a discount of 0.8 on and lower below; at the start it lies under one half up to 0.95, then rises to 1. Right: in the early and late stages rows needed are fewest at 0.8 and rise by about two powers of ten towards 1; at the start there is a line from 0.98 on only, nearly level."}}
 plots.show(ch03_ladder.gamma_figure(record))
@@ -287,17 +289,18 @@ starts = [
 print("at the start, anywhere:", [f"{value:.3f}" for value in starts])
 
 # %% [markdown]
-# With rows of 512 bytes and this small network the lead grows over the first dozens of positions and is level after that. Before
-# training there is no lead to speak of: the mean is negative for some seeds and positive for another.
+# In the left panel the lead over the early exit grows over the first dozens of positions and is level after that. Before training
+# there is no lead to speak of: the mean is negative for some seeds and positive for another.
 #
 # The right panel is the better argument for discounting: without it, decisions early in the row are paid with the noise of the
 # whole row behind them.
 #
 # ## Shared parameters and the weight 0.01
 #
-# Encoder parameters get two terms: the loss's own gradient (12) and the policy gradient (13). The true gradient of eq. (11)
-# weighs both with 1. The paper trains with $\lambda_\pi = 0.01$, so the encoder sees a hundredth of the second term: for shared
-# parameters that is not the gradient of the right side of eq. (10). How wrong is the direction?
+# Chapter 02b found, on one fresh model, that encoder parameters get two terms: the loss's own gradient (12) and the policy
+# gradient (13). The true gradient of eq. (11) weighs both with 1. The paper trains with $\lambda_\pi = 0.01$, so the encoder sees
+# a hundredth of the second term: for shared parameters that is not the gradient of the right side of eq. (10). How wrong is the
+# direction on real text?
 
 # %%
 name = "causal+early+gamma0.9+batch"
@@ -317,8 +320,8 @@ for stage in ch03_ladder.stage_names(record):
 # %% [markdown]
 # For the encoder the loss term is at least twice as long, so leaving out nearly all of the policy term turns the direction, but
 # not far, and the rows needed change by about a half at most. (Late, the reference of the encoder is known only roughly, see
-# above, so take those cosines with care.) Of the two terms of eq. (11) the policy's own parameters get only (13). In
-# training the pressure towards the target rate comes beside it, so for them $\lambda_\pi$ sets the balance of the two.
+# above, so take those cosines with care.) The policy's own parameters get only (13), and in training the pressure towards the
+# target rate; for them $\lambda_\pi$ sets the balance of these two.
 #
 # ## Run it yourself, small
 #

@@ -1,4 +1,4 @@
-"""Whether the paper was reproduced, in five sentences, a table and a picture: what README, the first page and chapters open with.
+"""Whether the paper was reproduced, in a few sentences, a table and a picture: what README and pages open with.
 
 stored records --verdict--> Markdown      --figure--> share of white space with a boundary, over the text read
 
@@ -65,8 +65,8 @@ def place_of(sweep: Sweep) -> str:
 
 
 def _amount(difference: Difference) -> str:
-    """Its size with half the width of its 95 % interval."""
-    return on_one_line(number(abs(difference.bits), difference.reach(), ".3f"))
+    """Less is better; with half the width of its 95 % interval."""
+    return on_one_line(number(difference.bits, difference.reach(), "+.3f"))
 
 
 def _gaps(sweep: Sweep, name: str, others: Sequence[str]) -> dict[str, Difference]:
@@ -111,8 +111,8 @@ def settled_after(sweep: Sweep, name: str) -> float | None:
 
 
 def sentences(best: Sweep, large: Sweep) -> list[str]:
-    """Whether the paper was reproduced, what works, what surprised us, what failed, and how sure all that is."""
-    return [answer(best, large), _works(best), _surprise(best), _failed(large), _how_sure(best)]
+    """Whether the paper was reproduced, beside what, what works, what surprised us, what failed, and how sure all that is."""
+    return [answer(best, large), rivals(best), _works(best), _surprise(best), _failed(large), _how_sure(best)]
 
 
 def answer(best: Sweep, large: Sweep) -> str:
@@ -133,6 +133,15 @@ def answer(best: Sweep, large: Sweep) -> str:
     return f"**Was the paper reproduced? {said}.** {' '.join(lists)}"
 
 
+def rivals(best: Sweep) -> str:
+    """What the policy is held against, and why the white-space rule leaves some white space out."""
+    return (
+        "**Compared with:** *even spacing*; *H-Net*, which learns by straight-through gradients; *BPE guidance*, boundaries where"
+        " a BPE tokenizer starts tokens, which later bytes decide; the same *without its look ahead*; the *white-space rule*,"
+        f" after the first of adjacent spaces and punctuation marks (not the space after a comma: {shares(best, 'whitespace')})."
+    )
+
+
 def at_spaces(sweep: Sweep, name: str) -> bool:
     """Whether every run of a method ends with a boundary after nearly all white space (`SETTLED`)."""
     return min(sweep.values(name, "whitespace_share", place_of(sweep))) >= SETTLED
@@ -141,10 +150,10 @@ def at_spaces(sweep: Sweep, name: str) -> bool:
 def _works(best: Sweep) -> str:
     config = _config(best, FAST)
     after = settled_after(best, FAST)
-    since = "" if after is None else f" (in every seed after {SETTLED:.0%} or more from {after / 1e6:.0f} MB on)"
+    since = "" if after is None else f" (at least {SETTLED:.0%} in every seed once it has read {after / 1e6:.0f} MB)"
     return (
         f"**What works:** a policy with {config.train.policy_lr_multiplier:g} times the network's learning rate"
-        f" ends tokens after {share(best, FAST):.0%} of white space{since}, and predicts held-out text, in bits per byte,"
+        f" ends tokens after {share(best, FAST):.0%} of white space{since}. It predicts held-out text, in bits per byte,"
         f" {against(_gaps(best, FAST, ('even', 'hnet_port', 'whitespace')))}. {_guidance(best)}"
     )
 
@@ -154,19 +163,19 @@ def _surprise(best: Sweep) -> str:
         return ""
     travel = policy_travel(_config(best, SLOW)) / policy_travel(preset("147m"))
     return (
-        f"**What surprised us:** with the paper's single learning rate, the policy's weights move only {travel:.0%} as far as in"
-        f" the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space, and predicts"
-        f" {against(_gaps(best, SLOW, ('even',)))}. A short run says little unless its policy may move."
+        f"**What surprised us:** with the paper's single learning rate, the policy's weights can move only"
+        f" {travel:.0%} as far as in the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space,"
+        f" and predicts {against(_gaps(best, SLOW, ('even',)))}. A short run tests a policy only if it can move."
     )
 
 
 def _guidance(best: Sweep) -> str:
     """At as many boundaries as the tokenizer where such runs have their seeds, else each at its own rate."""
-    rivals = ("bpe", "bpe_causal")
-    equal = {rival: matched_gap(best, f"{FAST}{RATE_OF}{rival}", place_of(best)) for rival in rivals}
+    tokenizers = ("bpe", "bpe_causal")
+    equal = {rival: matched_gap(best, f"{FAST}{RATE_OF}{rival}", place_of(best)) for rival in tokenizers}
     if all(difference and difference.seeds >= LEAST_SEEDS for difference in equal.values()):
-        return f"With as many boundaries as a tokenizer, it predicts {against(equal)}."
-    return f"It predicts {against(_gaps(best, FAST, rivals))}, each at a rate of its own."
+        return f"Run with as many boundaries as the tokenizer, it predicts {against(equal)}."
+    return f"It predicts {against(_gaps(best, FAST, tokenizers))}, each at a rate of its own."
 
 
 def _failed(large: Sweep) -> str:
@@ -174,7 +183,7 @@ def _failed(large: Sweep) -> str:
     budget = statistics.fmean(run["bytes"] for run in large.runs[name].values())
     difference = gap(large, name, guide, place_of(large))
     side = "" if difference is None else f", {abs(difference.bits):.3f} bits per byte {_side(difference)} {SHORT[guide]}"
-    fast = "" if FAST in large.runs else "; with a learning rate of its own it is yet to run"
+    fast = "" if FAST in large.runs else "; one with a learning rate of its own is yet to run"
     return (
         f"**What failed:** at 147M parameters, on {budget / 1e9:.2g} GB, the policy as in the paper"
         f" ({many(len(large.runs[name]), 'run')}) ended with a boundary after {share(large, name):.0%} of white space"
@@ -192,8 +201,8 @@ def _how_sure(best: Sweep) -> str:
     counted = many(min(seeds), "seed") if len(seeds) == 1 else f"{min(seeds)} to {many(max(seeds), 'seed')}"
     return (
         f"**How sure:** {run['matrix_parameters'] / 1e6:.0f}M parameters and {run['bytes'] / 1e6:.0f} MB of English a run (the"
-        f" paper: 147M, 6 GB of FineWeb); {counted}; each method under its best schedule on validation text; scores on"
-        f" {place_of(best)} text, ± half a 95 % interval of Student's t."
+        f" paper: 147M, 6 GB of FineWeb); {counted}; each method under its best learning-rate schedule (by validation text);"
+        f" scores on {place_of(best)} text, ± half a 95% interval of Student's t."
     )
 
 
@@ -215,20 +224,11 @@ def table(best: Sweep) -> str:
     return markdown(["32M parameters, boundaries by", "bits per byte", even, "boundaries per byte", "after white space"], rows)
 
 
-def terms(best: Sweep) -> str:
-    """What the names in table and sentences mean, and why the white-space rule leaves some white space out."""
-    return (
-        "*BPE guidance* has boundaries where a BPE tokenizer starts tokens; it looks ahead, as only later bytes tell where tokens"
-        " end. *H-Net* learns by straight-through gradients. The *white-space rule* marks the first of adjacent spaces and signs:"
-        f" not the space after a comma, hence {shares(best, 'whitespace')}."
-    )
-
-
 def verdict(results: Path) -> str:
-    """Markdown: the sentences, then the table and what its names mean."""
+    """Markdown: the sentences, then the table."""
     best = best_sweep(results)
     lines = [f"* {sentence}" for sentence in sentences(best, large_sweep(results)) if sentence]
-    return "\n\n".join(("\n".join(lines), table(best), terms(best)))
+    return "\n\n".join(("\n".join(lines), table(best)))
 
 
 def figure(results: Path) -> "Figure":

@@ -28,8 +28,8 @@ def test_a_method_is_called_better_or_worse_only_beyond_its_interval():
     half = 4.302653 * 0.005 / 3**0.5  # Student's t with 2 degrees of freedom at 95 %, from a table
     assert gaps["even"].reach() == pytest.approx(half, rel=0.02)
     assert headline.against(gaps).replace("\N{NO-BREAK SPACE}", " ") == (
-        f"better than even spacing (0.100 ± {half:.3f}), and not clearly better or worse than H-Net (0.000 ± {half:.3f}),"
-        f" and worse than BPE guidance (0.100 ± {half:.3f})"
+        f"better than even spacing (-0.100 ± {half:.3f}), and not clearly better or worse than H-Net (+0.000 ± {half:.3f}),"
+        f" and worse than BPE guidance (+0.100 ± {half:.3f})"
     )
 
 
@@ -63,7 +63,9 @@ def test_what_every_seed_keeps_is_said_with_its_own_share():
         for point in run["held_out"]:
             point["whitespace_share"] = 0.96
     first = max(run["held_out"][0]["bytes"] for run in sweep.runs["policy_x20"].values())
-    assert f"after 99% of white space (in every seed after 95% or more from {first / 1e6:.0f} MB on)" in headline._works(sweep)
+    assert f"after 99% of white space (at least 95% in every seed once it has read {first / 1e6:.0f} MB)" in headline._works(
+        sweep
+    )
 
 
 def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_their_seeds():
@@ -72,7 +74,7 @@ def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_
                    rule="learned" if "policy" in name else "even")
             for name, bits in levels.items() for seed in range(3)]  # fmt: skip
     said = headline._guidance(sweep_of(*runs))
-    assert "With as many boundaries as a tokenizer, it predicts better than BPE guidance (0.100" in said
+    assert "Run with as many boundaries as the tokenizer, it predicts better than BPE guidance (-0.100" in said
     assert "not clearly better or worse than BPE without its look ahead" in said
     fewer = sweep_of(*(run for run in runs if (run["name"], run["seed"]) != ("policy_x20_rate_bpe_causal", 2)))
     assert headline._guidance(fewer).endswith("each at a rate of its own.") and "worse than BPE guidance" in headline._guidance(
