@@ -65,8 +65,9 @@ def place_of(sweep: Sweep) -> str:
 
 
 def _amount(difference: Difference) -> str:
-    """Its size with half the width of its 95 % interval."""
-    return on_one_line(number(abs(difference.bits), difference.reach(), ".3f"))
+    """Its size with half the width of its 95 % interval; of one that is undecided, its side, too."""
+    side = "" if difference.verdict != "undecided" or not round(difference.bits, 3) else f"{_side(difference).split()[0]} by "
+    return side + on_one_line(number(abs(difference.bits), difference.reach(), ".3f"))
 
 
 def _gaps(sweep: Sweep, name: str, others: Sequence[str]) -> dict[str, Difference]:
@@ -141,7 +142,7 @@ def at_spaces(sweep: Sweep, name: str) -> bool:
 def _works(best: Sweep) -> str:
     config = _config(best, FAST)
     after = settled_after(best, FAST)
-    since = "" if after is None else f" (in every seed after {SETTLED:.0%} or more from {after / 1e6:.0f} MB on)"
+    since = "" if after is None else f" (every seed after at least {SETTLED:.0%}, from {after / 1e6:.0f} MB on)"
     return (
         f"**What works:** a policy with {config.train.policy_lr_multiplier:g} times the network's learning rate"
         f" ends tokens after {share(best, FAST):.0%} of white space{since}, and predicts held-out text, in bits per byte,"
@@ -154,9 +155,9 @@ def _surprise(best: Sweep) -> str:
         return ""
     travel = policy_travel(_config(best, SLOW)) / policy_travel(preset("147m"))
     return (
-        f"**What surprised us:** with the paper's single learning rate, the policy's weights move only {travel:.0%} as far as in"
-        f" the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space, and predicts"
-        f" {against(_gaps(best, SLOW, ('even',)))}. A short run says little unless its policy may move."
+        f"**What surprised us:** with the paper's single learning rate, the policy's weights move {travel:.0%} as far as in"
+        f" the paper's run. It ends tokens after {shares(best, SLOW)} of white space, and predicts"
+        f" {against(_gaps(best, SLOW, ('even',)))}. A short run says little unless its policy can move."
     )
 
 
@@ -174,10 +175,10 @@ def _failed(large: Sweep) -> str:
     budget = statistics.fmean(run["bytes"] for run in large.runs[name].values())
     difference = gap(large, name, guide, place_of(large))
     side = "" if difference is None else f", {abs(difference.bits):.3f} bits per byte {_side(difference)} {SHORT[guide]}"
-    fast = "" if FAST in large.runs else "; with a learning rate of its own it is yet to run"
+    fast = "" if FAST in large.runs else "; with its own learning rate it is yet to run"
     return (
         f"**What failed:** at 147M parameters, on {budget / 1e9:.2g} GB, the policy as in the paper"
-        f" ({many(len(large.runs[name]), 'run')}) ended with a boundary after {share(large, name):.0%} of white space"
+        f" ({many(len(large.runs[name]), 'run')}) ended tokens after {share(large, name):.0%} of white space"
         f"{side}{fast}."
     )
 
@@ -218,7 +219,7 @@ def table(best: Sweep) -> str:
 def terms(best: Sweep) -> str:
     """What the names in table and sentences mean, and why the white-space rule leaves some white space out."""
     return (
-        "*BPE guidance* has boundaries where a BPE tokenizer starts tokens; it looks ahead, as only later bytes tell where tokens"
+        "*BPE guidance* has boundaries where a BPE tokenizer starts tokens; it looks ahead: only later bytes tell where tokens"
         " end. *H-Net* learns by straight-through gradients. The *white-space rule* marks the first of adjacent spaces and signs:"
         f" not the space after a comma, hence {shares(best, 'whitespace')}."
     )

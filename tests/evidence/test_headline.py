@@ -37,6 +37,8 @@ def test_the_sentence_about_what_works_turns_with_the_runs():
     assert "better than even spacing" in headline._works(best())
     assert "worse than even spacing" in headline._works(best(even=1.6))
     assert "not clearly better or worse than even spacing" in headline._works(best(even=1.7))
+    for even, side in ((1.702, "ahead"), (1.698, "behind")):
+        assert f"better or worse than even spacing ({side} by 0.002" in headline._works(best(even=even))
 
 
 def test_shares_of_white_space_are_a_mean_only_where_seeds_agree():
@@ -63,7 +65,8 @@ def test_what_every_seed_keeps_is_said_with_its_own_share():
         for point in run["held_out"]:
             point["whitespace_share"] = 0.96
     first = max(run["held_out"][0]["bytes"] for run in sweep.runs["policy_x20"].values())
-    assert f"after 99% of white space (in every seed after 95% or more from {first / 1e6:.0f} MB on)" in headline._works(sweep)
+    since = f"every seed after at least 95%, from {first / 1e6:.0f} MB on"
+    assert f"after 99% of white space ({since})" in headline._works(sweep)
 
 
 def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_their_seeds():
