@@ -21,11 +21,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 04 The boundary policy
 #
-# **In short.** Each boundary is a coin flip whose probability is a linear reading of the text so far and of the last few decisions. By
-# its own memory a policy can keep a distance between boundaries; to end tokens at white space it needs none. Its rate has to be asked
-# for: without a rate loss the policy ended, from two of three starts, with a token at nearly every byte. And on a small language whose
-# best boundaries are known, the paper's estimator recovered nearly all that they are worth; naive REINFORCE recovered less, with more
-# boundaries. Chapters 02 and 03 built that estimator; this chapter looks at the policy that it trains.
+# **In short.** Each boundary is a coin flip whose probability is a linear reading of the text so far and of the last few
+# decisions. By its own memory a policy can keep a distance between boundaries; to end tokens at white space it needs none. Its
+# rate has to be asked for by a loss of its own: without one the policy may end with a token at nearly every byte. And on a small
+# language whose best boundaries are known, the paper's estimator recovered nearly all that they are worth; naive REINFORCE
+# recovered less, with more boundaries. Chapters 02 and 03 built that estimator; this chapter looks at the policy that it trains.
 #
 # **After this chapter you can** say what a boundary policy can and cannot express, set one by hand, explain what holds its rate, and
 # judge an estimator on a language with a known answer.
@@ -136,9 +136,10 @@ print(f"log-probability of these four decisions: {nats:.4f} nats")
 #
 # Suppose that the best policy ended a token at every fourth byte, whatever the text. Can these equations say that?
 #
-# With lags it is easy: *draw unless one of the last three positions has a boundary*. `draw_every` writes this rule into the weights of
-# a fresh network. The function makes one coordinate of the byte states constant; $W_0$ reads that coordinate with a large positive weight, and
-# each of $W_1$ to $W_3$ with twice that weight, negative.
+# With lags it is easy: *draw unless one of the last three positions has a boundary*. `draw_every` writes this rule into the
+# weights of a fresh network. The function makes one coordinate of the byte states constant; $W_0$ reads that coordinate with a
+# large positive weight, and each of $W_1$ to $W_3$ with twice that weight, negative. `reach` is the least size of a logit; at
+# `CERTAIN` nothing is left to chance.
 
 # %%
 config = with_settings(rltok.preset("tiny"), {"model.rule.lags": 8})
@@ -177,7 +178,7 @@ guess = None  # a power of ten, such as 1e-3
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 for lags in range(4):
     p, nats = ch04_handmade.best_stride_log_prob(4, 24, lags=lags)
-    print(f"{lags} lags: best p {p:.3f}, probability {math.exp(nats):.1e}")
+    print(f"lags {lags}: best p {p:.3f}, probability {math.exp(nats):.1e}")
 nats = ch04_handmade.best_stride_log_prob(4, 24, lags=0)[1]
 print(judge(guess, float(f"1e{round(nats / math.log(10))}")))
 
@@ -230,8 +231,8 @@ for capped in (0.2, 0.02, 0.9):
     print(f"{capped} in training is {free:.4f} in evaluation, without cap")
 
 # %% [markdown]
-# The cap pulls every logit towards 0, which is a probability of one half. Evaluation drops the cap, so there probabilities move away
-# from one half again. The two rates differ by little, but they differ, and records hold both.
+# The cap pulls every logit towards 0, which is a probability of one half. Evaluation drops the cap, so there probabilities move
+# away from one half again. Near a fifth the two rates hardly differ, far from one half they do, and records hold both.
 #
 # What does the target do to a draw? Here are one text, one fresh policy and one set of random numbers; only the bias changes. Without
 # lags, every boundary would stay as the target rises. With lags, one boundary more changes the logits of the positions after it.
@@ -272,10 +273,10 @@ for name, loss in (
     print(f"{name:16s}", *(f"{g:8.5f}" for g in slope[0].tolist()))
 
 # %% [markdown]
-# On probabilities the pull is gone exactly where a policy is certain, however wrong its rate is. To see what this does in training,
-# `scripts/measure/measure_rate_loss.py` trained the preset `tiny` on the bundled English sample without a rate loss, with eq. (24),
-# and with the loss on probabilities, three seeds each. Each of these runs has one of three starts: at the target of 1/5, or with a bias
-# by which the policy begins at 1/100 or at 4/5. Without a rate loss, two of the starts ended like this:
+# On probabilities the pull is gone exactly where a policy is certain, however wrong its rate is. To see what this does in
+# training, `scripts/measure/measure_rate_loss.py` trained the preset `tiny` on the bundled English sample without a rate loss,
+# with eq. (24), and with the loss on probabilities, three seeds each. Each of these runs has one of three starts:  at the target
+# of 1/5, or with a bias by which the policy begins at 1/100 or at 4/5. Without a rate loss, two of the starts ended like this:
 
 # %%
 record = json.loads((results / "rate_loss.json").read_text())
@@ -304,11 +305,11 @@ assert max(low) < record["target"] < 0.9 < min(ends[0.2] + ends[0.8])
 plots.show(ch04_policy.rate_loss_figure(record))
 
 # %% [markdown]
-# Left alone, the policy goes to a token at nearly every byte from two starts. From the third it stops short of the target: it has
-# learned to draw after white space, and the loss shows it no gain from anything else. Nothing in the loss of the next byte names a
-# rate, so a rate has to be asked for. Eq. (24) holds it from every start. With the loss on probabilities it scatters more, as the
-# gradients above suggest; three seeds are too few to prove it. A firm hold has a price: from a far start, policies under eq. (24) first
-# move all logits together, and in the same time learn less of white space ([all numbers](../book/policy_in_full.md#rate-losses)).
+# Left alone, the policy goes to a token at nearly every byte from two starts. From the third it stops short of the target, with
+# boundaries after nearly all white space and few elsewhere. Nothing in the loss of the next byte names a rate, so a rate has to
+# be asked for. Eq. (24) holds it from every start. With the loss on probabilities it scatters more, as the gradients above
+# suggest; three seeds are too few to prove it. A firm hold has a price: from a far start, policies under eq. (24) first move all
+# logits together, and in the same time learn less of white space ([all numbers](../book/policy_in_full.md#rate-losses)).
 #
 # ## The whole loss
 #
@@ -347,10 +348,10 @@ for name in names:
 print(f"sum     {float(parts.total(**weights)):+.4f}")
 
 # %% [markdown]
-# The weight of the policy loss is small. For the policy's own rows $W_0, \dots, W_w$ that does not mean slow. They get gradients from
-# two parts only, $\mathcal{L}^{\pi}$ and $\mathcal{L}^{target}$, and the optimizer, AdamW, divides a gradient by its usual size. A
-# common factor cancels; the *ratio* of $\lambda_\pi$ to $\lambda_{target}$ does not: it says how strongly rewards may pull against the
-# rate. In the byte layers, which all losses share, $\lambda_\pi$ says how strongly the policy may pull at them.
+# The weight of the policy loss is small. This does not make the policy slow. Its rows $W_0, \dots, W_w$ get gradients from two
+# parts only, $\mathcal{L}^{\pi}$ and $\mathcal{L}^{target}$, and the optimizer, AdamW, divides a gradient by its usual size. A
+# common factor cancels; the *ratio* of $\lambda_\pi$ to $\lambda_{target}$ does not: it says how strongly rewards may pull
+# against the rate. In the byte layers, which all losses share, $\lambda_\pi$ says how strongly the policy may pull at them.
 #
 # ## A language whose answer is known
 #
@@ -388,17 +389,18 @@ print("\n".join(views.scores(toy, "early", ends)))
 # which of the eight words it is.
 #
 # `scripts/measure/measure_toy.py` trained the same small model with learned boundaries, by estimators of chapter 03, from naive
-# REINFORCE to the *full estimator*, which has all four reductions. The rate loss asks each of them for one boundary a word. These are
-# the sizes of their advantages, that is, how hard each pulls at the policy with the same weight $\lambda_\pi$:
+# REINFORCE to the *full estimator*, which has all four reductions. The rate loss asks each of them for one boundary a word.
+# Naive REINFORCE was trained twice, the second time with a fiftieth of the weight $\lambda_\pi$. The sizes of their advantages,
+# which times $\lambda_\pi$ say how hard each pulls at the policy:
 
 # %%
 three = ("naive", QUIET, FULL)
 print("\n".join(views.advantage_sizes(toy, "early", three)))
 
 # %% [markdown]
-# Naive REINFORCE pulls so much harder than the rate loss that it was trained a second time with a fiftieth of the weight. (Length of
-# training and $D = 4$ were chosen, on validation rows, so that the full estimator works with every seed. Naive REINFORCE got these two
-# weights and no further search.)
+# With the full weight, naive REINFORCE pulls so much harder than the rate loss that it does not keep to the rate; hence the
+# second training. (Length of training and $D = 4$ were chosen, on validation rows, so that the full estimator works with every
+# seed. Naive REINFORCE got these two weights and no further search.)
 #
 # Predict: which of these three recovers least of the gain?
 
@@ -446,17 +448,17 @@ guess = None  # "yes" or "no"
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 last, words = views.at_last_letters(toy, "early", FULL)
-print(f"a boundary after the last letter: {last} of {words} words and seeds")
+print(f"a boundary after the last letter: {last} of {words}, over seeds")
 print(judge(guess, "yes" if last > words / 2 else "no"))
 
 # %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "Where the full estimator learned to draw in the eight words, on test rows: black where a boundary always follows this letter, white where none does.", "name": "fig-toy-places"}, "image": {"alt": "Three panels of eight words, one for each seed. In most words exactly one letter is black, in a few none or two; it is another letter from word to word and from seed to seed, seldom the last."}} tags=["hide-input"]
 plots.show(views.places_figure(toy, "early", FULL))
 
 # %% [markdown]
-# In this lexicon any two neighbouring letters tell the word, and so does the first letter alone. So any place will do, as long as it is
-# the same whenever the word comes. Each seed has its own places, and now and then the sign of a word is that it has no boundary, or
-# two. How consistent the places are can be measured: by how many bits does the place (which word, and which of its letters) foretell
-# the decision? (This is the *mutual information* of the two.)
+# In this lexicon any two neighbouring letters tell the word, and so does the first letter alone. So any place will do, as long
+# as it is the same whenever the word comes.  Each seed has its own places, and now and then the sign of a word is that it has no
+# boundary, or two. How consistent the places are can be measured: by how many bits does the place (which word, and which of its
+# letters) foretell the decision? (This is the *mutual information* of the two.)
 
 # %%
 rate = 1 / views.language_of(toy, "early")["bytes_per_word"]
@@ -486,7 +488,7 @@ guess = None  # 1, 2 or 3
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 last, words = views.at_last_letters(toy, "late", FULL)
-print(f"a boundary after the last letter: {last} of {words} words and seeds")
+print(f"a boundary after the last letter: {last} of {words}, over seeds")
 assert last == words
 print(judge(guess, 3))
 
@@ -526,10 +528,12 @@ for name, config in runs.items():
 
 # %% [markdown]
 # A run of a few hundred updates gives the policy a small part of the travel that the paper's run gave it. The setting
-# `train.policy_lr_multiplier`, the factor in the last four lines, makes up for that with a learning rate of the policy's own. The plan
-# `scripts/measure/sweeps/tiny_travel.toml` trained these four, with three seeds each, on the bundled English sample.
+# `train.policy_lr_multiplier`, the factor in the last four lines, makes up for that with a learning rate of the policy's own.
+# The plan `scripts/measure/sweeps/tiny_travel.toml` trained these four, with three seeds each, on the bundled English sample;
+# and once more with a policy that starts late: it does not move before 30 % of training.
 #
-# Predict: what is the smallest factor of the four with which every seed's policy draws after at least 80 % of white space?
+# Predict: what is the smallest factor of the four with which every seed's policy, moving from the start, draws after at least 80
+# % of white space?
 
 # %% tags=["prediction"]
 guess = None  # 1, 5, 20 or 60
@@ -543,11 +547,11 @@ print("\n".join(textwrap.wrap(ch04_travel.result(travel), 78)))
 plots.show(ch04_travel.figure(travel))
 
 # %% [markdown]
-# A policy with a tenth of the paper's travel stays undecided. Time matters as well: the same policies were trained again from a late
-# start, after 30 % of training, when the network was used to boundaries at random places. Those that then decided did not all choose
-# white space; some chose the first letters of words, one byte later. In the loss none of this is visible at this size: seeds differ by
-# more than methods ([all numbers](../book/policy_in_full.md#how-far-the-policy-moves)). What a faster policy is worth at 32M is the
-# subject of chapter 07.
+# A policy with a tenth of the paper's travel stays undecided. Time matters as well. When the late ones start, the network is
+# used to boundaries at random places, and those that then decided did not all choose white space; some chose the first letters
+# of words, one byte later. In the loss none of this is visible at this size: seeds differ by more than methods ([all
+# numbers](../book/policy_in_full.md#how-far-the-policy-moves)). What a faster policy is worth at 32M is the subject of chapter
+# 07.
 #
 # ## What it costs
 #

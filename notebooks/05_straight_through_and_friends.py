@@ -18,11 +18,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 05 Straight-through
 #
-# **In short.** The usual way around a drawn decision is to pretend, on the way back, that it was its own probability. That gives a
-# gradient with little noise, but of something other than the expected loss: on networks small enough to add up every boundary string,
-# its average had little in common with the exact gradient, and more draws do not help. REINFORCE is noisier and right on average.
-# Chapters 02 to 04 built the paper's method; this chapter examines that of its rivals, dynamic pooling and H-Net, and [chapter
-# 05b](05b_every_rule.ipynb) lets all of them cut the same text.
+# **In short.** The usual way around a drawn decision is to pretend, on the way back, that it was its own probability. That gives
+# a gradient with little noise, but of something other than the expected loss: on networks small enough to add up every boundary
+# string, the direction of its average had, on the whole, little to do with that of the exact gradient, and more draws do not
+# help. REINFORCE is noisier and right on average. Chapters 02 to 04 built the paper's method; this chapter examines that of its
+# rivals, dynamic pooling and H-Net, and [chapter 05b](05b_every_rule.ipynb) lets all of them cut the same text.
 #
 # **After this chapter you can** say what a straight-through gradient is the gradient of (often: of nothing), and measure its bias and
 # its spread against exact numbers.
@@ -156,9 +156,10 @@ left.plot(grid, t**2 + grid * (1 - 2 * t), color="k", linewidth=0.8)
 for number, (name, path) in enumerate(paths.items()):
     loss = t**2 + path[-1] * (1 - 2 * t)
     left.plot([path[-1]], [loss], "o", color=plots.PALETTE[number])
-    right.plot(path[::4], color=plots.PALETTE[number], label=name)
+    steps = range(0, len(path), 4)
+    right.plot(steps, path[::4], color=plots.PALETTE[number], label=name)
 left.set(xlabel="probability of a boundary, p", ylabel="expected loss")
-right.set(xlabel="step / 4", ylabel="p", ylim=(0, 1))
+right.set(xlabel="step", ylabel="p", ylim=(0, 1))
 right.legend()
 plots.show(figure)
 
@@ -365,10 +366,10 @@ print(f"mean of {draws} draws {mean:.4f} ± {error:.4f}")
 assert abs(mean - value) < 4 * error
 
 # %% [markdown]
-# PyTorch differentiates the whole sum. The folded cell checks the result against finite differences along random directions in *all*
-# weights. From then on we look at the *boundary predictor's* own weights, and at the loss of the text alone (the rule's own loss, for
-# the rate, is left out on all sides). Everything reaches these weights through the $N$ logits. So slopes for the logits, multiplied by
-# one fixed matrix, are all that is needed.
+# PyTorch differentiates the whole sum. The folded cell checks the result against finite differences along random directions in
+# *all* weights. From then on we look at the *boundary predictor's* own weights, and at the loss of the text alone (the rule's
+# own loss, for the rate, is left out on all sides). The loss reaches these weights through the $N$ logits alone. So slopes for
+# the logits, multiplied by one fixed matrix, are all that is needed.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 everything = list(model.parameters())
@@ -434,9 +435,9 @@ print(f"length {truth.norm().item():.4f}")
 # %% [markdown]
 # ### The straight-through gradient
 #
-# How do the gates act on the loss? The bytes after one boundary, up to and including the next boundary's byte, form a token, and the
-# token is a weighted mean of their states. Backward, a gate is allowed to change one thing only: how much the *later* bytes of its
-# own group weigh in that mean. Bytes after the last boundary belong to no token. Here is one draw:
+# How do the gates act on the loss? The bytes after one boundary, up to and including the next boundary's byte, form a token, and
+# the token is a weighted mean of their states. Backward, a gate is allowed to change one thing only: how much the *later* bytes
+# of its own token weigh in that mean. Bytes after the last boundary belong to no token. Here is one draw:
 
 # %%
 k = 1  # one of the draws, with boundaries and gaps
@@ -479,10 +480,10 @@ assert slopes[boundaries].abs().max() < 1e-15
 assert slopes[:, -1].abs().max() == 0
 
 # %% [markdown]
-# A boundary that was drawn ends its group, so no later byte of the group is left to be weighed: its slope is 0. Bytes after the last
-# boundary have slope 0 too. So the loss never pushes at a boundary that was drawn, and nowhere does it see what ending a token would
-# do to the prediction of the *next* byte. (The tests of `rltok` check these sums against the dense matrix of bytes and groups in
-# the original.)
+# A boundary that was drawn ends its token, so no later byte of the token is left to be weighed: its slope is 0. Bytes after the
+# last boundary have slope 0 too. So the loss never pushes at a boundary that was drawn, and nowhere does it see what ending a
+# token would do to the prediction of the *next* byte. (The tests of `rltok` check these sums against the dense matrix of bytes
+# and tokens in the original.)
 #
 # That was one draw. Now 2048, position by position, beside the exact slopes:
 
@@ -623,7 +624,7 @@ axes.legend()
 plots.show(figure)
 
 # %% [markdown]
-# Averaging helps REINFORCE and does not help straight-through. A distance of 1 is what the answer "zero" would have, too.
+# Averaging helps REINFORCE and does not help straight-through. A distance of 1 is no better than the answer "zero".
 #
 # ### More rows, more networks
 #
@@ -654,10 +655,10 @@ for seed in range(1, 7):
 model, rule, predictor = kept
 
 # %% [markdown]
-# Row by row and network by network every angle occurs, from nearly the same direction to nearly the opposite one. The first row on the
-# first network was one of the better ones. Exercise 4 asks whether training changes that. This does *not* say that dynamic
-# pooling cannot learn: its predictor shares the encoder with everything else, and its prior holds the rate. It says that what moves
-# its boundaries is not the gradient of the expected loss.
+# Row by row and network by network every angle occurs, from nearly the same direction to nearly the opposite one. The first row
+# on the first network was one of the better ones. Exercise 4 asks whether training changes that. This does *not* say that
+# dynamic pooling cannot learn: its predictor shares the encoder with everything else, and a loss of its own (a *prior* on the
+# number of boundaries in a row) holds the rate. It says that what moves its boundaries is not the gradient of the expected loss.
 #
 # ## H-Net: nothing is drawn
 #
@@ -718,7 +719,7 @@ for panel, (smooth, title) in zip(
     )
     still = np.abs(np.diff(losses)[~flips]).max()
     print(f"{title}: {flips.sum()} flips; between them,", end=" ")
-    print(f"neighbours differ by up to {still:.4f}")
+    print(f"loss moves by up to {still:.4f} a point")
     assert losses.std() > 0 and (smooth == "ema" or still < 1e-12)
     gaps = np.flatnonzero(flips) + 1
     panel.plot(
@@ -735,10 +736,10 @@ panels[0].set_ylabel("nats per byte")
 plots.show(figure)
 
 # %% [markdown]
-# Without smoothing the true derivative is 0 wherever it exists, and the orange line is pure pretence. Does that line at least say
-# what happens further away, where boundaries flip? Take random directions, go a distance of 1, and compare: how often did the loss
-# move the way the slope said? A coin would be right half of the time. A third line has the smoothing alone: there the pretended
-# factor is a plain 1.
+# Without smoothing the true derivative is 0 wherever it exists, and the gradient (orange) is pure pretence. Does it at least say
+# what happens further away, where boundaries flip? Take random directions, go a distance of 1, and compare: how often did the
+# loss move the way the slope said? A coin would be right half of the time. The last case has the smoothing alone: there the
+# pretended factor is a plain 1.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 from rltok.rules import hnet
@@ -770,9 +771,9 @@ for name, (smooth, hnet.confidence) in variants.items():
 hnet.confidence = pretended
 
 # %% [markdown]
-# On these fresh models the pretended factor says next to nothing. The smoothing, whose gradient is honest between the jumps, does the
-# work, and does it about as well alone. This fits what H-Net's authors say smoothing is for. It is also a warning about the
-# word "straight-through": methods under this name differ in how much is pretended.
+# On these fresh models the pretended factor says next to nothing. The smoothing, whose gradient is honest between the jumps,
+# does the work, and does it alone at least as well. This fits what H-Net's authors say smoothing is for. It is also a warning
+# about the word "straight-through": methods under this name differ in how much is pretended.
 #
 # ## What we saw
 #

@@ -18,10 +18,10 @@
 # %% [markdown] tags=["header-strip"]
 # # 06 Run it
 #
-# **In short.** A run of the paper's size is the code of the chapters before with another preset: on one H100 it takes hours, and a tenth
-# of it minutes. You start it with one command and leave it alone. After an interruption the same command goes on, and reaches the same
-# weights. The chapters before were about what is trained, and this one is about how; [chapter 06b](06b_what_the_large_run_did.ipynb)
-# says what came of our runs.
+# **In short.** A run of the paper's size is the code of the chapters before with another preset: on one H100 it takes hours, and
+# a tenth of it minutes. You start it with one command and leave it alone. After an interruption the same command goes on where
+# it stopped; on a CPU it reaches the same weights, to the last digit. The chapters before were about what is trained, and this
+# one is about how; [chapter 06b](06b_what_the_large_run_did.ipynb) says what came of our runs.
 #
 # **After this chapter you can** say what a large run takes before you start it, start it, stop it, go on with it, and read its record.
 #
@@ -116,8 +116,9 @@ Markdown(ch06_plan.plan_table(both))
 #
 # * **The text.** The paper reads FineWeb, pages of the web. We could not download it and read English from public repositories and old
 #   books. Bits per byte on one text say nothing about bits per byte on another.
-# * **How much of it.** We read our text once, in windows of whole documents: a tenth of the paper's budget. [Chapter 06b](06b_what_the_large_run_did.ipynb) is about
-#   what follows from that.
+# * **How much of it.** We read our text once, a tenth of the paper's budget, and cut each document into windows of full length;
+#   the paper takes the beginning of each document. [Chapter 06b](06b_what_the_large_run_did.ipynb) is about what follows from
+#   that.
 # * **Gamma.** The text of the paper and its authors' code differ ([Paper against code](../book/paper_against_code.md)); our plan has the
 #   code's.
 
@@ -159,8 +160,9 @@ for one, out in ((paper, "fineweb"), (config, "fineweb_windows")):
 #
 # ## What it takes
 #
-# Memory decides first. Eq. (17) compares the rows of one forward pass, so a card that holds fewer rows runs another estimator. (`rltok
-# doctor` says what your card holds, and `rltok bench` how fast it is.) Time follows from FLOPs:
+# Memory decides first. Eq. (17) compares the rows of one forward pass, so with fewer rows it is another estimator: a card must
+# hold as many rows at once as the plan says. (`rltok doctor` says what your card holds, and `rltok bench` how fast it is.) Time
+# follows from FLOPs:
 
 # %%
 card = "NVIDIA H100 80GB HBM3"
@@ -181,9 +183,10 @@ budgets = {"one pass": reads, "6 GB": wants}
 Markdown(ch06_plan.cost_table("147m", budgets, speeds))
 
 # %% [markdown]
-# The two rows are our kernels and plain PyTorch. These are times of updates; start, evaluation, checkpoints and scores come on top. If
-# your card holds fewer rows than `train.micro_batch` in the plan, write its number there and commit the file: the sweep is another one
-# then, and its records do not mix with ours. If it does not hold the fewest, run the preset `32m`.
+# The table has a row for our kernels and one for plain PyTorch. These are times of updates; start, evaluation, checkpoints and
+# scores come on top. If your card holds fewer rows than `train.micro_batch` in the plan, write there how many it holds and
+# commit the file: the sweep is another one then, and its records do not mix with ours. If it does not hold two rows, which eq.
+# (17) needs, run the preset `32m`.
 #
 # ## Start it and leave it
 #
@@ -337,7 +340,7 @@ figure, axes = plt.subplots()
 after = second["after"]
 shown = {
     "never interrupted": (curve("whole"), "-"),
-    "gone on": (curve("cut"), "."),
+    "resumed": (curve("cut"), "."),
     "lost": ([line for line in lost if line["step"] > after], "x"),
 }
 for words, (lines, style) in shown.items():
@@ -371,7 +374,7 @@ for name, one in (("147m", config), ("small", rltok.preset("small"))):
     gigabytes = ch06_plan.checkpoint_bytes(one) / 1e9
     count = -(-one.num_updates // colab_every)
     share = min(1, colab_every / one.num_updates)
-    print(f"{name}: {count * gigabytes:.1f} GB of checkpoints with the bin,")
+    print(f"{name}: {count * gigabytes:.1f} GB, kept or in the bin,")
     print(f"  and an interruption costs at most {share:.0%} of the run")
 
 # %%

@@ -18,11 +18,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 06b What the large run did
 #
-# **In short.** Our first run of the paper's size did not put its boundaries at spaces. Its interruption and its code were not to blame, a
-# second seed turned away as well, and a learning rate that peaks late was only a part of the reason. In a run as short as ours, the policy's
-# weights can move only a small part of the way that the paper's run lets them move; at 32M, a learning rate of their own makes up for that. [Chapter 06](06_run_it.ipynb)
-# made the run, this chapter is the search for what happened in it, told from its end, and [chapter 07](07_reading_the_results.ipynb)
-# weighs the methods.
+# **In short.** Our first run of the paper's size did not put its boundaries at spaces. Its interruption and its code were not to
+# blame, a second seed did not put them there either, and a learning rate that peaks late was only a part of the reason. In a run
+# as short as ours, the policy's weights can move only a small part of the way that the paper's run lets them move; at 32M, a
+# learning rate of their own makes up for that. [Chapter 06](06_run_it.ipynb) made the run, this chapter is the search for what
+# happened in it, told from its end, and [chapter 07](07_reading_the_results.ipynb) weighs the methods.
 #
 # **After this chapter you can** say how far a run lets a policy move, and test an explanation of a surprising run before you believe it.
 #
@@ -84,9 +84,11 @@ Markdown(ch06_case.finding(case))
 Markdown(ch06_case.travel_table(case))
 
 # %% [markdown]
-# *White space* and *first letters* are the shares of each with a boundary after it. The last two columns are differences in bits per
-# byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses where few
-# seeds borrow it. Travel is not everything: with an early peak, a small policy found white space within as little. We come back to that.
+# *White space* and *first letters* are the shares of each with a boundary after it. The last two columns are differences in bits
+# per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses
+# where a single seed borrows it from other runs. (The list above compares with BPE guidance at *equal* rates, the table does
+# not.) Travel is not everything: where the learning rate peaks early in training (*early peak*), the small policy found white
+# space with little travel. We come back to that.
 #
 # ## What the run did
 #
@@ -118,23 +120,24 @@ Markdown(
 )
 
 # %% [markdown]
-# The boundary comes after the *first consonants*, one byte after the place where the other policy has it. A word that begins with a vowel
-# mostly gets none, *late* becomes `l│ate`, *planet* `p│l│anet`. After s and t, with which most clusters begin, the policy waits for the
-# next letter: *the* becomes `th│e`. (The policy sees only what came before, so it cannot know that a vowel follows; after a consonant
-# it bets on one.) These boundaries mark words, too, one byte late.
+# The boundary comes after the *first consonants*, one byte after the place where the other policy has it. A word that begins
+# with a vowel mostly gets none there; *late* becomes `l│ate`, *planet* `p│l│anet`. After s and t, with which most clusters
+# begin, the policy waits for the next letter: *the* becomes `th│e`. (The policy sees only what came before, so it cannot know
+# that a vowel follows; after a consonant it bets on one.) These boundaries mark words, too, one byte late.
 #
 # ## Where we looked
 #
-# A result that disagrees with the paper is first of all a suspect. We went through what could have been wrong, and the most promising
-# suspicion came out of a comparison of settings: at 32M, the same policy with the same code found white space, but its learning rate
-# peaked twice as high, and after far less text. So we trained the small model with the large one's schedule, and with parts of it, one seed each:
+# A result that disagrees with the paper is first of all a suspect. We went through what could have been wrong, and the most
+# promising suspicion came out of a comparison of settings: at 32M, the same policy with the same code found white space in our
+# first sweep (*early peak* above), whose learning rate peaks twice as high, and after far less text. So we trained the small
+# model with the large one's schedule (`ours_as_147m`), and with parts of it, one seed each:
 
 # %%
 print(ch06_case.schedules(case, ended=False))
 
 # %% [markdown]
-# The first run is the usual one, with a boundary after nearly all white space. Predict: in which of the others are boundaries at most of the
-# white space?
+# The first run is that of the first sweep, with a boundary after nearly all white space. Predict: which of the others put
+# boundaries after more than half of it?
 
 # %% tags=["prediction"]
 guess = None  # names
@@ -143,9 +146,10 @@ guess = None  # names
 print(ch06_case.schedules(case, ended=True))
 
 # %% [markdown]
-# Where the peak comes late, the small policy stays away, whether the peak is high or low; where it comes early, it goes to white space.
-# But the policies with a late peak settle nowhere else either, and a tiny model whose policy is pulled harder finds white space under a
-# late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So the schedule was a part of the answer. All suspicions together:
+# Where the peak comes late, the small policy does not go to white space, whether the peak is high or low; where it comes early,
+# it does. But the policies with a late peak settle nowhere else either, and a tiny model whose policy is pulled harder finds
+# white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So the schedule was a part of the answer.
+# All suspicions together:
 
 # %%
 Markdown(suspicions_table(case))
@@ -180,8 +184,8 @@ plots.show(ch06_case.figure(case))
 #
 # ## Exercises
 #
-# **1. How many times?** (easy, 5 minutes). By what would you multiply the learning rate of the policy in our plan of 147M, so that it can
-# move as far as the paper's?
+# **1. How many times?** (easy, 5 minutes). By what would you multiply the network's learning rate for the policy in our plan of
+# 147M, so that it can move as far as the paper's?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for told, sweep, name in case.rows:

@@ -70,6 +70,7 @@ from rltok.evidence.record_file import check
 from rltok.evidence.records import read_sweeps
 from rltok.evidence.verdicts import RULE
 from rltok.show import plots
+from rltok.show.notebook import judge
 from rltok.statistics import SURE, t_limit
 
 plots.use_style()
@@ -96,9 +97,10 @@ Markdown("\n\n".join(s for s in headline.sentences(best, large) if s))
 # %% [markdown]
 # ## The one table
 #
-# Every method beside even spacing, at each size that has been run. Behind ± stands half the width of a 95 % interval, in
-# parentheses where a single run borrows it. Each row ends in the plan that makes it again, a file of `scripts/measure/sweeps` or,
-# for the smallest size, a command. Runs on more text or on code become rows here once their records are stored.
+# Every method against even spacing, at each size that has been run. Behind ± stands half the width of a 95 % interval, in
+# parentheses where a single run borrows it. The name of each row ends in the plan that makes it again, a file of
+# `scripts/measure/sweeps` or, for the smallest size, a command. Runs on more text or on code become rows here once their records
+# are stored.
 
 # %%
 sizes = ch07_results.settings(results)
@@ -126,7 +128,7 @@ Markdown(ch07_results.share_table(sizes, methods))
 # one seed. All other methods and scores stand in [Results in full](../book/results_in_full.md), benchmarks with [the first
 # sweep](../book/first_sweep.md).
 #
-# ### Six differences, seed by seed
+# ### Differences, seed by seed
 #
 # Here are three seeds each of the policy with its own rate and of three rivals:
 
@@ -135,19 +137,27 @@ print(ch07_results.by_seed(best, [FAST, "hnet_port", "whitespace", "even"]))
 
 # %% [markdown]
 # Differences are taken seed by seed. From three of them, a mean counts if it lies further from zero than two and a half times
-# their standard deviation. Predict: against how many of the three rivals does the policy's lead count?
+# their standard deviation. Predict: if more seeds scattered as these three do, with how many would the policy's lead over H-Net
+# count?
 
 # %% tags=["prediction"]
-guess = None  # a number from 0 to 3
+guess = None  # a number of seeds
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
+ours, theirs = (ch07_results.bits_of(best, m) for m in (FAST, "hnet_port"))
+leads = [theirs[seed] - ours[seed] for seed in ours]
+mean, deviation = statistics.fmean(leads), statistics.stdev(leads)
+seeds = len(leads)
+while mean < t_limit(SURE, seeds - 1) * deviation / math.sqrt(seeds):
+    seeds += 1
+print(judge(guess, seeds))
 Markdown(ch07_results.verdicts_table(best))
 
 # %% [markdown]
-# The policy leads in every seed, but by amounts so different that the mean of three is known badly; only over even spacing is the lead
-# large enough. In the last two rows the policy has as many boundaries as its rival, because more of them mean more
-# computation. There we cannot tell it from a tokenizer, with or without look ahead. The paper calls its policy as good as
-# guidance; ours may be, within these intervals.
+# The policy leads in every seed, but by amounts so different that the mean of three is known badly; only over even spacing does
+# it count. In the last two rows the policy has as many boundaries as its rival, because more of them mean more computation.
+# There we cannot tell it from a tokenizer, with or without look ahead. The paper calls its policy as good as guidance; ours may
+# be, within these intervals.
 #
 # ## The policy needs a learning rate of its own
 #
@@ -174,7 +184,8 @@ for seed, run in sorted(best.runs[SLOW].items()):
 #
 # ### Seeds against methods
 #
-# Does white space make the difference, then? Bits per byte of each seed of three variants, and in parentheses the share of white space:
+# Does white space make the difference, then? Bits per byte of each seed of two variants of the policy and of the entropy rule
+# (chapter 05b), and in parentheses the share of white space:
 
 # %%
 for name in (FAST + "_lags0", FAST + "_gamma0.99", "entropy"):
@@ -244,15 +255,15 @@ schedules["each at its best: 32m_best"] = best
 plots.show(ch07_results.peaks_figure(schedules, methods))
 
 # %% [markdown]
-# [Numbers that moved](../book/numbers_that_moved.md) lists what turned. Two of the turns matter most; beside them, even spacing shows
-# what a schedule alone is worth:
+# [Numbers that moved](../book/numbers_that_moved.md) lists what changed with the schedule. Two changes matter most; even
+# spacing, which has no policy, shows what a schedule alone is worth:
 
 # %%
 for told, sweep in schedules.items():
     even = sweep.mean("even", place)
     gap = ch07_results.minus(sweep, SLOW, "bpe")
     name = ch07_results.name_in(sweep, SLOW)
-    print(f"{told}: even spacing {even.bits:.3f} bits per byte")
+    print(f"{told}\n  even spacing {even.bits:.3f} bits per byte")
     print(f"  policy as in the paper minus BPE guidance {gap.bits:+.3f}")
     print(f"  and its share of white space {headline.shares(sweep, name)}")
 
@@ -265,8 +276,8 @@ for told, sweep in schedules.items():
 #
 # ### Why differences are paired
 #
-# All methods are scored on the same documents, which differ far more than methods do. So take the difference *per document* first:
-# for methods $A$ and $B$, document $u$ of $n_u$ bytes, and bits $S_u$ averaged over seeds,
+# All methods are scored on the same documents, which differ far more than methods do. So take the difference *per document*
+# first: for methods $A$ and $B$, documents $u = 1, \dots, U$ of $n_u$ bytes, and bits $S_u$ averaged over seeds,
 #
 # $$\Delta = \frac{\sum_u (S^A_u - S^B_u)}{\sum_u n_u}, \qquad
 # \sigma^2_{\text{documents}} = \frac{U}{U-1}\,\frac{\sum_u (S^A_u - S^B_u - \Delta\,n_u)^2}{(\sum_u n_u)^2}.$$
@@ -276,13 +287,13 @@ alone = [best.mean(name, place).error_units for name in (FAST, "even")]
 print(
     f"error over documents of {FAST}: {alone[0]:.4f}, of even: {alone[1]:.4f}"
 )
-print(f"of their difference, taken apart: {math.hypot(*alone):.4f}")
+print(f"of their difference, if independent: {math.hypot(*alone):.4f}")
 
 # %% [markdown]
 # Predict: how many times smaller is the error of the paired difference?
 
 # %% tags=["prediction"]
-guess = None
+guess = None  # about 2, about 6 or above 20
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 times = math.hypot(*alone) / lead.error_units
@@ -291,9 +302,9 @@ print(f"paired: {lead.error_units:.4f}, {times:.1f} times smaller")
 # %% [markdown]
 # ### What one seed says
 #
-# Other documents could have been held out; and another seed drawn, which changes first weights, order of the text and every boundary.
-# More documents do not make the second error smaller, so whichever interval is wider counts. An error from three seeds is itself an
-# estimate from three numbers, and Student's $t$ makes up for that:
+# Two things could have been otherwise: the documents held out, and the seed, which fixes first weights, order of the text and
+# every boundary. More documents do not make the error over seeds smaller, so whichever interval is wider counts. An error from
+# three seeds is itself an estimate from three numbers, and Student's $t$ makes up for that:
 
 # %%
 draws = np.random.default_rng(0).normal(size=(100_000, 3))
@@ -309,8 +320,8 @@ print(
 )
 
 # %% [markdown]
-# A single seed does not know its own deviation, so it borrows that last number, and a verdict on it only leans. What a seed
-# fixes and what it does not, card by card, is in [the appendix](../book/beside_the_first_sweep.md).
+# A single seed does not know its own deviation, so it borrows that last number, and the verdict says no more than *leans for* or
+# *leans against*. What a seed fixes and what it does not, card by card, is in [the appendix](../book/beside_the_first_sweep.md).
 #
 # ### The rule and its date
 
@@ -318,10 +329,10 @@ print(
 say(f"The rule in force: {RULE}.")
 
 # %% [markdown]
-# The rule is code, written before the runs at scale, because whoever looks at numbers first finds a rule that suits them. It changed
-# four times, last with the first sweeps known; [the rule](../book/claims.md#the-rule-of-judging) says how, and Numbers that moved which
-# verdicts. The runs of `32m_best` came after it, with schedules chosen on validation text and one seed (plan `32m_search`). One script
-# reads test text, once for each run.
+# The rule is code, written before the runs at scale, because whoever looks at numbers first finds a rule that suits them. It
+# changed four times, last with the first sweeps known; [the rule](../book/claims.md#the-rule-of-judging) says how, and Numbers
+# that moved which verdicts. The runs of `32m_best` came after the last change, with schedules chosen on validation text and one
+# seed (plan `32m_search`). One script reads test text, once for each run.
 #
 # ### A record cannot be edited
 #
@@ -346,7 +357,7 @@ for told, one in (("as it is", record), ("forged", forged)):
 # ### Equal cost
 #
 # More boundaries mean more tokens, and more computation. Training FLOPs relative to even spacing, by the paper's count, which
-# leaves attention out, and with it:
+# leaves attention out, and with attention:
 
 
 # %%
@@ -374,8 +385,8 @@ for name in methods:
 #
 # ## Exercises
 #
-# **1. One seed** (easy, 5 minutes). Take each seed's difference from `even` alone, for the methods of the table. Which would have
-# misled you?
+# **1. One seed** (easy, 5 minutes). Take each seed's difference from `even` alone, for the methods of the table. For which
+# method would one seed have told another story than three?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 even = ch07_results.bits_of(best, "even")

@@ -19,9 +19,9 @@
 # # 08 Explore and generate: a trained model on your own sentence
 #
 # **In short.** A small model of English that comes with the package ends its tokens after the spaces of sentences that it never
-# saw, and goes on from a prompt in English words without sense. Caches make that fast and change no byte. In other scripts it
-# still ends a token at nearly every space, and otherwise cuts characters in two. The chapters before asked where boundaries come from
-# and what they are worth; this one hands you the result.
+# saw, and continues a prompt with English words that make no sense. Caches make that fast and change no byte. In other scripts
+# it still ends a token at nearly every space; the other boundaries tell more about its training text than about the script. The
+# chapters before asked where boundaries come from and what they are worth; this one hands you the result.
 #
 # **After this chapter you can** look at any text through any model, generate text with its boundaries, and say what a model's
 # boundaries on another script do and do not tell.
@@ -78,13 +78,13 @@ print(f"trained on rows of {row_bytes:,} bytes")
 # %% [markdown]
 # ## A sentence of yours
 #
-# `rltok.load` takes the name of a model that comes with the package (`rltok models` lists them), a run's folder or a file. The
-# picture is that of the book's [first page](../book/intro.md), where a smaller model reads what you type.
+# `rltok.load` takes the name of a model that comes with the package (`rltok models` lists them), a run's folder or a file.
+# Below, it reads a sentence and draws it as the book's [first page](../book/intro.md) does.
 #
-# The model is surest of a byte in the middle of a word, and least sure of the first letter of the next. If boundaries care for
-# that, the bytes right after them are more surprising than others. *Boundary enrichment* is the ratio: mean surprise right after
-# a boundary over mean surprise of all bytes, from the early head, which knows no boundaries. Random places give about 1. What
-# does this sentence give?
+# The model is surest of a byte in the middle of a word, and least sure of the first letter of the next. If boundaries stand
+# before such bytes, the bytes right after them are more surprising than others. *Boundary enrichment* is the ratio: mean
+# surprise right after a boundary over mean surprise of all bytes, from the early head, which knows no boundaries. Random places
+# give about 1. What does the sentence in the next cell give?
 
 # %% tags=["prediction"]
 guess = None  # of: below 1, about 1, above 1.5
@@ -103,9 +103,9 @@ picture = reading_html(reading, "A sentence and its boundaries") + keys()
 display(HTML(picture))
 
 # %% [markdown]
-# The panel below does this while you type, for one model or for two side by side, with the spans in yellow that they divide
-# differently. Hover over a character for its code points and bytes. On the page of the book no Python runs behind it, and you see
-# its first state; in JupyterLab or Colab it answers.
+# The panel below does this while you type, for one model or for two side by side, with the spans that they divide differently in
+# yellow. Hover over a character for its code points and bytes. On the page of the book no Python runs behind it, and you see its
+# first state; in JupyterLab or Colab it answers.
 
 # %% tags=["nbval-ignore-output"]
 # not compared: a live widget has another identity every time
@@ -115,8 +115,9 @@ explorer(NAME, "demo", text=sentence)
 # ## Going on from a prompt
 #
 # The model draws a byte, reads it, decides whether a token ends there, and draws the next. `temperature` divides the logits:
-# below 1 likely bytes become likelier, and 0 always takes the likeliest. `top_k` lets only the k likeliest bytes come. Here are
-# 500 bytes; how many of a hundred words will be English, that is, stand anywhere in the books and reports of the bundled training text?
+# below 1 likely bytes become likelier, and 0 always takes the likeliest. `top_k` lets only the k likeliest bytes come. The next
+# cell draws 500 bytes. What percentage of the words will be English, that is, stand anywhere in the books and reports of the
+# bundled training text?
 
 # %% tags=["prediction"]
 guess = None  # a number from 0 to 100
@@ -202,10 +203,11 @@ Markdown(ch08_explore.speeds(results / "generation.json"))
 # %% [markdown]
 # ## Other scripts
 #
-# What does a model of English do with Tamil? We look only: nothing is trained on it. The record holds openings of one guide for
-# maintainers of software in translations, and another page of the guide in English ([opensource.guide](https://opensource.guide),
-# CC BY 4.0). Japanese has no spaces between words, and each of its characters takes three bytes. After which kind of byte will
-# most tokens end: white space, other ASCII, the last byte of a longer character, or an earlier byte of one?
+# What does a model of English do with Tamil? We only look; nothing is trained here. The record holds openings of one guide for
+# maintainers of software in translations, and another page of the guide in English
+# ([opensource.guide](https://opensource.guide), CC BY 4.0). Japanese has no spaces between words, and each of its characters
+# takes three bytes. After which kind of byte will most tokens end: white space, other ASCII, the last byte of a longer
+# character, or an earlier byte of one?
 
 # %% tags=["prediction"]
 guess = None  # of: white space, other ASCII, last byte, earlier byte
@@ -250,7 +252,7 @@ for name in set(texts) - {"english"}:
 print(f"beside English: boundaries after {drawn} of {there} white spaces")
 
 # %% [markdown]
-# ### How far is that the training text's fault?
+# ### Is the training text the reason?
 #
 # The last column says how little the model read: of a million bytes of its training text, only so many are in the script of the
 # line (for languages in Latin letters: letters beyond ASCII). What it met beyond ASCII was mostly no letters, but marks such as
@@ -271,7 +273,7 @@ beyond = record["training"]["bytes"] - scripts["ASCII"]
 print(
     f"beyond ASCII: {beyond / record['training']['bytes']:.2%} of training,"
 )
-print(f"of which {scripts['other'] / beyond:.0%} are no letters")
+print(f"of which {scripts['other'] / beyond:.0%} are not letters")
 by_name = {one.name: one for one in found}
 for name in ("english", "japanese"):
     one = by_name[name]
@@ -280,9 +282,9 @@ for name in ("english", "japanese"):
 
 # %% [markdown]
 # The table cannot say whether the rule *could* find words in Japanese. For that it would have to be trained on Japanese, and
-# nobody has done so here. Nor is a low number of bits a byte a sign of understanding: every other byte of Greek is a first byte,
-# of which there are few. And a fixed rule that ends tokens at white space would end almost none in Japanese or Chinese;
-# this one keeps its rate, in the wrong places.
+# nobody has done so here. Nor is a low number of bits a byte a sign of understanding: every other byte of Greek is the first of
+# two, and these take few different values. And a fixed rule that ends tokens at white space would end almost none in Japanese or
+# Chinese; this model ends many, in the wrong places.
 
 # %% [markdown]
 # ## What we saw

@@ -186,7 +186,7 @@ def _failed(large: Sweep) -> str:
     fast = "" if FAST in large.runs else "; one with a learning rate of its own is yet to run"
     return (
         f"**What failed:** at 147M parameters, on {budget / 1e9:.2g} GB, the policy as in the paper"
-        f" ({many(len(large.runs[name]), 'run')}) ended with a boundary after {share(large, name):.0%} of white space"
+        f" ({many(len(large.runs[name]), 'run')}) ended tokens after {share(large, name):.0%} of white space"
         f"{side}{fast}."
     )
 

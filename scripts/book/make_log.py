@@ -87,6 +87,14 @@ def _ladder(stages: list[dict[str, Any]]) -> str:
     return f"rows to a cosine of 0.5 over all seeds and stages: {first} {span(first)}; {last} {span(last)}"
 
 
+def _beyond(stages: list[dict[str, Any]]) -> str:
+    """What two draws of the same text do to the variance, at each moment of training."""
+    name = "leave one out, 2 draws"
+    ratios = [stage["sampled"]["rungs"][name]["ratio"][0] for stage in stages]
+    updates = ", ".join(str(stage["step"]) for stage in stages)
+    return f"variance of one draw over that of {name}: {', '.join(f'{ratio:.1f}' for ratio in ratios)} at update {updates}"
+
+
 def _rates(record: dict[str, Any]) -> str:
     counts = [f"{rule} {within} of {of}" for rule, (within, of) in record["runs_within"].items()]
     return f"rate within {record['within']} of its target: {', '.join(counts)} runs"
@@ -148,7 +156,7 @@ def verdict(record: dict[str, Any]) -> str:
     if runs and all("random_minus_learned" in run for run in runs):
         return _comparison(runs)
     if record.get("stages"):
-        return _ladder(record["stages"])
+        return _beyond(record["stages"]) if "sampled" in record["stages"][0] else _ladder(record["stages"])
     if record.get("runs_within"):
         return _rates(record)
     if runs and all("unet_gaps" in run for run in runs):

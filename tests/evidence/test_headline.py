@@ -37,6 +37,8 @@ def test_the_sentence_about_what_works_turns_with_the_runs():
     assert "better than even spacing" in headline._works(best())
     assert "worse than even spacing" in headline._works(best(even=1.6))
     assert "not clearly better or worse than even spacing" in headline._works(best(even=1.7))
+    for even, sign in ((1.702, "-"), (1.698, "+")):
+        assert f"better or worse than even spacing ({sign}0.002" in headline._works(best(even=even))
 
 
 def test_shares_of_white_space_are_a_mean_only_where_seeds_agree():

@@ -93,9 +93,9 @@ def result(sweep: Sweep) -> str:
     gaps = [differences.gap(sweep, name, BASELINE, "validation") for name in configs]
     decided = sum(gap.verdict != "undecided" for gap in gaps)
     return (
-        f"Policies that move from the first update on have a boundary at {MOSTLY:.0%} of white space or more, with every seed,"
-        f" at {', '.join(there) or 'no multiplier'}; of {len(late)} that start late {sum(value >= MOSTLY for value in late)} do."
-        f" Of {len(gaps)} differences in loss from evenly spaced boundaries {decided} {'is' if decided == 1 else 'are'} decided."
+        f"Policies that move from the first update on have a boundary after {MOSTLY:.0%} of white space or more, with every seed,"
+        f" at {', '.join(there) or 'no multiplier'}; of {len(late)} that start late, {sum(value >= MOSTLY for value in late)} do."
+        f" Of {len(gaps)} differences in loss from evenly spaced boundaries, {decided} {'is' if decided == 1 else 'are'} decided."
     )
 
 

@@ -118,7 +118,7 @@ def _large(case: Case, method: str) -> str:
     gaps = {other: differences.gap(case.large, name, other, place_of(case.large)) for other in ("even", "bpe")}
     known = {other: gap for other, gap in gaps.items() if gap is not None}
     predicts = f", and predicts {headline.against(known)}" if known else ""
-    hints = ", ± borrowed from other runs: hints, not verdicts" if any(gap.borrowed for gap in known.values()) else ""
+    hints = "; its ± is borrowed from other runs, so these are hints" if any(gap.borrowed for gap in known.values()) else ""
     return (
         f"With {rate}, the policy of {size(case.large)} {found}: after {megabytes(case.large, name)} of text it has a boundary"
         f" after {shares(case.large, name)} of white space{predicts} ({many(len(values), 'seed')}{hints})."

@@ -25,7 +25,7 @@ def suspicions_table(case: Case) -> str:
     A suspicion about which too little is stored has no row.
     """
     rows = [[suspicion, *answer] for suspicion, ask in SUSPICIONS.items() if (answer := ask(case))]
-    return markdown(["suspicion", "what was looked at", "what came out", "is it?"], rows)
+    return markdown(["suspicion", "what was looked at", "what came out", "the reason?"], rows)
 
 
 Answer = tuple[str, str, str] | None  # what was looked at, what came out, whether it is that
@@ -44,7 +44,7 @@ def _seed(case: Case) -> Answer:
     last = [point for point in start["held_out"] if point["step"] in points][-1]
     each = [points[last["step"]]["whitespace_share"], last["whitespace_share"]]
     told = " and ".join(f"{value:.0%} with seed {one['seed']}" for value, one in zip(each, (run, start), strict=True))
-    verdict = "unlikely: both turn away" if max(each) < blind(run) else OPEN
+    verdict = "unlikely: neither goes there" if max(each) < blind(run) else OPEN
     return "a second seed, stopped early", f"white space after {last['bytes'] / 1e6:.0f} MB: {told}", verdict
 
 
@@ -53,7 +53,7 @@ def _estimator(case: Case) -> Answer:
         return None
     values = case.large.values("hnet_port", "whitespace_share", place_of(case.large))
     away = max(values) < MOSTLY
-    return "H-Net, which has no policy", f"white space: {low_high(values)}", "not alone: H-Net stays away, too" if away else OPEN
+    return "H-Net, which has no policy", f"white space: {low_high(values)}", "not alone: H-Net avoids it, too" if away else OPEN
 
 
 def _interruption(case: Case) -> Answer:
@@ -73,7 +73,7 @@ def _code(case: Case) -> Answer:
         return None
     fast, plain = (at[path]["gradient"] for path in ("triton", "plain"))
     return (
-        "gradient of the fast path, distance from float64",
+        "relative error of our kernels' gradient, against float64",
         f"{fast:.1e}; of plain PyTorch {plain:.1e}",
         NO if fast <= FEW * plain else OPEN,
     )
@@ -88,7 +88,8 @@ def _moment(case: Case) -> Answer:
     if not went or turned.passes:
         return None
     told = (
-        f"{turned.lead:+.3f} nats per byte when it turned away; {min(went):+.3f} to {max(went):+.3f} when small ones went there"
+        f"{turned.lead:+.3f} nats per byte when the large policy left white space; {min(went):+.3f} to {max(went):+.3f}"
+        " when small ones went there"
     )
     return "what tokens took off the loss", told, NO if turned.lead >= min(went) else OPEN
 
@@ -111,7 +112,7 @@ def _distance(case: Case) -> Answer:
     if not {FAST, SLOW} <= case.best.runs.keys():
         return None
     slow, fast = (case.best.values(name, "whitespace_share", place_of(case.best)) for name in (SLOW, FAST))
-    told = f"white space: {low_high(slow)} with one rate, {low_high(fast)} with its own"
+    told = f"white space: {low_high(slow)} with one rate, {low_high(fast)} with two"
     verdict = "yes, at 32M" if min(fast) >= MOSTLY > min(slow) else NO
     large = case.large.values(FAST, "whitespace_share", place_of(case.large))
     if large:

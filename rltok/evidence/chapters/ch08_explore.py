@@ -99,7 +99,8 @@ def languages_table(found: list[Language], training: dict[str, Any]) -> str:
         training: bytes of its training text, and of each script in it.
     """
     head = [
-        "text", "bytes a character", "bits a byte", "bytes a token", "boundaries after white space", "inside a character",
+        "text", "bytes a character", "bits a byte", "bytes a token",
+        "of its boundaries, after white space", "and inside a character",
         "its script beyond ASCII in training, bytes in a million",
     ]  # fmt: skip
     rows = [

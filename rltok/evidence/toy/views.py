@@ -53,7 +53,7 @@ def language_of(record: dict[str, Any], words: str, order: str = "second") -> di
     raise KeyError(f"the record has no language {words}, {order}")
 
 
-GAIN_HEAD = ("boundaries by", "share, mean", "least to most", "boundaries per byte", f"seeds that hold {WANTED}", "from kB on")
+GAIN_HEAD = ("boundaries by", "share, mean", "over seeds", "boundaries per byte", f"seeds that hold {WANTED}", "from kB on")
 
 
 def gain_table(record: dict[str, Any], words: str, names: Sequence[str], columns: int = len(GAIN_HEAD)) -> str:

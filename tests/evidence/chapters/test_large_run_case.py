@@ -61,7 +61,7 @@ def test_a_run_without_seeds_of_its_own_gives_hints():
     alone = case([*policy("ours_gamma0.9", 0.1, sweep="147m"), *even(1.6, sweep="147m")])
     assert "hints" not in finding(alone)  # nobody to borrow from
     wide = sweep_of(*(record(name, seed, bits=2.0) for name in ("even", "policy") for seed in (0, 1, 2)))
-    assert "hints, not verdicts" in finding(replace(alone, large=borrowing(alone.large, wide)))
+    assert "borrowed from other runs, so these are hints" in finding(replace(alone, large=borrowing(alone.large, wide)))
 
 
 def test_the_paper_s_budget_joins_when_it_is_stored():
@@ -94,7 +94,7 @@ def test_suspicions_turn_with_what_their_runs_say():
     agrees, differs = found(0.97, 0.03, 0.1, 0.9, 0.04, 9e-3), found(0.97, 0.95, 0.9, 0.1, 0.9, 9e-2)
     assert agrees["the estimator"].startswith("not alone") and differs["the estimator"] == "not ruled out"
     assert (agrees["a learning rate that peaks late"], differs["a learning rate that peaks late"]) == ("in part", "no")
-    assert (agrees["the seed"], differs["the seed"]) == ("unlikely: both turn away", "not ruled out")
+    assert (agrees["the seed"], differs["the seed"]) == ("unlikely: neither goes there", "not ruled out")
     assert (agrees["the code"], differs["the code"]) == ("no", "not ruled out")
     assert agrees["tokens that help too late"] in ("no", "not ruled out")
 
