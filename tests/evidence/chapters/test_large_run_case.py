@@ -53,8 +53,8 @@ def test_a_policy_that_comes_out_ahead_is_told_to_and_one_behind_as_well():
     ]
     told = finding(case([*both, *even(1.6, (0, 1, 2), sweep="147m")])).replace("\N{NO-BREAK SPACE}", " ")
     slow, fast = (line for line in told.splitlines() if line.startswith("* With") and "the policy of" in line)
-    assert "better than even spacing (0.100 ± " in slow and "(3 seeds)" in slow and "does not find" in slow
-    assert "worse than even spacing (0.100 ± " in fast and "finds white space" in fast and "hints" not in told
+    assert "better than even spacing (-0.100 ± " in slow and "(3 seeds)" in slow and "does not find" in slow
+    assert "worse than even spacing (+0.100 ± " in fast and "finds white space" in fast and "hints" not in told
 
 
 def test_a_run_without_seeds_of_its_own_gives_hints():
