@@ -57,11 +57,11 @@ from IPython.display import HTML, Markdown
 import rltok
 from rltok.evidence import figures
 from rltok.evidence.chapters import ch06_case, ch06_plan, ch06_where
-from rltok.evidence.chapters.ch04_travel import travel_share
 from rltok.evidence.chapters.ch06_suspicions import suspicions_table
 from rltok.evidence.chapters.ch07_results import name_in
 from rltok.evidence.headline import FAST, SLOW
 from rltok.optim import learning_rate
+from rltok.presets import travel_share
 from rltok.show import plots
 from rltok.speed.speeds import fastest, measured_speeds
 

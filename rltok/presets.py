@@ -244,17 +244,22 @@ def fit_to_corpus(config: Config, num_bytes: int) -> Config:
     )
 
 
+def travel_share(config: Config) -> float:
+    """How far the policy's weights can move in this run, as a share of how far they can in the paper's at 147M."""
+    return policy_travel(config) / policy_travel(preset("147m"))
+
+
 def travel_advice(config: Config) -> str | None:
     """A line for a run whose policy can move only a small part of what it moves in the paper's; None for any other run."""
     if config.model.rule.name != "learned" or config.objective.lambda_policy == 0:
         return None
-    travel, paper = policy_travel(config), policy_travel(preset("147m"))
-    if travel >= LITTLE_TRAVEL * paper:
+    share = travel_share(config)
+    if share >= LITTLE_TRAVEL:
         return None
-    wanted = float(f"{config.train.policy_lr_multiplier * paper / travel:.2g}") if travel else math.inf
+    wanted = float(f"{config.train.policy_lr_multiplier / share:.2g}") if share else math.inf
     faster = f", or begin anew with --set train.policy_lr_multiplier={wanted:g}" if wanted <= LARGEST_ADVISED else ""
     return (
-        f"a short run for a policy: its weights move {100 * travel / paper:.2g} % as far as in the paper's run, so boundaries may"
+        f"a short run for a policy: its weights move {100 * share:.2g} % as far as in the paper's run, so boundaries may"
         f" stay undecided. Train longer{faster}"
     )
 

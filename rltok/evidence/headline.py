@@ -16,8 +16,7 @@ from rltok.evidence.differences import gap, matched_gap
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.verdicts import LEAST_SEEDS
 from rltok.evidence.words import many, number, on_one_line
-from rltok.optim import policy_travel
-from rltok.presets import preset
+from rltok.presets import travel_share
 from rltok.show.tables import markdown
 from rltok.statistics import Difference
 
@@ -118,7 +117,7 @@ def sentences(best: Sweep, large: Sweep) -> list[str]:
 def answer(best: Sweep, large: Sweep) -> str:
     """Yes, no or in part, with the claims of the paper that our runs show and those that they do not."""
     gaps = _gaps(best, FAST, ("even", "hnet_port"))
-    times, spaces = _config(best, FAST).train.policy_lr_multiplier, at_spaces(best, FAST)
+    times, spaces = settings(best, FAST).train.policy_lr_multiplier, at_spaces(best, FAST)
     shown = {
         f"that the policy learns to end tokens at spaces, given {times:g} times the network's learning rate": spaces,
         "that it then predicts text better than even spacing": gaps["even"].verdict == "lower",
@@ -148,7 +147,7 @@ def at_spaces(sweep: Sweep, name: str) -> bool:
 
 
 def _works(best: Sweep) -> str:
-    config = _config(best, FAST)
+    config = settings(best, FAST)
     after = settled_after(best, FAST)
     since = "" if after is None else f" (at least {SETTLED:.0%} in every seed once it has read {after / 1e6:.0f} MB)"
     return (
@@ -161,7 +160,7 @@ def _works(best: Sweep) -> str:
 def _surprise(best: Sweep) -> str:
     if SLOW not in best.runs:
         return ""
-    travel = policy_travel(_config(best, SLOW)) / policy_travel(preset("147m"))
+    travel = travel_share(settings(best, SLOW))
     return (
         f"**What surprised us:** with the paper's single learning rate, the policy's weights can move only"
         f" {travel:.0%} as far as in the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space,"
@@ -206,8 +205,9 @@ def _how_sure(best: Sweep) -> str:
     )
 
 
-def _config(sweep: Sweep, name: str) -> Config:
-    return from_dict(next(iter(sweep.runs[name].values()))["config"])
+def settings(sweep: Sweep, name: str) -> Config:
+    """The settings of a method, of its smallest seed."""
+    return from_dict(sweep.runs[name][min(sweep.runs[name])]["config"])
 
 
 def table(best: Sweep) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from rltok.evidence import measuring
+from rltok.evidence import measuring, words
 from rltok.evidence.differences import borrowing, gap
 from rltok.evidence.records import SCHEDULE, Record, Sweep, read_sweeps
 
@@ -68,7 +68,7 @@ def number(spec: dict[str, Any]) -> str:
     sweep = sweep_of(spec["plan"])
     if "minus" in spec:
         found = gap(borrowing(sweep, sweep_of("32m")), spec["method"], spec["minus"], spec["place"])
-        return f"{found.bits:+.3f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{found.reach():.3f}"
+        return words.on_one_line(words.number(found.bits, found.reach(), "+.3f"))
     if "score" in spec:
         methods = [name for name in sweep.runs if name.partition("_warmup")[0] in spec["methods"]]
         values = [value for name in methods for value in sweep.values(name, spec["score"])]

@@ -12,8 +12,7 @@ from rltok.evidence import differences
 from rltok.evidence.records import Sweep, is_learned, read_sweeps
 from rltok.evidence.tables import BASELINE, over_seeds
 from rltok.evidence.words import NONE, number
-from rltok.optim import policy_travel
-from rltok.presets import preset
+from rltok.presets import travel_share
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 
@@ -43,11 +42,6 @@ def settings_of(sweep: Sweep) -> dict[str, Config]:
     learned = {name: next(iter(runs.values())) for name, runs in sweep.runs.items()}
     configs = {name: from_dict(run["config"]) for name, run in learned.items() if is_learned(run)}
     return dict(sorted(configs.items(), key=lambda one: (one[1].train.policy_start_fraction, one[1].train.policy_lr_multiplier)))
-
-
-def travel_share(config: Config) -> float:
-    """How far the policy's weights can move in this run, as a share of how far they can in the paper's at 147M."""
-    return policy_travel(config) / policy_travel(preset("147m"))
 
 
 def method(config: Config) -> str:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rltok.config import Config, from_dict
+from rltok.config import Config
 from rltok.errors import RltokError
 from rltok.evidence import differences, headline
-from rltok.evidence.chapters.ch04_travel import MOSTLY, travel_share
+from rltok.evidence.chapters.ch04_travel import MOSTLY
 from rltok.evidence.chapters.ch06_runs import schedule_sweep
 from rltok.evidence.chapters.ch06_starts import beside
 from rltok.evidence.chapters.ch07_results import EARLY, HEADS, cell, minus, name_in, paper_cell
-from rltok.evidence.headline import FAST, LARGE, SLOW, place_of, shares, span
+from rltok.evidence.headline import FAST, LARGE, SLOW, place_of, settings, shares, span
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import RATE_OF, SCHEDULE, Sweep, read_sweeps
 from rltok.evidence.words import NONE, many, on_one_line
-from rltok.presets import preset, size_of
+from rltok.presets import preset, size_of, travel_share
 from rltok.show.tables import markdown
 
 if TYPE_CHECKING:
@@ -83,11 +83,6 @@ def read(results: Path) -> Case:
 def size(sweep: Sweep) -> str:
     """The model's size as prose writes it: 147M."""
     return size_of(sweep.records[0]["config"]["name"]).upper()
-
-
-def settings(sweep: Sweep, name: str) -> Config:
-    """The settings of a method, of its smallest seed."""
-    return from_dict(sweep.runs[name][min(sweep.runs[name])]["config"])
 
 
 def megabytes(sweep: Sweep, name: str) -> str:

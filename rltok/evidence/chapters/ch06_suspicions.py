@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from rltok.config import from_dict
 from rltok.evidence.chapters.ch04_travel import MOSTLY
-from rltok.evidence.chapters.ch06_case import Case, low_high, settings, size, warm_bytes
+from rltok.evidence.chapters.ch06_case import Case, low_high, size, warm_bytes
 from rltok.evidence.chapters.ch06_onset import turn
 from rltok.evidence.chapters.ch06_runs import interruptions
 from rltok.evidence.chapters.ch07_results import name_in
-from rltok.evidence.headline import FAST, LARGE, SLOW, place_of
+from rltok.evidence.headline import FAST, LARGE, SLOW, place_of, settings
 from rltok.evidence.record_file import Record
 from rltok.show.tables import markdown
 
