@@ -2,9 +2,12 @@
 
 import os
 
+import nbval.kernel
 import pytest
+from jupyter_client.manager import KernelManager
 from nbtools import provenance
 from nbtools.figures import same_figure
+from nbtools.kernels import own_sockets
 from nbtools.pairs import read_stored, stems
 from nbtools.rules import NOTEBOOKS, kernel_environment
 
@@ -17,6 +20,7 @@ def pytest_configure(config):
     No output is sanitized: each pattern would hide changes, and what differs between machines must not be printed.
     """
     config.option.nbval_current_env = True
+    nbval.kernel.KernelManager = _manager
     spread = getattr(
         config.option, "numprocesses", None
     ) and config.option.dist not in ("loadfile", "loadscope", "no")
@@ -24,6 +28,10 @@ def pytest_configure(config):
         raise pytest.UsageError(
             "-n would cut a notebook into pieces: add --dist loadfile, or leave out -n."
         )
+
+
+def _manager(**settings):
+    return KernelManager(**settings, **own_sockets())
 
 
 def pytest_itemcollected(item):

@@ -15,6 +15,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from nbtools.kernels import own_sockets
 from nbtools.rules import NotebookError, kernel_environment, mend, tags, where
 
 # Asked of the kernel after the last cell. It imports nothing that the notebook did not.
@@ -62,7 +63,7 @@ def has_gpu() -> bool:
 
 def run_cells(nb, path: Path, *, gpu: bool, timeout: int, extra: dict[str, str] | None = None) -> Facts:
     """Execute all cells in place, or all but those tagged `gpu`. The first cell that raises ends it with NotebookError."""
-    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython())
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython(), **own_sockets())
     client = NotebookClient(nb, km=manager, timeout=timeout, record_timing=False, skip_cells_with_tag="" if gpu else "gpu")
     client.resources = {"metadata": {"path": str(path.parent)}}
     needs_card = any("gpu" in tags(cell) for cell in nb.cells)

@@ -73,6 +73,35 @@ def test_pytest_nbval_alone_is_green_and_runs_tests_and_notebooks(project):
     assert contents(project / "x") == before
 
 
+TAKEN = """
+import socket
+
+import jupyter_client.connect
+
+write, taken = jupyter_client.connect.write_connection_file, socket.create_server(("127.0.0.1", 0))
+
+
+def second(*arguments, transport="tcp", **settings):
+    port = {"shell_port": taken.getsockname()[1]} if transport == "tcp" else {}
+    return write(*arguments, **settings | port, transport=transport)
+
+
+jupyter_client.connect.write_connection_file = second
+"""
+
+
+@pytest.mark.parametrize("starter", ["pytest", "run_notebooks"])
+def test_a_port_that_another_process_takes_first_kills_no_kernel(starter, project, monkeypatch):
+    (project / "taken.py").write_text(TAKEN)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project), str(project / "scripts/notebooks")]))
+    if starter == "pytest":
+        run = pytest_in(project, "-p", "taken", "--nbval", "notebooks")
+        assert run.returncode == 0, run.stdout
+    else:
+        run = command(project, "-c", "import taken, run_notebooks; run_notebooks.main()")
+        assert "cell 7 wrote to stderr" in run.stderr, run.stderr
+
+
 def change_number(project, path):
     (project / "rltok" / "__init__.py").write_text("def value():\n    return 0.376\n")
 
