@@ -19,13 +19,25 @@ from rltok.registry import RULES
 from rltok.validation import Section, build, require
 
 # Settings of training that only a policy has, with the paper's values, which every other rule must have.
-OF_POLICY = {"policy_lr_multiplier": 1.0, "policy_start_fraction": 0.0}
-ONE_DRAW = {"draws": 1}  # the same of the objective
+OF_POLICY: dict[str, Any] = {
+    "policy_lr_multiplier": 1.0, "policy_start_fraction": 0.0, "policy_first_multiplier": 0.0, "policy_beta2": None,
+    "policy_restarts": 0, "policy_anneal_fraction": 0.0, "policy_first_rate": None, "policy_first_temperature": 1.0,
+}  # fmt: skip
+# the same of the objective
+OF_ESTIMATOR: dict[str, Any] = {"draws": 1, "further_draws": "baseline", "lambda_entropy": 0.0, "least_entropy": 0.0}
+# Settings that do nothing while the one beside them is at the paper's value.
+NEEDS = (
+    ("train.policy_first_multiplier", "train.policy_start_fraction"),
+    ("train.policy_first_rate", "train.policy_anneal_fraction"),
+    ("train.policy_first_temperature", "train.policy_anneal_fraction"),
+    ("objective.further_draws", "objective.draws"),
+    ("objective.least_entropy", "objective.lambda_entropy"),
+)
 # Settings younger than stored runs, with the value that the code had before: at that value `Config.digest` leaves them out, so
 # that a run keeps its digest.
 ADDED_SETTINGS: dict[str, dict[str, Any]] = {
     "train": OF_POLICY,
-    "objective": ONE_DRAW,
+    "objective": OF_ESTIMATOR,
     "model": {"rotary_positions": "exact"},
 }
 
@@ -157,23 +169,30 @@ class ObjectiveConfig(Section):
     relative_rewards: bool = True  # eq. (15): subtract the early head; False rewards -nll
     credit: Literal["causal", "total"] = "causal"  # causal: a decision is paid for later bytes only; total: for the whole row
     centring: Literal["batch", "leave_one_out", "none"] = "batch"  # eq. (17)
-    # boundaries drawn for each row, 1 by the paper; with more, the first draw trains, and the mean NLL of the others, which run
-    # forward only, takes the early head's place in eq. (15)
-    draws: int = 1
+    draws: int = 1  # boundaries drawn for each row, 1 by the paper; the network trains on the first draw alone
+    # what further draws are for: "baseline": their mean NLL takes the early head's place in eq. (15), and the first draw trains
+    # the policy; "train": every draw trains it, against the mean of the others; "antithetic": every draw trains it, and the
+    # second half of them is drawn with 1 - u (`baselines.antithetic_coefficients`), against the mean of the other pairs
+    further_draws: Literal["baseline", "train", "antithetic"] = "baseline"
     lambda_auto: float = 1.0  # the authors' code has 0.9
     lambda_policy: float = 0.01
     lambda_target: float = 0.01
     lambda_early: float = 0.1
+    lambda_entropy: float = 0.0  # of the pressure that keeps decisions open (`losses.least_entropy_loss`); 0 as in the paper
+    least_entropy: float = 0.0  # nats per decision, below which that pressure sets in
 
     def _check(self) -> None:
         self._between(0, 1, "gamma")
         self._between(1, 64, "draws")
+        if self.further_draws == "antithetic" and self.draws % 2 and self.draws > 1:
+            require(False, self.section, "draws", self.draws, "even where further_draws='antithetic', which draws in pairs")
         if self.draws > 1 and not self.relative_rewards:
             raise RltokError(
                 f"objective.draws={self.draws} subtracts other draws of the row in place of the early head (eq. 15), and"
                 " relative_rewards=False subtracts nothing. Set draws=1, or relative_rewards=True."
             )
-        self._between(0, MOST_WEIGHT, "lambda_auto", "lambda_policy", "lambda_target", "lambda_early")
+        self._between(0, MOST_WEIGHT, "lambda_auto", "lambda_policy", "lambda_target", "lambda_early", "lambda_entropy")
+        self._between(0, math.log(2), "least_entropy")
         if self.credit == "total" and self.gamma != 1:
             raise RltokError(
                 f"objective.credit='total' pays every decision the whole row's reward, so a discount has no meaning;"
@@ -217,7 +236,15 @@ class TrainConfig(Section):
     micro_batch: int = 32  # rows per forward pass; eq. (17) averages over them, so changing it changes the estimator
     learning_rate: float = 1.5e-3
     policy_lr_multiplier: float = 1.0  # of the learned rule's own parameters; 1 as in the paper, short runs need more (optim.py)
-    policy_start_fraction: float = 0.0  # share of training before which those parameters stay put; 0 as in the paper
+    policy_start_fraction: float = 0.0  # share of training at which that multiplier sets in; 0 as in the paper
+    policy_first_multiplier: float = 0.0  # the multiplier until then; 0: those parameters stay put
+    policy_beta2: float | None = None  # beta2 of those parameters; null: that of all
+    policy_restarts: int = 0  # times that those parameters are set back to 0, at even steps of the first half of training
+    # share of training in which the wanted rate, D of eq. (22) and objective.least_entropy anneal: in a line, from
+    # policy_first_rate to model.rule.target_rate, from policy_first_temperature * D to D, and from least_entropy to 0
+    policy_anneal_fraction: float = 0.0
+    policy_first_rate: float | None = None  # null: the wanted rate stays what it is
+    policy_first_temperature: float = 1.0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # of forward passes; auto: 16 bits on cards (device.precision_of)
     warmup_fraction: float = 0.075  # of training_bytes
     warmup_start: float = 0.1  # learning rate at step 0 / learning_rate
@@ -240,14 +267,19 @@ class TrainConfig(Section):
         self._between(1, 1 << 20, "sequences_per_update", "micro_batch")
         self._between(1e-12, 10, "learning_rate")
         self._between(1e-6, 10_000, "policy_lr_multiplier")
+        self._between(0, 10_000, "policy_first_multiplier")
+        self._between(0, 64, "policy_restarts")
+        self._between(0.01, 1000, "policy_first_temperature")
         self._between(1e-30, 1, "adam_eps")
         self._between(1e-6, 1e30, "clip_norm")
         self._between(0, 1, "warmup_fraction", "warmup_start", "final_fraction")
         self._between(0, 10, "weight_decay")
         self._between(0, 2**63 - 1, "seed")
-        for name in ("beta1", "beta2", "policy_start_fraction"):
+        for name in ("beta1", "beta2", "policy_beta2", "policy_start_fraction", "policy_anneal_fraction"):
             value = getattr(self, name)
-            require(0 <= value < 1, self.section, name, value, "at least 0 and below 1")
+            require(value is None or 0 <= value < 1, self.section, name, value, "at least 0 and below 1")
+        rate = self.policy_first_rate
+        require(rate is None or 0 < rate < 1, self.section, "policy_first_rate", rate, "strictly between 0 and 1")
         if self.sequences_per_update % self.micro_batch:
             raise RltokError(
                 f"train.sequences_per_update={self.sequences_per_update} must be a multiple of micro_batch={self.micro_batch},"
@@ -275,18 +307,33 @@ class Config(Section):
                 f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it needs"
                 f" at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise it, or set centring='none'."
             )
-        for section, settings in ((self.train, OF_POLICY), (self.objective, ONE_DRAW)):
-            for name, value in settings.items():
-                if getattr(section, name) != value and not RULES[rule].policy:
-                    raise RltokError(
-                        f"{section.section}.{name}={getattr(section, name):g} is of a learned policy, and the rule {rule!r} has"
-                        f" none. Set it to {value:g}, or model.rule.name to learned."
-                    )
+        self._check_policy()
         if self.num_updates < 1:
             raise RltokError(
                 f"train.training_bytes={self.train.training_bytes} is less than one update of {self.bytes_per_update} bytes"
                 " (sequences_per_update * sequence_length). Raise training_bytes or lower either factor."
             )
+
+    def _check_policy(self) -> None:
+        """What only a policy has, and what does nothing without another setting."""
+        rule = self.model.rule
+        paper = {f"train.{name}": value for name, value in OF_POLICY.items()}
+        paper |= {f"objective.{name}": value for name, value in OF_ESTIMATOR.items()}
+        own = {name: getattr(getattr(self, name.split(".")[0]), name.split(".")[1]) for name in paper}
+        for name, value in own.items():
+            if value != paper[name] and not RULES[rule.name].policy:
+                raise RltokError(
+                    f"{name}={_shown(value)} is of a learned policy, and the rule {rule.name!r} has none."
+                    f" Set it to {_shown(paper[name])}, or model.rule.name to learned."
+                )
+        for name, other in NEEDS:
+            if own[name] != paper[name] and own[other] == paper[other]:
+                raise RltokError(
+                    f"{name}={_shown(own[name])} does nothing while {other} is {_shown(own[other])}."
+                    f" Set that, too, or {name} to {_shown(paper[name])}."
+                )
+        rate = rule.target_rate if self.train.policy_first_rate is None else self.train.policy_first_rate
+        dataclasses.replace(rule, target_rate=rate, scale=rule.scale * self.train.policy_first_temperature)  # within limits
 
     @property
     def bytes_per_update(self) -> int:
@@ -319,6 +366,11 @@ class Config(Section):
             kept = plain[section].items()
             plain[section] = {key: value for key, value in kept if key not in old or value != old[key]}
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _shown(value: Any) -> str:
+    """A setting as `--set` takes it."""
+    return "null" if value is None else value if isinstance(value, str) else f"{value:g}"
 
 
 def from_dict(values: dict[str, Any]) -> Config:

@@ -38,11 +38,14 @@ def flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
     return 6 * (bytewise + tokens_per_byte * counts["token_layers"]) + 2 * frozen_parameters(model)
 
 
-def extra_draw_flops_per_byte(model: ModelConfig, tokens_per_byte: float) -> float:
-    """FLOPs per byte of one more draw of the same rows that runs forward only: policy, token level, and what comes after it."""
+def extra_draw_flops_per_byte(model: ModelConfig, tokens_per_byte: float, trains: bool) -> float:
+    """FLOPs per byte of one more draw of the same rows: forward through policy, token level, and what comes after it.
+
+    Where it trains the policy, back through its matrix, too; the encoder's backward pass is that of all draws together.
+    """
     counts = parameter_counts(model)
     after = counts["byte_layers"] * model.up_layers / (model.down_layers + model.up_layers) + counts["output_head"]
-    return 2 * (counts["policy"] + tokens_per_byte * counts["token_layers"] + after)
+    return 2 * ((3 if trains else 1) * counts["policy"] + tokens_per_byte * counts["token_layers"] + after)
 
 
 def fit_flops(model: ModelConfig) -> float:
@@ -55,14 +58,16 @@ def training_flops(config: Config, scored_bytes: int, tokens: int) -> tuple[floa
 
         6 (bytes * byte-level + tokens * token-level parameters) + fitting;    attention at the mean tokens per byte
 
-    Draws of a row beyond the first run forward only, and count as having as many tokens. Both are 0 before the first byte, but
-    for the fitting.
+    Draws of a row beyond the first count as having as many tokens. Tokens are those that were processed, so that a rate which
+    anneals is charged as it was; attention, which grows with its square, at its mean. Both are 0 before the first byte, but for
+    the fitting.
     """
     model, length, more = config.model, config.data.sequence_length, config.objective.draws - 1
+    trains = config.objective.further_draws != "baseline"
     if scored_bytes == 0:
         return fit_flops(model), 0.0
     rate = tokens / scored_bytes
-    matrices = flops_per_byte(model, rate) + more * extra_draw_flops_per_byte(model, rate)
+    matrices = flops_per_byte(model, rate) + more * extra_draw_flops_per_byte(model, rate, trains)
     again = 4 * model.embedding_dim * _attention_pairs(model, model.up_layers, rate, length)
     attention = attention_flops_per_byte(model, rate, length) + more * again
     return scored_bytes * matrices + fit_flops(model), scored_bytes * attention

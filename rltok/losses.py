@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from rltok.policy import entropy
 from rltok.ranks import batch_sum
 from rltok.vocab import PAD
 
@@ -50,6 +51,17 @@ def probability_rate_loss(
     return rate * (rate - target_rate).detach()
 
 
+def least_entropy_loss(
+    boundary_logits: Float[Tensor, "B N"], least: float, mask: Bool[Tensor, "B N"]
+) -> Float[Tensor, ""]:  # fmt: skip
+    """Pressure that keeps decisions open, which the paper has not: -mean(H) * detach(max(0, least - mean(H))), in nats.
+
+    Controls the entropy as eq. (24) controls the rate, but from below alone: 0 while the mean over the mask is at least `least`.
+    """
+    mean = mean_over(entropy(boundary_logits), mask)
+    return -mean * (least - mean.detach()).clamp(min=0)
+
+
 @dataclass(frozen=True)
 class Losses:
     """The four parts of eq. (27) and what a rule adds of its own; scalars."""
@@ -58,7 +70,7 @@ class Losses:
     early: Float[Tensor, ""]  # eq. (26)
     policy: Float[Tensor, ""]  # eq. (18)
     target: Float[Tensor, ""]  # eq. (24)
-    aux: Float[Tensor, ""]  # a rule's own loss, already weighted
+    aux: Float[Tensor, ""]  # a rule's own loss, and what keeps a policy's entropy up; already weighted
 
     def total(self, *, lambda_auto: float, lambda_early: float, lambda_policy: float, lambda_target: float) -> Float[Tensor, ""]:
         """Eq. (27): lambda_auto L_auto + lambda_policy L_policy + lambda_target L_target + lambda_early L_early, plus aux."""

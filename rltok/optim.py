@@ -1,6 +1,10 @@
-"""AdamW with decay on matrices only, the learning rate as a pure function of the step, and how far it takes the policy."""
+"""AdamW with decay on matrices only; the learning rate, and all else that changes in training, as pure functions of the step.
+
+Also how far the learning rates take the policy.
+"""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -11,8 +15,8 @@ from rltok.config import OF_POLICY, Config, TrainConfig
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
     """AdamW over fp32 parameters; weight decay on matrices of the blocks and heads, none on norms, embedding and policy.
 
-    Frozen parameters, such as a fitted rule's, are left out. With a `policy_lr_multiplier` or a `policy_start_fraction` the
-    rule's parameters are a group of their own; without them they stay where checkpoints have always had them.
+    Frozen parameters, such as a fitted rule's, are left out. With a setting of `OF_POLICY` the rule's parameters are a group of
+    their own; without any they stay where checkpoints have always had them.
     """
     apart = any(getattr(train, name) != value for name, value in OF_POLICY.items())
 
@@ -29,7 +33,8 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
     ]
     if apart:
         own = [p for name, p in named if is_apart(name)]
-        groups.append({"params": own, "weight_decay": 0.0, "lr_multiplier": train.policy_lr_multiplier})
+        betas = (train.beta1, train.beta2 if train.policy_beta2 is None else train.policy_beta2)
+        groups.append({"params": own, "weight_decay": 0.0, "betas": betas, "lr_multiplier": train.policy_lr_multiplier})
     fused = all(parameter.is_cuda for _, parameter in named)  # one kernel instead of a dozen passes over the state
     return torch.optim.AdamW(
         groups, lr=train.learning_rate, betas=(train.beta1, train.beta2), eps=train.adam_eps, fused=fused or None
@@ -53,30 +58,67 @@ def learning_rate(step: int, num_updates: int, train: TrainConfig) -> float:
 
 
 def policy_start(num_updates: int, train: TrainConfig) -> int:
-    """Updates before the policy's weights move."""
+    """Updates before the policy's own multiplier sets in."""
     return round(train.policy_start_fraction * num_updates)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float, policy_moves: bool = True) -> None:
-    """Give every group the rate; the policy's own group, if there is one, its multiple of it, or 0 while it is to stay put.
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float, first: float | None = None) -> None:
+    """Give every group the rate; the policy's own group, if there is one, its multiple of it, or this `first` one.
 
-    Adam averages gradients all the while, so the first step of weights that stayed put is as long as any other.
+    With 0 it stays put. Adam averages gradients all the while, so the first step after that is as long as any other.
     """
     for group in optimizer.param_groups:
-        of_policy = "lr_multiplier" in group
-        group["lr"] = 0.0 if of_policy and not policy_moves else rate * group.get("lr_multiplier", 1.0)
+        own = group.get("lr_multiplier")
+        group["lr"] = rate if own is None else rate * (own if first is None else first)
+
+
+def restarts(num_updates: int, train: TrainConfig) -> list[int]:
+    """Numbers of finished updates after which the policy is set back: the last at half of training, evenly spaced."""
+    return [round(num_updates * each / (2 * train.policy_restarts)) for each in range(1, train.policy_restarts + 1)]
+
+
+@torch.no_grad()
+def restart(policy: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Set the policy's weights to 0, where it draws at the wanted rate whatever the text, and with them Adam's averages."""
+    for parameter in policy.parameters():
+        for value in (parameter, *optimizer.state.get(parameter, {}).values()):
+            value.zero_()
+
+
+def annealed(config: Config, step: int) -> Config:
+    """The settings of update `step` (from 1): those that anneal over `policy_anneal_fraction` of training at their values there.
+
+    Wanted rate, D of eq. (22) and least entropy go in a line; all updates after that, at least the last, have the final values,
+    and so has the model of an earlier checkpoint when it is loaded.
+    """
+    train, rule, objective = config.train, config.model.rule, config.objective
+    lasts = min(round(train.policy_anneal_fraction * config.num_updates), config.num_updates - 1)
+    if lasts == 0:
+        return config
+    left = max(0.0, 1 - (step - 1) / lasts)
+    first = rule.target_rate if train.policy_first_rate is None else train.policy_first_rate
+    rate = rule.target_rate + left * (first - rule.target_rate)
+    scale = rule.scale * (1 + left * (train.policy_first_temperature - 1))
+    return replace(
+        config,
+        model=replace(config.model, rule=replace(rule, target_rate=rate, scale=scale)),
+        objective=replace(objective, least_entropy=left * objective.least_entropy),
+        train=replace(train, policy_anneal_fraction=0.0, policy_first_rate=None, policy_first_temperature=1.0),
+    )
 
 
 def policy_travel(config: Config) -> float:
     """How far a run can move a logit of the policy for each unit of its input: learning rates summed over updates, over D.
 
-        travel = multiplier / D * sum_t learning_rate(t),    t from the update at which the policy's weights begin to move
+        travel = 1 / D * sum_t multiplier(t) * learning_rate(t),    t from the last restart, or from the first update
 
     Adam moves a weight by about its learning rate an update, whatever the size of the gradient, and eq. (22) divides by D = 16.
     """
     train, updates = config.train, config.num_updates
-    moved = _summed_rates(updates, updates, train) - _summed_rates(policy_start(updates, train), updates, train)
-    return train.policy_lr_multiplier * moved / config.model.rule.scale
+    begin = max(restarts(updates, train), default=0)
+    start, final = (_summed_rates(max(begin, until), updates, train) for until in (policy_start(updates, train), updates))
+    first = train.policy_first_multiplier * (start - _summed_rates(begin, updates, train))
+    return (first + train.policy_lr_multiplier * (final - start)) / config.model.rule.scale
 
 
 def _summed_rates(steps: int, num_updates: int, train: TrainConfig) -> float:

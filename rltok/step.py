@@ -1,22 +1,24 @@
 """One update, which spells the paper: forward, rewards, returns, advantages, losses, clip, step."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from rltok import estimator
-from rltok.config import Config
+from rltok.baselines import antithetic_coefficients
+from rltok.config import Config, ObjectiveConfig
 from rltok.device import autocast
 from rltok.errors import overflow
-from rltok.losses import Losses, mean_over, target_rate_loss
+from rltok.losses import Losses, least_entropy_loss, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
-from rltok.optim import gradient_norm, learning_rate, policy_start, set_learning_rate
+from rltok.optim import annealed, gradient_norm, learning_rate, policy_start, restart, restarts, set_learning_rate
 from rltok.ranks import ALONE, Ranks, batch_sum
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
 
-MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, draws * N], those of the draw that trains first
+MicroBatch = tuple[Tensor, Tensor]  # ids [B, N + 1], uniforms [B, draws * N], those of the first draw first
 RateLoss = Callable[[Tensor, float, Tensor], Tensor]  # (logits, target rate, mask) -> scalar, as `target_rate_loss`
 UNSCALED = torch.amp.GradScaler(enabled=False)
 
@@ -34,12 +36,41 @@ def losses_of(
     return Losses(
         auto=mean_over(out.nll, out.scored),  # eq. (25)
         early=mean_over(out.early_nll, out.scored),  # eq. (26)
-        policy=zero
-        if logits is None
-        else estimator.policy_loss(logits, out.boundaries, advantages, out.drawn, batch_sum(out.scored.sum())),  # eq. (18)
+        policy=zero if logits is None else policy_loss_of(out, advantages),
         target=zero if logits is None else rate_loss(logits, target_rate, out.drawn),  # eq. (24)
         aux=out.aux_loss,
     )
+
+
+def policy_loss_of(out: UNetOutput, advantages: Tensor) -> Tensor:
+    """Eq. (18) over the drawn positions of a micro-batch, per scored byte."""
+    return estimator.policy_loss(out.boundary_logits, out.boundaries, advantages, out.drawn, batch_sum(out.scored.sum()))
+
+
+def advantages_of(draws: list[UNetOutput], objective: ObjectiveConfig) -> list[Tensor]:
+    """Advantages [B, N] of every draw that trains the policy, eqs. (15) to (17), nats.
+
+    In place of the early head stands the mean NLL of the draws that are independent of it, where there are any.
+    """
+    many, paid = len(draws), []
+    apart = many // 2 if objective.further_draws == "antithetic" else many  # from a draw to its twin
+    for k, draw in enumerate(draws if objective.further_draws != "baseline" else draws[:1]):
+        others = [other.nll.detach() for m, other in enumerate(draws) if (m - k) % apart]
+        compared = sum(others) / len(others) if others else draw.early_nll
+        paid.append(estimator.advantages(draw.nll, compared, draw.scored, **objective.reductions))
+    return paid
+
+
+def policy_loss_of_draws(draws: list[UNetOutput], advantages: list[Tensor], objective: ObjectiveConfig) -> Tensor:
+    """The surrogate whose gradient is the mean of the estimates of all draws that train the policy, as `further_draws` says."""
+    if objective.further_draws != "antithetic":
+        return sum(map(policy_loss_of, draws, advantages)) / len(advantages)
+    logits, boundaries, paid = (
+        torch.stack(each) for each in ([d.boundary_logits for d in draws], [d.boundaries for d in draws], advantages)
+    )
+    coefficients = antithetic_coefficients(logits.detach(), boundaries, paid) / (len(draws) // 2)
+    chosen = torch.where(draws[0].drawn, coefficients * logits, 0.0)
+    return -batch_sum(chosen.sum()) / batch_sum(draws[0].scored.sum())
 
 
 def accumulate_gradient(
@@ -50,19 +81,27 @@ def accumulate_gradient(
 
     `replica` is the model where other processes have it, too: `Ranks.replica`, which adds up their gradients.
 
-    Returns the network's output, the parts of the loss, and the advantages [B, N], for the metrics.
+    Returns the network's output, the parts of the loss, and the advantages [B, N] of the first draw, for the metrics.
     """
     ids, uniforms = batch
     objective = config.objective
     uniforms, *more = uniforms.split(ids.shape[1] - 1, dim=1)
+    if objective.further_draws == "antithetic":
+        alone = more[: len(more) // 2]
+        more = [*alone, *(1 - each for each in (uniforms, *alone))]
     with autocast(config, ids.device):
         out = (replica or model)(ids, uniforms=uniforms)  # eqs. (1) to (6), (14), (19) to (23)
-        others = [model.redraw(ids, out.byte_states, each) for each in more]  # none by the paper, which draws once
-    compared = sum(others) / len(others) if others else out.early_nll
-    advantages = estimator.advantages(out.nll, compared, out.scored, **objective.reductions)  # eqs. (15) to (17)
-    losses = losses_of(out, advantages, config.model.rule.target_rate, rate_loss)
+        with torch.set_grad_enabled(objective.further_draws != "baseline"):
+            draws = [out, *(model.redraw(ids, out, each) for each in more)]  # one by the paper
+    advantages = advantages_of(draws, objective)
+    losses = losses_of(out, advantages[0], config.model.rule.target_rate, rate_loss)
+    if len(advantages) > 1:
+        losses = replace(losses, policy=policy_loss_of_draws(draws, advantages, objective))
+    if objective.lambda_entropy > 0:
+        floor = least_entropy_loss(out.boundary_logits, objective.least_entropy, out.drawn)
+        losses = replace(losses, aux=losses.aux + objective.lambda_entropy * floor)
     (losses.total(**objective.weights) * share).backward()  # eq. (27)
-    return out, losses, advantages
+    return out, losses, advantages[0]
 
 
 def train_step(
@@ -87,25 +126,29 @@ def train_step(
         RltokError: a loss that is not finite, a gradient that is not where nothing scales, or a scale that fell below 1;
             weights and optimizer are as before.
     """
-    metrics = StepMetrics(step)
+    metrics, done, now = StepMetrics(step), step - 1, annealed(config, step)
+    if now is not config:
+        model.rule.anneal(now.model.rule.target_rate, now.model.rule.scale)
     scored = [(ids[:, 1:] != PAD).sum() for ids, _ in batches]
     total = ranks.mean(sum(scored))
     optimizer.zero_grad(set_to_none=True)
     for number, (batch, part) in enumerate(zip(batches, scored, strict=True), start=1):
         with ranks.micro_batch(last=number == len(batches)):
             share = scaler.scale(batch_sum(part) / total)
-            metrics.add(batch[0], *accumulate_gradient(model, batch, config, share, rate_loss, ranks.replica))
+            metrics.add(batch[0], *accumulate_gradient(model, batch, now, share, rate_loss, ranks.replica))
         after_backward()
     metrics.gather(ranks)
     scaler.unscale_(optimizer)  # before norms and clipping, which are those of the gradient itself
     metrics.grad_norm_rule = gradient_norm(list(model.rule.parameters()))
     metrics.grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
     metrics.check_finite(scaler.is_enabled())  # waits for the device
-    metrics.learning_rate = learning_rate(step - 1, config.num_updates, config.train)
-    moves = step > policy_start(config.num_updates, config.train)
-    set_learning_rate(optimizer, metrics.learning_rate, policy_moves=moves)
+    metrics.learning_rate = learning_rate(done, config.num_updates, config.train)
+    waits = done < policy_start(config.num_updates, config.train)
+    set_learning_rate(optimizer, metrics.learning_rate, config.train.policy_first_multiplier if waits else None)
     if not metrics.skipped:
         scaler.step(optimizer)
+    if step in restarts(config.num_updates, config.train):
+        restart(model.rule, optimizer)
     # Each process decides this by itself, from the same numbers: gradients are summed over processes before they come here.
     scaler.update()
     if metrics.skipped and scaler.get_scale() < 1:

@@ -218,12 +218,12 @@ class AutoregressiveUNet(nn.Module):
             byte_states=byte_states,
         )
 
-    @torch.no_grad()
-    def redraw(
-        self, ids: Int[Tensor, "B N_plus_1"], byte_states: Float[Tensor, "B N d"], uniforms: Float[Tensor, "B N"]
-    ) -> Float[Tensor, "B N"]:
-        """`forward(ids, uniforms=...).nll` from byte states that another forward pass made, without gradient."""
-        return self._output_nll(byte_states, self.decide(byte_states, ids, uniforms=uniforms), ids[:, 1:])
+    def redraw(self, ids: Int[Tensor, "B N_plus_1"], out: UNetOutput, uniforms: Float[Tensor, "B N"]) -> UNetOutput:
+        """`forward(ids, uniforms=...)` from the byte states of another forward pass; its `nll` has no gradient."""
+        decided = self.decide(out.byte_states, ids, uniforms=uniforms)
+        with torch.no_grad():
+            nll = self._output_nll(out.byte_states, decided, ids[:, 1:])
+        return replace(out, nll=nll, boundaries=decided.boundaries, boundary_logits=decided.logits)
 
     def given_nll(self, ids: Int[Tensor, "B N_plus_1"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """`forward(ids, boundaries=...).nll` alone: neither early head nor policy run. For rules without soft gates."""

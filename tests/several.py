@@ -35,6 +35,9 @@ CASES = {
     "not centred": ("learned", {}, 6, {"centring": "none"}),
     "whole row": ("learned", {}, 6, {"credit": "total", "gamma": 1.0}),
     "two draws": ("learned", {}, 3, {"draws": 2}),
+    "two draws that train": ("learned", {}, 3, {"draws": 2, "further_draws": "train"}),
+    "an antithetic pair": ("learned", {}, 3, {"draws": 2, "further_draws": "antithetic"}),
+    "entropy kept up": ("learned", {}, 6, {"lambda_entropy": 1.0, "least_entropy": 0.69}),
     "no early head": ("learned", {}, 3, {"relative_rewards": False}),
     **{
         f"{rule} {variant}, {rows} rows": (rule, {"variant": variant}, rows, {})

@@ -25,12 +25,21 @@ from rltok.step import train_step
 OTHER = {
     "objective.credit": {"objective.credit": "total", "objective.gamma": 1.0},
     "objective.draws": {"objective.draws": 2},
+    "objective.further_draws": {"objective.further_draws": "train", "objective.draws": 2},
+    "objective.lambda_entropy": {"objective.lambda_entropy": 1.0},
+    "objective.least_entropy": {"objective.least_entropy": 0.4, "objective.lambda_entropy": 1.0},
     "train.sequences_per_update": {"train.sequences_per_update": 64},
     "model.embedding_dim": {"model.embedding_dim": 96},
     "train.final_fraction": {"train.final_fraction": 0.1},
     "train.seed": {"train.seed": 1},
     "train.policy_lr_multiplier": {"train.policy_lr_multiplier": 20.0},
     "train.policy_start_fraction": {"train.policy_start_fraction": 0.3},
+    "train.policy_first_multiplier": {"train.policy_first_multiplier": 5.0, "train.policy_start_fraction": 0.3},
+    "train.policy_beta2": {"train.policy_beta2": 0.95},
+    "train.policy_restarts": {"train.policy_restarts": 2},
+    "train.policy_anneal_fraction": {"train.policy_anneal_fraction": 0.3},
+    "train.policy_first_rate": {"train.policy_first_rate": 0.5, "train.policy_anneal_fraction": 0.3},
+    "train.policy_first_temperature": {"train.policy_first_temperature": 4.0, "train.policy_anneal_fraction": 0.3},
     "model.byte_mlp_ratio": {"model.byte_mlp_ratio": 2},
     "model.rule.name": {"model.rule.name": "even"},
     "model.rule.temperature": {"model.rule.temperature": 1.0},
@@ -167,11 +176,13 @@ LIMITS = {
     "model.rule.entropy_layers": (1, 64), "model.rule.entropy_window": (1, 2**24),
     "model.rule.entropy_learning_rate": (1e-12, 1),
     "objective.gamma": (0, 1), "objective.draws": (1, 64), "objective.lambda_auto": (0, 1e6), "objective.lambda_policy": (0, 1e6),
-    "objective.lambda_target": (0, 1e6), "objective.lambda_early": (0, 1e6),
+    "objective.lambda_target": (0, 1e6), "objective.lambda_early": (0, 1e6), "objective.lambda_entropy": (0, 1e6),
+    "objective.least_entropy": (0, math.log(2)),
     "data.sequence_length": (8, 2**24), "data.held_out_fraction": "strictly between 0 and 1",
     "train.training_bytes": (1, 10**15), "train.sequences_per_update": (1, 2**20), "train.micro_batch": (1, 2**20),
     "train.learning_rate": (1e-12, 10), "train.policy_lr_multiplier": (1e-6, 10_000),
-    "train.policy_start_fraction": "at least 0 and below 1",
+    "train.policy_start_fraction": "at least 0 and below 1", "train.policy_anneal_fraction": "at least 0 and below 1",
+    "train.policy_first_multiplier": (0, 10_000), "train.policy_first_temperature": (0.01, 1e3), "train.policy_restarts": (0, 64),
     "train.warmup_fraction": (0, 1), "train.warmup_start": (0, 1),
     "train.final_fraction": (0, 1), "train.beta1": "at least 0 and below 1", "train.beta2": "at least 0 and below 1",
     "train.adam_eps": (1e-30, 1), "train.weight_decay": (0, 10), "train.clip_norm": (1e-6, 1e30), "train.seed": (0, 2**63 - 1),
@@ -225,7 +236,7 @@ def test_updates_at_a_limit_are_finite(name, tmp_path):
     corpus, device = load_corpus(write_text(tmp_path), small_config().data), torch.device("cpu")
     rule = {"model.rule.name": reader_of(name), "model.rule.fit_bytes": 500, "model.rule.target_rate": 0.5}
     for value in CLOSED[name]:
-        config = with_settings(small_config(), rule | {name: value})
+        config = with_settings(small_config(), rule | OTHER.get(name, {}) | {name: value})
         model = new_model(config, device)
         model.rule.fit(corpus.train, 0)
         optimizer = make_optimizer(model, config.train)
@@ -324,17 +335,22 @@ def test_nested_values_that_are_no_settings_are_refused(values, words):
 def test_a_setting_younger_than_stored_runs_moves_the_digest_only_away_from_its_old_value():
     config = Config()
     plain = {key: value for key, value in config.to_dict().items() if key != "name"}
-    del plain["train"]["policy_lr_multiplier"], plain["train"]["policy_start_fraction"], plain["model"]["rotary_positions"]
-    del plain["objective"]["draws"]
+    younger = ("lr_multiplier", "start_fraction", "first_multiplier", "beta2", "restarts", "anneal_fraction", "first_rate",
+               "first_temperature")  # fmt: skip
+    plain["train"] = {key: value for key, value in plain["train"].items() if key not in {f"policy_{name}" for name in younger}}
+    for name in ("draws", "further_draws", "lambda_entropy", "least_entropy"):
+        del plain["objective"][name]
+    del plain["model"]["rotary_positions"]
     rule = plain["model"]["rule"]
     plain["model"]["rule"] = {key: rule[key] for key in ("name", "target_rate", "lags", "scale", "softcap")}
     before = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
     assert config.digest() == before
     moved = [
         {"train.policy_lr_multiplier": 2.0}, {"train.policy_start_fraction": 0.3}, {"train.policy_start_fraction": 0.4},
-        {"model.rotary_positions": "bf16"}, {"objective.draws": 2},
+        {"model.rotary_positions": "bf16"}, *(OTHER[f"train.policy_{name}"] for name in younger[2:]),
+        *(OTHER[f"objective.{name}"] for name in ("draws", "further_draws", "lambda_entropy", "least_entropy")),
     ]  # fmt: skip
-    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 6
+    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 1 + len(moved) == 15
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, 1e5, float("nan"), True])
@@ -355,10 +371,55 @@ def test_a_multiplier_on_a_rule_without_a_policy_is_refused(rule):
         with_settings(Config(), {"model.rule.name": rule, "train.policy_lr_multiplier": 20})
     with pytest.raises(RltokError, match=rf"policy_start_fraction=0\.3 .* the rule '{rule}' has none\. Set it to 0"):
         with_settings(Config(), {"model.rule.name": rule, "train.policy_start_fraction": 0.3})
-    with pytest.raises(RltokError, match=rf"objective\.draws=2 .* the rule '{rule}' has none\. Set it to 1"):
+    for name, value in OTHER.items():
+        if name.startswith(("objective.draws", "objective.further", "objective.le", "objective.lambda_entropy", "train.policy")):
+            with pytest.raises(
+                RltokError, match=rf"(objective|train)\..*=.* of a learned policy, and the rule '{rule}' has none\."
+            ):
+                with_settings(Config(), {"model.rule.name": rule} | value)
+    with pytest.raises(RltokError, match=rf"objective\.draws=2 .* the rule '{rule}' has none\. Set it to 1, or"):
         with_settings(Config(), {"model.rule.name": rule, "objective.draws": 2})
+    with pytest.raises(RltokError, match=rf"policy_beta2=0\.9 .* the rule '{rule}' has none\. Set it to null, or"):
+        with_settings(Config(), {"model.rule.name": rule, "train.policy_beta2": 0.9})
 
 
 def test_several_draws_that_nothing_would_be_compared_with_are_refused():
     with pytest.raises(RltokError, match=r"draws=2 subtracts other draws .* Set draws=1, or relative_rewards=True\.$"):
         with_settings(Config(), {"objective.draws": 2, "objective.relative_rewards": False})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"train.policy_first_multiplier": 5},
+            "policy_first_multiplier=5 does nothing while train.policy_start_fraction is 0. Set",
+        ),
+        (
+            {"train.policy_first_rate": 0.5},
+            "policy_first_rate=0.5 does nothing while train.policy_anneal_fraction is 0. Set that,",
+        ),
+        (
+            {"train.policy_first_temperature": 4},
+            "while train.policy_anneal_fraction is 0. Set that, too, or train.policy_first_temp",
+        ),
+        ({"objective.further_draws": "train"}, "further_draws=train does nothing while objective.draws is 1. Set that, too, or"),
+        ({"objective.least_entropy": 0.4}, "least_entropy=0.4 does nothing while objective.lambda_entropy is 0. Set that, too,"),
+        (
+            {"objective.draws": 3, "objective.further_draws": "antithetic"},
+            "objective.draws must be even where further_draws='anti",
+        ),
+        ({"train.policy_beta2": 1.0}, "train.policy_beta2 must be at least 0 and below 1; got 1.0"),
+        ({"train.policy_first_rate": 1.0}, "train.policy_first_rate must be strictly between 0 and 1; got 1.0"),
+        ({"train.policy_first_rate": 0.999, "train.policy_anneal_fraction": 0.3}, "softcap=6 cannot reach target_rate=0.999"),
+        (
+            {"train.policy_first_temperature": 100, "train.policy_anneal_fraction": 0.3, "model.rule.scale": 5e5},
+            "model.rule.scale",
+        ),
+    ],
+    ids=lambda value: next(reversed(value)) if isinstance(value, dict) else "",
+)
+def test_a_setting_that_would_do_nothing_or_leads_out_of_its_limits_is_refused_in_one_line(settings, message):
+    with pytest.raises(RltokError) as error:
+        with_settings(Config(), settings)
+    assert message in str(error.value) and "\n" not in str(error.value)

@@ -64,3 +64,8 @@ def test_draws_beyond_the_first_are_counted_forward_from_the_policy_on():
     pairs = min(model.window, length) + model.mid_layers / 4 * (length / 4) / 2
     assert after[1] - before[1] == pytest.approx(2 * 1000 * 4 * d * pairs)
     assert training_flops(thrice, 0, 0) == (0, 0)
+    for kind in ("train", "antithetic"):  # and back through the policy, to its weights and to the byte states
+        twice = [preset("tiny", {"objective.draws": 2, "objective.further_draws": each}) for each in ("baseline", kind)]
+        forward_alone, back = (training_flops(config, 1000, 250) for config in twice)
+        assert back[0] - forward_alone[0] == pytest.approx(1000 * 4 * counts["policy"])
+        assert back[1] == forward_alone[1]

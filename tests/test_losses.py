@@ -7,7 +7,7 @@ from helpers import ragged_ids, random, random_uniforms, sigmoid, tiny_model
 
 from rltok.config import ObjectiveConfig
 from rltok.estimator import advantages
-from rltok.losses import Losses, mean_over, next_byte_nll, probability_rate_loss, target_rate_loss
+from rltok.losses import Losses, least_entropy_loss, mean_over, next_byte_nll, probability_rate_loss, target_rate_loss
 from rltok.step import losses_of
 from rltok.vocab import PAD
 
@@ -92,6 +92,19 @@ def test_where_decisions_are_certain_the_pressure_on_probabilities_is_gone_and_t
             pressures.append(logits.grad.sum().item())
         assert abs(pressures[0]) > 0.19
         assert pressures[1] == pytest.approx(pressures[0] * sigmoid(12.0) * sigmoid(-12.0), rel=1e-6)
+
+
+def test_the_pressure_on_entropy_is_the_gap_to_its_floor_and_gone_above_it():
+    logits = (3 * random(3, 5)).requires_grad_()
+    mask = torch.from_numpy(np.random.default_rng(1).random((3, 5)) < 0.6)
+    p = sigmoid(logits.detach())
+    mean = -(p * np.log(p) + (1 - p) * np.log(1 - p))[mask.numpy()].mean()
+    loss = least_entropy_loss(logits, 0.6, mask)
+    loss.backward()
+    assert mean < 0.6 and loss.item() == pytest.approx(-mean * (0.6 - mean), abs=1e-14)
+    slope = -logits.detach().numpy() * p * (1 - p)  # dH / dl
+    np.testing.assert_allclose(logits.grad, np.where(mask, -(0.6 - mean) * slope / mask.sum().item(), 0), rtol=0, atol=1e-14)
+    assert least_entropy_loss(logits, mean - 0.01, mask).item() == 0
 
 
 def test_the_total_weighs_each_part_and_takes_a_rules_own_loss_as_it_is():

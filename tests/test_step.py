@@ -29,11 +29,10 @@ WEIGHTS = {"lambda_auto": 0.9, "lambda_policy": 0.4, "lambda_target": 0.2, "lamb
 LENGTHS = ((7, 12), (3, 9), (12, 1))  # ragged, and the micro-batches hold different numbers of bytes
 
 
-def config_for(rule="learned", *, clip_norm=1e9, gamma=0.8, centring="batch", updates=50, draws=1):
-    train = TrainConfig(
-        training_bytes=updates * 6 * 12, sequences_per_update=6, micro_batch=2, clip_norm=clip_norm, learning_rate=0.01
-    )
-    objective = ObjectiveConfig(gamma=gamma, centring=centring, draws=draws, **WEIGHTS)
+def config_for(rule="learned", *, clip_norm=1e9, gamma=0.8, centring="batch", updates=50, train=None, **objective):
+    sizes = {"training_bytes": updates * 6 * 12, "sequences_per_update": 6, "micro_batch": 2}
+    train = TrainConfig(**sizes, clip_norm=clip_norm, learning_rate=0.01, **(train or {}))
+    objective = ObjectiveConfig(gamma=gamma, centring=centring, **WEIGHTS, **objective)
     return Config(model=tiny_config(rule), objective=objective, data=small_config(data__sequence_length=12).data, train=train)
 
 
@@ -61,18 +60,23 @@ def advantages_by_hand(out, gamma, others=()):
     return actual
 
 
-def gradient_by_hand(model, batches, gamma, rate):
-    """Gradient of eq. (27) over the whole update, with every denominator written out."""
+def gradient_by_hand(model, batches, gamma, rate, all_train=False):
+    """Gradient of eq. (27) over the whole update, with every denominator written out.
+
+    The first of several draws trains the policy, or all of them, each against the others.
+    """
     total_scored = sum(int((ids[:, 1:] != 258).sum()) for ids, _ in batches)
     loss = 0.0
     for ids, uniforms in batches:
         out, *others = (model(ids, uniforms=each) for each in uniforms.split(12, dim=1))
         part = 0.9 * out.nll.sum() + 0.3 * out.early_nll.sum()
         if out.boundary_logits is not None:
-            p = out.boundary_logits.sigmoid()
-            chosen = torch.where(out.boundaries, p, 1 - p).log()
-            advantages = torch.from_numpy(advantages_by_hand(out, gamma, others)).float()
-            part = part - 0.4 * (chosen * advantages)[out.drawn].sum()
+            p, draws = out.boundary_logits.sigmoid(), [out, *others]
+            for k, draw in enumerate(draws if all_train else [out]):
+                q = draw.boundary_logits.sigmoid()
+                chosen = torch.where(draw.boundaries, q, 1 - q).log()
+                paid = torch.from_numpy(advantages_by_hand(draw, gamma, draws[:k] + draws[k + 1 :])).float()
+                part = part - 0.4 * (chosen * paid)[out.drawn].sum() / (len(draws) if all_train else 1)
             pressure = out.boundary_logits[out.drawn].mean() * (p[out.drawn].mean().item() - rate)
             part = part + 0.2 * pressure * out.scored.sum()
         loss = loss + part / total_scored
@@ -113,6 +117,40 @@ def test_with_several_draws_the_first_trains_alone_and_against_the_mean_return_o
     assert metrics.scored_bytes == 44
 
 
+@pytest.mark.parametrize("draws", [2, 3])
+def test_draws_that_all_train_give_the_policy_the_mean_of_their_gradients_and_the_network_that_of_the_first(draws):
+    batches = batches_of(draws=draws)
+    first, wanted = (gradient_by_hand(tiny_model(), batches, 0.8, 0.3, every) for every in (False, True))
+    model, config = tiny_model(), config_for(draws=draws, further_draws="train")
+    train_step(model, make_optimizer(model, config.train), batches, config, 1)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, wanted[name], rtol=1e-3, atol=1e-6)
+    for reached, name in ((True, "rule.project.weight"), (True, "down_blocks.0.qkv.weight"), (False, "output_head.weight")):
+        assert (not torch.equal(wanted[name], first[name])) == reached, name
+
+
+def test_an_entropy_below_its_floor_adds_its_weighted_pressure_to_the_loss_and_one_above_adds_nothing():
+    model, config = tiny_model(), config_for(lambda_entropy=3.0, least_entropy=0.65)
+    wanted = gradient_by_hand(model, batches_of(), 0.8, 0.3)
+    for ids, uniforms in batches_of():
+        out = model(ids, uniforms=uniforms)
+        p = out.boundary_logits.double()[out.drawn].sigmoid()
+        mean = -(p * p.log() + (1 - p) * (1 - p).log()).mean()
+        assert 0.3 < mean.item() < 0.65
+        pressure = -3.0 * mean * (0.65 - mean.item()) * out.scored.sum() / 44
+        wanted["rule.project.weight"] = (
+            wanted["rule.project.weight"] + torch.autograd.grad(pressure, model.rule.project.weight)[0]
+        )
+    train_step(model, make_optimizer(model, config.train), batches_of(), config, 1)
+    torch.testing.assert_close(model.rule.project.weight.grad, wanted["rule.project.weight"], rtol=1e-3, atol=1e-6)
+    grads = []
+    for settings in ({}, {"lambda_entropy": 3.0, "least_entropy": 0.3}):
+        model, config = tiny_model(), config_for(**settings)
+        train_step(model, make_optimizer(model, config.train), batches_of(), config, 1)
+        grads.append(model.rule.project.weight.grad)
+    assert torch.equal(*grads)
+
+
 def test_a_row_drawn_several_times_is_first_drawn_as_a_row_drawn_once():
     rows = cut_documents([Document(bytes(range(200)), "s", "0")], 12, "windows", name="t")
     corpus = Corpus(rows, rows, None, {})
@@ -122,12 +160,15 @@ def test_a_row_drawn_several_times_is_first_drawn_as_a_row_drawn_once():
         assert len({tuple(row) for row in more.view(6, 12).tolist()}) == 6
 
 
-def test_a_redraw_is_the_loss_of_a_forward_pass_with_its_uniforms_and_has_no_gradient():
+def test_a_redraw_is_a_forward_pass_with_its_uniforms_whose_logits_alone_have_a_gradient():
     model, (ids, uniforms) = tiny_model(), batches_of(draws=2)[0]
     out, other = (model(ids, uniforms=each) for each in uniforms.split(12, dim=1))
-    again = model.redraw(ids, out.byte_states, uniforms[:, 12:])
-    torch.testing.assert_close(again, other.nll, rtol=1e-5, atol=1e-6)
-    assert not again.requires_grad and not torch.equal(out.boundaries, other.boundaries)
+    again = model.redraw(ids, out, uniforms[:, 12:])
+    torch.testing.assert_close(again.nll, other.nll, rtol=1e-5, atol=1e-6)
+    assert torch.equal(again.boundaries, other.boundaries) and not torch.equal(out.boundaries, other.boundaries)
+    assert not again.nll.requires_grad
+    grads = [torch.autograd.grad(each.boundary_logits.sum(), model.embedding.weight)[0] for each in (again, other)]
+    torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-6)
 
 
 def test_clipping_happens_once_on_the_summed_gradient_and_the_norms_told_are_from_before():

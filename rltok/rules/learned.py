@@ -44,6 +44,10 @@ class LearnedRule(Rule):
     def _settings(self) -> dict[str, float | None]:
         return {"bias": self.bias, "scale": self.scale, "softcap": self.softcap if self.training else None}
 
+    def anneal(self, target_rate: float, scale: float) -> None:
+        """Take the rate of the bias, and D, of eq. (22) that `optim.annealed` gives for an update."""
+        self.bias, self.scale = math.log(target_rate / (1 - target_rate)), scale
+
     def terms(self, byte_states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N terms"]:
         """W_0 X, ..., W_w X of eq. (21) in one product, in fp32 or wider even under autocast."""
         wide = byte_states.to(torch.promote_types(byte_states.dtype, torch.float32))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rltok.baselines import fit_value, value_features
 from rltok.config import ModelConfig
-from rltok.flops import extra_draw_flops_per_byte, flops_per_byte, parameter_counts
+from rltok.flops import extra_draw_flops_per_byte, flops_per_byte
 from rltok.policy import entropy
 from rltok.rng import row_uniforms
 from rltok.unet import AutoregressiveUNet
@@ -227,12 +227,11 @@ def costs(model: ModelConfig, length: int, rate: float, sizes: Sizes) -> dict[st
     The loss (25) trains on draw 0 alone, and no other draw needs a backward pass through the layers after the boundaries: where
     other draws train the policy, that goes back through its own matrix, once more for each, and through the encoder, once.
     """
-    whole, extra = flops_per_byte(model, rate), extra_draw_flops_per_byte(model, rate)
-    backward = 4 * parameter_counts(model)["policy"]
+    whole, forward = flops_per_byte(model, rate), extra_draw_flops_per_byte(model, rate, trains=False)
     d, lags = model.embedding_dim, model.rule.lags
     taken = {name: (1, 6.0 * (1 + lags + size)) for name, size in zip(HEADS, (d, 2 * d, 2 * d + 1), strict=True)}
     for name, (_, number, rung) in RUNGS.items():
-        taken[name] = (number, (number - 1) * (extra + (0 if rung is other_draws else backward)))
+        taken[name] = (number, (number - 1) * extra_draw_flops_per_byte(model, rate, trains=rung is not other_draws))
     for name, more in ((ORACLE, sizes.reference_draws), (FLIPPED, length // STRIDE)):
-        taken[name] = (1 + more, more * extra)
+        taken[name] = (1 + more, more * forward)
     return {name: {"passes": passes, "flops": 1 + added / whole} for name, (passes, added) in taken.items()}

@@ -158,9 +158,11 @@ def test_another_draw_of_the_same_byte_states_has_the_loss_of_its_own_forward_pa
     for backend in ("plain", "triton"):
         with backends.use(backend), torch.autocast(DEVICE.type, NARROW):
             out, other = (model(ids, uniforms=each) for each in uniforms)
-            again = model.redraw(ids, out.byte_states, uniforms[1])
-            torch.testing.assert_close(again, other.nll.detach(), rtol=1e-3, atol=1e-3)
-        assert not again.requires_grad and not torch.equal(out.boundaries, other.boundaries)
+            again = model.redraw(ids, out, uniforms[1])
+            torch.testing.assert_close(again.nll, other.nll.detach(), rtol=1e-3, atol=1e-3)
+            grads = [torch.autograd.grad(each.boundary_logits.sum(), model.embedding.weight)[0] for each in (again, other)]
+            torch.testing.assert_close(*grads, rtol=5e-2, atol=2e-2 * grads[1].abs().max().item())
+        assert not again.nll.requires_grad and not torch.equal(out.boundaries, other.boundaries)
 
 
 def test_outside_16_bit_autocast_everything_is_plain():

@@ -12,7 +12,7 @@ from runs import SETTINGS, TEXT
 from sweeps import record
 
 from rltok.cli import main as cli
-from rltok.config import OF_POLICY, with_settings
+from rltok.config import ADDED_SETTINGS, OF_POLICY, with_settings
 from rltok.errors import RltokError, TrainingFailed
 from rltok.evidence import runner
 from rltok.evidence.plan import read_plan
@@ -249,6 +249,36 @@ def test_the_plan_about_norms_changes_one_thing_of_the_best_plans_policies():
         "model.rotary_positions"
     }
     assert len(changed) == 4 and all(keys == {"model.head_norm"} for keys in changed.values())
+
+
+def flat(values, path=""):
+    """Settings by their dotted names, but for the name and the seed."""
+    each = {f"{path}{key}": value for key, value in values.items()}
+    nested = [flat(value, f"{key}.") for key, value in each.items() if isinstance(value, dict)]
+    own = {key: value for key, value in each.items() if not isinstance(value, dict) and key not in ("name", "train.seed")}
+    return own | {key: value for part in nested for key, value in part.items()}
+
+
+@pytest.mark.parametrize(("name", "methods"), [("32m_optima", 10), ("32m_draws", 4)])
+def test_the_plans_about_what_a_policy_finds_change_the_fast_policy_of_the_best_plan_by_what_they_say(name, methods):
+    sweeps = ROOT / "scripts" / "measure" / "sweeps"
+    best, plan = read_plan(sweeps / "32m_best.toml"), read_plan(sweeps / f"{name}.toml")
+    base = flat(next(best.config(run, {}) for run in best.runs if run.name == "policy_x20").to_dict())
+    seeds = {}
+    for run in plan.runs:
+        seeds.setdefault(run.name, []).append(run.seed)
+        own = flat(plan.config(run, {}).to_dict())
+        assert {key: value for key, value in own.items() if value != base[key]} == {
+            key: value for key, value in run.settings.items() if value != base[key]
+        }
+    assert list(seeds.values()) == [list(range(8))] * methods
+    assert not plan.runs[0].settings  # the one that the others are compared with
+
+
+def test_every_setting_younger_than_stored_runs_is_tried_by_a_plan():
+    plans = [read_plan(path) for path in (ROOT / "scripts" / "measure" / "sweeps").glob("*.toml")]
+    tried = {key for plan in plans for run in plan.runs for key in (*plan.settings, *run.settings)}
+    assert {f"{section}.{name}" for section, added in ADDED_SETTINGS.items() for name in added} <= tried
 
 
 def test_the_plan_of_the_authors_setting_reads_and_saves_as_the_147m_plan_does():
