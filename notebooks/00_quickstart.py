@@ -18,8 +18,8 @@
 # %% [markdown] tags=["header-strip"]
 # # 00 Quickstart: a text and its boundaries
 #
-# **In short.** Within a minute, a small model learns to end its tokens after spaces. It is given how often to end a token, not
-# where. This chapter shows it and asks why.
+# **In short.** Within a minute, a small model learns to end its tokens after spaces. It is told how often to end a token, but
+# not where. This chapter shows it and asks why.
 #
 # **After this chapter you can** say what a token boundary is, train a model that learns where to put them, and explain what a
 # boundary after a space does for the model.
@@ -300,7 +300,7 @@ for name, places in chosen.items():
 
 # %% [markdown]
 # The trained policy favours surprising bytes, slightly more than boundaries after every space do. The last line is an upper
-# limit at this rate. No method can reach it, because it looks at the byte that is still to come.
+# limit at this rate. No method can reach it without knowing the next byte.
 #
 # These measurements already show three ideas of the method:
 #
@@ -364,7 +364,7 @@ print("the loss falls by more than half:", last["nll"] < first["nll"] / 2)
 # ## What we saw
 #
 # * A boundary is a yes-or-no decision after every byte, drawn from a probability that the model computes.
-# * How often to end a token was given; where to end it was learned from better predictions alone: after spaces, before the bytes
+# * The model was told how often to end a token. Where, it learned from its predictions alone: after spaces, before the bytes
 #   that are hardest to predict.
 # * A single boundary is worth little by itself; what costs is one where the network does not expect it.
 # * Whether learned boundaries beat other rules is the question of [chapter 07](07_reading_the_results.ipynb).
@@ -433,7 +433,7 @@ for choose, word in ((min, "cheapest"), (max, "costliest")):
 # again. To train on your own text first, see [using rltok](../book/using_rltok.md). The [glossary](../book/glossary.md) explains
 # words and symbols.
 #
-# The settings at the top are the preset `tiny` with shorter rows. Its policy moves much faster than with the paper's settings:
-# the weight of its reward is 30 times larger, and its scores are divided by a number 16 times smaller before they become
-# probabilities. Also, its byte layers see 4 bytes instead of 64. So a minute of training shows the effect; [chapter
+# The settings at the top are the preset `tiny` with shorter rows. They let the policy move much faster than the paper's settings
+# do: the weight of its reward is 30 times larger, and the policy's scores are divided by a number 16 times smaller before they
+# become probabilities. Also, byte layers see 4 bytes instead of 64. So a minute of training shows the effect; [chapter
 # 04](04_the_boundary_policy.ipynb) says what that changes.

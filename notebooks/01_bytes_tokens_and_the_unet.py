@@ -200,10 +200,10 @@ for i, label in enumerate(labels):
 # %% [markdown]
 # ## Who sees whom
 #
-# A byte layer sees only a *window*: its own position and those just before it, 64 positions in the paper, 4 in the `tiny`
-# preset. A second layer sees further, because the states that it reads have a window of their own, but the byte level stays
-# short-sighted. All text further back reaches a prediction only through tokens, so it matters where they end. In the figure,
-# yellow is seen and blue is not: on the left by one byte layer, on the right by the latest token.
+# A byte layer sees only a *window*: its own position and those just before it, 64 positions in the paper (the preset `147m`), 4
+# in the preset `tiny`. A second layer sees further, because each state that it reads has already seen a window, but the byte
+# level stays short-sighted. All text further back reaches a prediction only through tokens, so it matters where they end. In the
+# figure, yellow is seen and blue is not: on the left by one byte layer, on the right by the latest token.
 
 # %% mystnb={"figure": {"caption": "Left: a byte layer with a window of 4. Right: what reaches each byte through its latest token, with the example's boundaries. Yellow is seen.", "name": "fig-sight"}, "image": {"alt": "Two square grids, reading position down, position seen across. The left one has a narrow diagonal band, the right one grows in steps at the boundaries."}}
 import matplotlib.pyplot as plt

@@ -18,10 +18,10 @@
 # %% [markdown] tags=["header-strip"]
 # # 02 The gradient of a choice
 #
-# **In short.** A drawn boundary has no gradient, but the loss averaged over all draws has one. It is the sum of two terms: the
-# gradient of the loss for the boundaries that were drawn, and the loss times the gradient of their log-probability, the *score*.
-# For a short text both are computed exactly, by adding up all ways to cut it. One draw alone gives the right gradient only on
-# average. Chapter 01 built the network; the next chapter writes what is derived here as one cell of code.
+# **In short.** A drawn boundary has no gradient, but the loss averaged over all draws has one, a sum of two terms: the
+# gradient of the loss for the boundaries that were drawn, and the loss times the *score*, which is the gradient of their
+# log-probability. For a short text both are computed exactly, by adding up all ways to cut it. One draw alone gives the right
+# gradient only on average. Chapter 01 built the network; the next chapter writes what is derived here as one cell of code.
 #
 # **After this chapter you can** say why backpropagation stops at a drawn boundary, derive the two terms of the gradient that a
 # model with drawn boundaries needs, and check every step of it by adding up all the ways to cut a short text.
@@ -595,8 +595,8 @@ print(f"(mean / spread) squared: {(expected_loss.item() / spread) ** 2:.0f}")
 #
 # $$C_{ij} = \sum_a \pi(a) \, (a_i - p_i) \, \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N},$$
 #
-# is what the loss at $j$ adds to the gradient of this logit. Rows are decisions, columns are losses; a boundary at $i$ first
-# acts on the prediction of byte $i + 1$. Predict: where is this matrix zero?
+# is what the loss at $j$ adds to the gradient with respect to this logit. Rows are decisions, columns are losses; a boundary at
+# $i$ first acts on the prediction of byte $i + 1$. Predict: where is this matrix zero?
 
 # %% tags=["prediction"]
 guess = None  # "below the diagonal", "above the diagonal" or "nowhere"

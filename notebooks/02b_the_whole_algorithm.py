@@ -75,7 +75,7 @@ plots.use_style()
 #
 # * **Draw**, (19) to (23): from left to right, a boundary where a random number is below its probability. `terms` holds the
 #   products $W_j X_i$ of eq. (21); `cap` bounds the logits smoothly.
-# * **Reward**, (15): how much better the model predicts a byte than the early head does.
+# * **Reward**, (15): how much better the model predicts a byte than the early head, (14), does.
 # * **Return**, (16): the sum of a decision's own and later rewards, discounted by `gamma` at each step.
 # * **Advantage**, (17): the return minus its mean over the rows of the batch, a baseline.
 # * **Surrogates**: (18) is the surrogate loss of chapter 02. The gradient of (24) moves all logits down while the rate is above
