@@ -290,8 +290,8 @@ assert same[:12] == [True] * 12 and not same[12]
 # %% [markdown]
 # ## The boundary policy, in brief
 #
-# How probable is a boundary? The policy computes its logit, which a sigmoid turns into the probability. The logit is a linear
-# function of the byte state and of the last $w$ decisions, the *lags*, so that a policy can also learn rhythms such as "every
+# How probable is a boundary? The policy computes its logit, which a sigmoid turns into the probability. It is linear in the byte
+# state, and the weights depend on the last $w$ decisions, the *lags*, so that a policy can also learn rhythms such as "every
 # fourth byte". [Chapter 04](04_the_boundary_policy.ipynb) is about it; here are its equations and one evaluation by hand.
 #
 # $$l^{raw}_i = W_0 X_i + \sum_{j=1}^{w} a_{i-j} W_j X_i \tag{21}$$
