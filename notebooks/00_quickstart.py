@@ -215,6 +215,7 @@ uniforms = row_uniforms(seed=0, step=0, rows=numbers, length=128)
 with torch.no_grad():
     out = model(ids, uniforms=uniforms)
 kind = byte_classes(ids)[:, :-1]
+# out.drawn: where there was a decision, whatever it was
 print("mean surprise of the byte that comes after a ... (nats)")
 for name in classes:
     these = (kind == CLASSES.index(name)) & out.drawn
@@ -434,6 +435,6 @@ for choose, word in ((min, "cheapest"), (max, "costliest")):
 # words and symbols.
 #
 # The settings at the top are the preset `tiny` with shorter rows. They let the policy move much faster than the paper's settings
-# do: the weight of its reward is 30 times larger, and the policy's scores are divided by a number 16 times smaller before they
-# become probabilities. Also, byte layers see 4 bytes instead of 64. So a minute of training shows the effect; [chapter
+# do: the weight of its reward is 30 times larger, and what the policy computes is 16 times larger before it is made a
+# probability. Also, byte layers see 4 bytes instead of 64. So a minute of training shows the effect; [chapter
 # 04](04_the_boundary_policy.ipynb) says what that changes.

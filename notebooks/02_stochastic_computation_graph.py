@@ -618,15 +618,15 @@ print(judge(guess, "below the diagonal"))
 
 # %% [markdown]
 # Below the diagonal all is zero, because decisions do not change the past: the loss at an earlier position $j < i$ is settled
-# before $a_i$ is drawn. Whatever it is, it acts as a baseline for this decision, and baselines add nothing on average. The
-# diagonal itself is not zero: the boundary at $i$ already acts on the prediction made at $i$.
+# before $a_i$ is drawn. Given the earlier decisions, the score of $a_i$ has mean zero too, so that loss is a baseline for $a_i$,
+# and adds nothing on average. The diagonal itself is not zero: the boundary at $i$ already acts on the prediction made at $i$.
 #
 # `exact.influence` computes the same with respect to all weights. That gives a vector for each pair of positions, the
 # *influence* of the loss at $j$ on the decision at $i$:
 #
 # $$I_{ij} = \mathbb{E}_{a \sim \pi} \Big[ \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N}\, \nabla \log \pi(a_i) \Big].$$
 #
-# The picture shows the lengths of these vectors; white is zero.
+# The picture shows the lengths of these vectors; white is zero, as in row 0: the boundary on BOS is no decision.
 
 # %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "How strongly the loss at j acts on the gradient of decision i, exactly, for 'to be or'. White is zero: below the diagonal, because decisions do not change the past, and in row 0, where nothing is decided.", "name": "fig-influence"}, "image": {"alt": "An eight by eight heat map, decisions down, losses across. All cells below the diagonal and the whole first row are white. Coloured cells fill the rest, unevenly."}} tags=["hide-input"]
 pieces = exact.influence(model, ids)

@@ -71,13 +71,15 @@ plots.use_style()
 # %% [markdown]
 # ## The method on one page
 #
-# The cell takes only the network's layers from the package. Its steps:
+# The cell takes only the network's layers from the package. Its steps, with the numbers of the paper's equations; those that you
+# have not met stand here as code alone, and later chapters write them out:
 #
 # * **Draw**, (19) to (23): from left to right, a boundary where a random number is below its probability. `terms` holds the
 #   products $W_j X_i$ of eq. (21); `cap` bounds the logits smoothly.
 # * **Reward**, (15): how much better the model predicts a byte than the early head, (14), does.
 # * **Return**, (16): the sum of a decision's own and later rewards, discounted by `gamma` at each step.
-# * **Advantage**, (17): the return minus its mean over the rows of the batch, a baseline.
+# * **Advantage**, (17): the return minus its mean over the rows of the batch. That is nearly a baseline; the row's own
+#   return is in the mean.
 # * **Surrogates**: (18) is the surrogate loss of chapter 02. The gradient of (24) moves all logits down while the rate is above
 #   its target, and up while it is below.
 # * **Sum**, (25) to (27): the losses of the model and of the early head, and both surrogates, each with a weight $\lambda$.
