@@ -193,8 +193,8 @@ def report(*estimators: str) -> None:
 # log-likelihood of the byte predicted at position $j$. A decision at $i$ is paid a sum of rewards, its *return* $G_i$,
 # which here is the same for all $i$.
 #
-# Four settings of the training objective choose the estimator, and each rung below changes one of them. Here they are
-# for the lowest rung:
+# Four settings of the training objective choose the estimator; each of the next four rungs changes one of them, in this
+# order. For naive REINFORCE they are:
 
 # %%
 switches = ("credit", "relative_rewards", "gamma", "centring")
