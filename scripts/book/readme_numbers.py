@@ -14,24 +14,25 @@ RESULTS = ROOT / "notebooks" / "results"
 RECORD = RESULTS / "tiny_demo.json"
 README = ROOT / "README.md"
 PASSAGE_LINES = 3
-KINDS = {"white space": "space", "first letter of a word": "word start", "other letter": "letter", "punctuation": "punctuation"}
+KINDS = {"white space": "space", "a word's first letter": "word start", "another letter": "letter", "punctuation": "punctuation"}
 
 
 def _cells(run: dict[str, Any]) -> list[str]:
     learned, random = run["learned"], run["random"]
     shares = [learned["class_rates"][kind] for kind in KINDS.values()]
     bits = [f"{learned['bits_per_byte']:.3f}", f"{random['bits_per_byte']:.3f}", f"{run['random_minus_learned']:+.3f}"]
-    return [str(run["seed"]), *(f"{share:.1%}" for share in (*shares, learned["rate"])), *bits]
+    return [*(f"{share:.1%}" for share in (*shares, learned["rate"])), *bits]
 
 
 def table(record: dict[str, Any]) -> str:
-    """Markdown of the first page: one row a seed, and where the numbers come from."""
-    head = ["seed", *KINDS, "any byte", "learned boundaries", "random boundaries", "random minus learned"]
-    lines = [" | ".join(["", *head, ""]).strip(), "|" + "---|" * len(head)]
-    lines += [" | ".join(["", *_cells(run), ""]).strip() for run in record["runs"]]
-    first = record["runs"][0]
-    seconds = [run["seconds"] for run in record["runs"]]
-    sure = min(run["random_minus_learned"] / run["standard_error"] for run in record["runs"])
+    """Markdown of the first page: a row for each measure, a column for each seed, and where the numbers come from."""
+    after = [f"boundary after {kind}" for kind in (*KINDS, "any byte")]
+    measures = [*after, "bits per byte", "with random boundaries", "random minus learned"]
+    runs, first = record["runs"], record["runs"][0]
+    lines = ["| |" + "".join(f" seed {run['seed']} |" for run in runs), "|---|" + "---|" * len(runs)]
+    lines += [f"| {' | '.join(row)} |" for row in zip(measures, *map(_cells, runs), strict=True)]
+    seconds = [run["seconds"] for run in runs]
+    sure = min(run["random_minus_learned"] / run["standard_error"] for run in runs)
     lines += [
         "",
         f"Each difference is more than {math.floor(sure)} times its standard error over the {first['learned']['rows']} rows of"
