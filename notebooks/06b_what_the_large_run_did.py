@@ -214,7 +214,7 @@ whole = moved(paper, paper.num_updates)
 policies = {told: ch06_case.settings(*run) for told, *run in case.rows}
 for told, config in (policies | {"the paper": paper}).items():
     early = moved(config, 10_000_000 // config.bytes_per_update)
-    print(f"{told:26s}{early / whole:.3%}")
+    print(f"{told:32s}{early / whole:.3%}")
 print("Moving early helps where there is little travel. Where there is much,")
 print("it is not needed: the paper's run begins more slowly than ours.")
 

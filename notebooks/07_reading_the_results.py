@@ -14,6 +14,7 @@
 #   rltok:
 #     constants:
 #       '0.99': gamma of the text
+#       '95': level of an interval, in per cent
 #     download_mb: 0
 # ---
 

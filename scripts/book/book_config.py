@@ -56,7 +56,7 @@ def render_config(text: str, address: str) -> str:
 def render_page(address: str) -> str:
     """What the first page says about where the source is."""
     if not address:
-        return "The source lies beside this book; this copy names no public address.\n"
+        return "The code is in the folder that this book was built from.\n"
     lines = [f"The source: [{address.removeprefix('https://')}]({address})."]
     if link := colab_link(address, FIRST_NOTEBOOK):
         lines.append(f"Without installing anything: [open the quickstart in Colab]({link}).")

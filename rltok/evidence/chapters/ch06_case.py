@@ -18,7 +18,7 @@ from rltok.evidence.chapters.ch04_travel import MOSTLY
 from rltok.evidence.chapters.ch06_runs import schedule_sweep
 from rltok.evidence.chapters.ch06_starts import beside
 from rltok.evidence.chapters.ch07_results import EARLY, HEADS, cell, minus, name_in, paper_cell
-from rltok.evidence.headline import FAST, LARGE, SLOW, place_of, settings, shares, span
+from rltok.evidence.headline import FAST, LARGE, NAMES, SLOW, place_of, settings, shares, span
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import RATE_OF, SCHEDULE, Sweep, read_sweeps
 from rltok.evidence.words import NONE, many, on_one_line
@@ -45,14 +45,11 @@ class Case:
 
     @property
     def rows(self) -> list[tuple[str, Sweep, str]]:
-        """(words, sweep, name of the run) of every policy with one learning rate or with its own, largest model first."""
+        """(words, sweep, name of the run) of every paper's policy and every fast one, largest model first."""
         sweeps = (("", self.large), (", paper's budget", self.longer), ("", self.best), (", early peak", self.early))
         each = [(words, sweep, method) for words, sweep in sweeps if sweep is not None for method in (SLOW, FAST)]
-        named = [(f"{size(sweep)}, {KINDS[method]}{words}", sweep, name_in(sweep, method)) for words, sweep, method in each]
+        named = [(f"{size(sweep)}, {NAMES[method]}{words}", sweep, name_in(sweep, method)) for words, sweep, method in each]
         return [(words, sweep, name) for words, sweep, name in named if name is not None]
-
-
-KINDS = {SLOW: "one rate", FAST: "own rate"}
 
 
 def read(results: Path) -> Case:
@@ -162,7 +159,7 @@ def travel_table(case: Case) -> str:
         about = f"{told}: {megabytes(sweep, name)}, {many(len(sweep.runs[name]), 'seed')}"
         rows.append([about, f"{travel_share(settings(sweep, name)):.0%}", shares(sweep, name), span(letters) if letters else NONE,
                      *(cell(minus(sweep, name, other)) for other in ("even", "bpe"))])  # fmt: skip
-    paper = ["147M, one rate: 6 GB, the paper", f"{travel_share(preset(LARGE)):.0%}", NONE, NONE]
+    paper = [f"147M, {NAMES[SLOW]}: 6 GB, the paper", f"{travel_share(preset(LARGE)):.0%}", NONE, NONE]
     rows.append([*paper, *(paper_cell(SLOW, other) for other in ("even", "bpe"))])
     return markdown(["policy", "travel", "white space", "first letters", "minus even", f"minus {HEADS['bpe']}"], rows)
 

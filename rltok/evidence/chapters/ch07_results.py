@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rltok.evidence import differences
 from rltok.evidence.differences import gap
-from rltok.evidence.headline import BEST, FAST, SHORT, SLOW, place_of, shares
+from rltok.evidence.headline import BEST, FAST, NAMES, SLOW, place_of, shares
 from rltok.evidence.paper import TABLE_1
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.summary import LOWER
@@ -30,8 +30,8 @@ EARLY = "32m"  # the sweep whose learning rate peaks early for every method; it 
 COMPARED = "tiny"  # made by a command, not by a plan
 RUNS = {SLOW: (SLOW, "ours_gamma0.9", "learned")}  # names of one method in several sweeps
 HEADS = {
-    FAST: "policy, own rate",
-    SLOW: "policy, as in the paper",
+    FAST: NAMES[FAST],
+    SLOW: NAMES[SLOW],
     "bpe": "BPE guidance",
     "bpe_causal": "causal BPE",
     "hnet_port": "H-Net",
@@ -110,7 +110,7 @@ def minus_table(sweeps: Sequence[Sweep], reference: str, methods: Sequence[str])
     """Markdown: bits per byte minus the reference's, a row for each sweep and one for the paper, ± half a 95 % interval."""
     rows = [[setting(sweep), *(cell(minus(sweep, method, reference)) for method in methods)] for sweep in sweeps]
     rows.append(["the paper: 147M, 6 GB", *(paper_cell(method, reference) for method in methods)])
-    return markdown([f"bits per byte, minus {SHORT[reference]}", *(HEADS[method] for method in methods)], rows)
+    return markdown([f"bits per byte, minus {NAMES[reference]}", *(HEADS[method] for method in methods)], rows)
 
 
 def share_table(sweeps: Sequence[Sweep], methods: Sequence[str]) -> str:

@@ -28,8 +28,6 @@ CITE = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
 CONSTANTS = {
     "0.99": "gamma of the paper",
     "0.9": "gamma of the preset tiny; also in the authors' code, there a weight of eq. (27) too",
-    "0.01": "lambda of the paper",
-    "0.3": "lambda of the preset tiny",
 }
 
 

@@ -92,10 +92,10 @@ def test_what_turned_is_listed_and_what_did_not_is_not():
 
     first, last = sweep("first", 1.8, 2.1, 2.2, 0.9), sweep("last", 1.9, 1.7, 2.2, 0.1)
     found = cells(ch07_moved.overturned([first, last]))
-    assert found["policy, as in the paper minus BPE guidance"][-1] == "higher"
+    assert found["paper's policy minus BPE guidance"][-1] == "higher"
     assert found["BPE guidance minus even spacing"][-1] == "lower"
-    assert not any("random" in row or row == "policy, as in the paper minus even spacing" for row in found)
-    assert found["white space with a boundary, policy as in the paper"][:2] == ["90%", "10%"]
+    assert not any("random" in row or row == "paper's policy minus even spacing" for row in found)
+    assert found["white space with a boundary, paper's policy"][:2] == ["90%", "10%"]
 
 
 def test_seeds_differ_by_their_best_and_their_worst():
