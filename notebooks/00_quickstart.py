@@ -131,7 +131,7 @@ display(
 # ## Train
 #
 # The model now trains on novels and government prose. Its objective says how *often* to end a token, about once every five
-# bytes; otherwise it would end one after every byte. Nothing says *where*. A boundary is rewarded when the bytes after it are
+# bytes. Nothing says *where*. A boundary is rewarded when the bytes after it are
 # predicted better. The table gives the share of each kind of byte that has a boundary after it. A *word start* is the first
 # letter of a word.
 

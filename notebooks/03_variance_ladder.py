@@ -165,7 +165,8 @@ print(f"{policy.stop} of them are the policy's own")
 
 # %% [markdown]
 # `policy` selects the parameters of the boundary policy; the others belong to the encoder, which the policy shares with
-# the rest of the network. This chapter looks at the policy's own. A helper prints the bias in units of the true
+# the rest of the network. This chapter looks at the policy's own: $W_0$ to $W_2$, and a scale
+# for each coordinate of $X$. A helper prints the bias in units of the true
 # gradient's length, the variance in units of its square, and the rows needed:
 
 
@@ -455,8 +456,8 @@ for stage in ch03_ladder.stage_names(record):
 # ## What it buys in training
 #
 # Does a better gradient end in a lower loss? With all reductions together it does. Which of them matters most, these
-# runs cannot say. They are whole training runs of [chapter 07](07_reading_the_results.ipynb), with 32 million
-# parameters and the same text, and are compared with a network whose boundaries are evenly spaced. The *whole method*
+# runs cannot say. They are training runs of [chapter 07](07_reading_the_results.ipynb), with 32 million parameters on a
+# larger text, the same for all, and are compared with a network whose boundaries are evenly spaced. The *whole method*
 # has all four reductions. The figure shows four of the runs, the table after it all of them at the end of training.
 
 # %% mystnb={"figure": {"caption": "Bits per byte on held-out text minus those of evenly spaced boundaries, second half of training, 32M parameters. Below zero is better. Means over the seeds that there are.", "name": "fig-ladder-training"}, "image": {"alt": "Four curves over training text. Naive REINFORCE stays far above zero, the method without early exit a little above, the whole method with either discount a little below."}}
@@ -471,10 +472,11 @@ curves = {
 plots.show(ch03_ladder.from_even_figure(sweep, curves))
 
 # %% [markdown]
-# A difference counts if it is larger than the number after ±, half of its 95 % interval (*beyond*). A single seed has
-# no spread of its own; [chapter 07](07_reading_the_results.ipynb#what-one-seed-says) explains what stands in for it.
-# The last line of each half is the control for the pull: $\gamma = 0.9$ with a $\lambda_\pi$ that makes up for the
-# smaller returns. (A difference is over the seeds that both methods have, so the halves need not add up.)
+# A difference counts if it is larger than the number after ±, half the width of its 95 % interval; the table
+# then says *beyond*. A single seed has no spread of its own; [chapter 07](07_reading_the_results.ipynb#what-one-seed-says) explains what stands in for it.
+# The last line of each block is the control for the pull: $\gamma = 0.9$ with a $\lambda_\pi$ that makes up for the
+# smaller returns. (A difference is over the seeds that both methods have, so those of the second block are not the
+# first's subtracted.)
 
 # %%
 parts = curves | {

@@ -23,7 +23,7 @@
 #
 # **In short.** The numbers of chapter 03 come from the code that trains, agree with enumeration where that is possible,
 # and have intervals. They can tell reductions apart that differ by powers of ten, but not by a factor of two or three.
-# This chapter is for readers who want to check the last one; the story goes on in [chapter
+# This chapter is for readers who want to check chapter 03; the story goes on in [chapter
 # 04](04_the_boundary_policy.ipynb).
 #
 # **After this chapter you can** say how variance is measured where nothing can be enumerated, what a bootstrap interval

@@ -105,7 +105,7 @@ results = (
 # As in chapter 01, $j$ counts lags, not bytes, and $W_0, \dots, W_w$ are rows of one matrix. Each lag has a row of its
 # own that reads the *whole* byte state, so what an earlier boundary means may depend on the byte at $i$. The logit
 # $\sigma^{-1}(\bar\pi_{target}) = \log\big(\bar\pi_{target} / (1 - \bar\pi_{target})\big)$ of the wanted rate, the
-# *bias*, is where the logits start; $D$, 16 in the paper, divides what the weights add to it. The *softcap* (23) keeps
+# *bias*, is where the logits start; $D$, 16 in the paper, divides what the weights add to it. ($X_i$ is divided by its root mean square first.) The *softcap* (23) keeps
 # a logit inside $\pm c$, in training only.
 #
 # An example with made-up products: at each of four positions $W_0 X_i$ is 1, the product of the first lag 10, that of
@@ -131,7 +131,7 @@ print(f"log-probability of these four decisions: {nats:.4f} nats")
 #
 # To draw, each position gets a random number $u_i$ between 0 and 1, and there is a boundary where $u_i < p_i$. The
 # model takes these numbers as an input, so the same numbers give the same boundaries again. ([How it is
-# fast](../book/how_it_is_fast.md#drawing-boundaries-in-parallel) draws without walking from left to right.)
+# fast](../book/how_it_is_fast.md#drawing-boundaries-in-parallel) shows how to draw without walking from left to right.)
 #
 # ## What memory is good for
 #
@@ -402,8 +402,8 @@ print("\n".join(views.advantage_sizes(toy, "early", ("naive", FULL))))
 # Times $\lambda_\pi$, they say how hard each pulls at the policy. Naive REINFORCE pulls so much harder than the rate
 # loss that it draws more boundaries than that loss asks for, and more boundaries help by themselves. So it was trained
 # a second time, with a fiftieth of $\lambda_\pi$, which keeps it to the rate. (Length of training and $D = 4$ were
-# chosen, on validation rows, so that the full estimator works with every seed. Naive REINFORCE got these two weights
-# and no further search.)
+# chosen, on validation rows, so that the full estimator works with every seed. For naive REINFORCE only these two
+# weights were tried.)
 #
 # Predict: which recovers least of the gain, (1) naive REINFORCE, (2) naive REINFORCE with a fiftieth of the weight, or
 # (3) the full estimator?
@@ -504,8 +504,8 @@ Markdown(views.gain_table(toy, "late", [*three, "after letter 2"], columns=4))
 # %% [markdown]
 # With every seed, each word has its boundary after the last letter. After the second letter nothing is known yet: a
 # token there is worth less than a token at a random place. And here naive REINFORCE does well. A likely reason: one
-# place is right, and it is the same for all words. In the first lexicon many places would do, and each word had to come
-# to keep to one of them.
+# place is right, and it is the same for all words. In the first lexicon many places would do, and for each word the policy
+# had to settle on one of them.
 #
 # ## How far must the policy's weights move?
 #

@@ -445,9 +445,9 @@ print(f"length {truth.norm().item():.4f}")
 # ### The straight-through gradient
 #
 # How does a gate act on the loss? The bytes after one boundary, up to and including the byte of the next boundary, form
-# a token, whose state is a weighted mean of theirs. On the way back, the gate of a byte changes one thing only: the
-# weights of the bytes that come *after* it in the same token. Bytes after the last boundary belong to no token. Here is
-# one draw:
+# a token, whose state is a weighted mean of theirs. The weight of a byte comes from the gates of the bytes before
+# it in its token, so in the backward pass a gate reaches only the weights of the bytes *after* it. Bytes after the last
+# boundary belong to no token. Here is one draw:
 
 # %%
 k = 1  # one of the draws, with boundaries and gaps
@@ -679,8 +679,8 @@ model, rule, predictor = kept
 # $$s_i = \tfrac12 \big(1 - \cos(W_q X_{i-1},\, W_k X_i)\big), \qquad a_i = 1 \text{ if } s_i > \tfrac12,$$
 #
 # and nothing is drawn. As $W_q$ or $W_k$ moves, the boundaries stay the same for a while, and then one flips. The
-# gradient has two sources. One is a factor that is always 1 and pretends, on the way back, to be the confidence, $s_i$
-# at a boundary and $1 - s_i$ elsewhere: straight-through. The other is a *smoothing* that mixes each token with the
+# gradient has two sources. One is a factor on what each byte gets from its token. It is always 1 and pretends, in the
+# backward pass, to be the confidence, $s_i$ at a boundary and $1 - s_i$ elsewhere: straight-through. The other is a *smoothing* that mixes each token with the
 # tokens before it, weighted by the gates; its gradient is true. `rltok` can leave the smoothing out, so we can look at
 # both.
 #
@@ -733,7 +733,7 @@ for panel, (smooth, title) in zip(
     )
     still = np.abs(np.diff(losses)[~flips]).max()
     print(f"{title}: {flips.sum()} flips;", end=" ")
-    print(f"other steps change the loss by at most {still:.4f}")
+    print(f"between flips a step moves the loss by at most {still:.4f}")
     assert losses.std() > 0 and (smooth == "ema" or still < 1e-12)
     gaps = np.flatnonzero(flips) + 1
     panel.plot(
@@ -785,7 +785,7 @@ hnet.confidence = pretended
 
 # %% [markdown]
 # On these fresh models the pretended factor says next to nothing. The smoothing, whose gradient is true between the
-# jumps, does at least as well alone. This fits what H-Net's authors say smoothing is for. It is also a warning about
+# jumps, does at least as well alone. That is a warning about
 # the word "straight-through": methods under this name differ in how much is pretended.
 #
 # ## What we saw

@@ -37,15 +37,14 @@ NAMES = {
 IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW, "whitespace")}
 ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port", "whitespace")  # of the table, each beside even spacing
 DRAWN = {
-    SLOW: "REINFORCE, the network's learning rate",
+    SLOW: "REINFORCE, the network's learning rate, as in the paper",
     "bpe": "a BPE tokenizer that reads the whole text, later bytes too",
     "bpe_causal": "a BPE tokenizer that reads only the bytes so far",
     "hnet_port": "straight-through gradients, as if a boundary were its probability",
-    "whitespace": "after the first of adjacent spaces and punctuation marks, so after a comma, not after the space behind it",
+    "whitespace": "after a space or punctuation mark that follows no other: after a comma, not after the space behind it",
 }
 LINES = (FAST, SLOW, "hnet_port", "even")  # of the picture
 LARGE_POLICY = "ours_gamma0.9"  # as in the paper but for its discount, at 147M parameters
-LESSON = "A short run says little about a policy that can hardly move."
 SETTLED = 0.95  # share of white space from which we say that boundaries stand at white space
 APART = 0.1  # shares of white space by which seeds of one method differ so much that their mean says nothing
 
@@ -90,7 +89,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def against(gaps: Mapping[str, Difference], *, amounts: bool = True) -> str:
     """In words: which of the others a method predicts better than, which worse, and from which it cannot be told apart."""
-    heads = {"lower": "better than", "undecided": "not clearly better or worse than", "higher": "worse than"}
+    heads = {"lower": "better than", "undecided": "neither clearly better nor worse than", "higher": "worse than"}
     words = {other: IN_SENTENCES[other] + (f" ({_amount(gap)})" if amounts else "") for other, gap in gaps.items()}
     sides = {side: [words[other] for other, gap in gaps.items() if gap.verdict == side] for side in heads}
     return ", and ".join(f"{heads[side]} {_listed(named)}" for side, named in sides.items() if named)
@@ -124,7 +123,7 @@ def answer(best: Sweep, large: Sweep) -> str:
         "that it predicts better than *H-Net*, which learns boundaries in another way": gaps["hnet_port"].verdict == "lower",
         "that the *paper's policy*, with the network's learning rate, learns to end tokens at white space":
             SLOW in best.runs and at_spaces(best, SLOW),
-        "that it does so at the paper's size": at_spaces(large, LARGE_POLICY),
+        "that the paper's policy does so at the paper's size": at_spaces(large, LARGE_POLICY),
     }  # fmt: skip
     if FAST in large.runs:
         shown["that the fast policy ends tokens at white space at that size, too"] = at_spaces(large, FAST)
@@ -163,7 +162,7 @@ def _works(best: Sweep) -> str:
     gaps = _gaps(best, FAST, ("even", "hnet_port", "whitespace")) | tokenizers
     return (
         f"**{head}:** the fast policy ends tokens after {shares(best, FAST)} of white space. It predicts"
-        f" {against(gaps, amounts=False)}{' (with equally many boundaries in the case of BPE)' if alike else ''}."
+        f" {against(gaps, amounts=False)}{' (BPE: in further runs, with equally many boundaries)' if alike else ''}."
         f" Lowest in the table: {IN_SENTENCES[min(means, key=means.__getitem__)]}."
     )
 
@@ -180,12 +179,11 @@ def _surprise(best: Sweep) -> str:
     if SLOW not in best.runs:
         return ""
     slow, fast = (travel_share(settings(best, name)) for name in (SLOW, FAST))
-    found = at_spaces(best, SLOW)
-    head, lesson = ("What works, too", "") if found else ("What surprised us", " " + LESSON)
+    head = "What works, too" if at_spaces(best, SLOW) else "What surprised us"
     return (
         f"**{head}:** the paper's policy ends tokens after {shares(best, SLOW, ' (depending on the seed)')} of white space."
-        " Our runs have few updates, and each moves a weight by about the learning rate: the policy's weights can move"
-        f" {slow:.0%} as far as in the paper's run; with {_times(best)} the learning rate, {fast:.0%}.{lesson}"
+        " An update moves a weight by about the learning rate, and our runs have few: the policy's weights can move"
+        f" {slow:.0%} as far as in the paper's run; with {_times(best)} the learning rate, {fast:.0%}."
     )
 
 
@@ -202,13 +200,8 @@ def _failed(large: Sweep) -> str:
 
 
 def _ended(large: Sweep, name: str, kind: str) -> str:
-    """Where the boundaries of a large run ended, and whether its loss is above those of two others, if only by chance."""
-    gaps = _gaps(large, name, ("bpe", "even"))
-    sides = {
-        side: [IN_SENTENCES[other] for other, gap in gaps.items() if (gap.bits < 0) == (side == "better")]
-        for side in ("worse", "better")
-    }
-    predicted = " and ".join(f"{side} than {_listed(named)}" for side, named in sides.items() if named)
+    """Where the boundaries of a large run ended, and whether it predicts better or worse than two others."""
+    predicted = against(_gaps(large, name, ("bpe", "even")), amounts=False)
     return (
         f"{IN_SENTENCES[kind]} ({many(len(large.runs[name]), 'run')}) ended tokens after {shares(large, name)} of white space"
         + (f" and predicted {predicted}" if predicted else "")

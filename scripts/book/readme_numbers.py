@@ -35,9 +35,9 @@ def table(record: dict[str, Any]) -> str:
     sure = min(run["random_minus_learned"] / run["standard_error"] for run in runs)
     lines += [
         "",
-        f"Each difference is more than {math.floor(sure)} times its standard error over the {first['learned']['rows']} rows of"
-        f" text that were scored, the sample's test split. Preset `{record['preset']}` (config {record['config_hash']}), trained"
-        f" on the CPU ({record['device']}, torch {record['versions']['torch']}); one demo took {min(seconds) / 60:.1f} to"
+        f"Scored on {first['learned']['rows']} stretches of the bundled text that were kept out of training; each difference is"
+        f" more than {math.floor(sure)} times its standard error over them. Preset `{record['preset']}` (config"
+        f" {record['config_hash']}), trained on the CPU ({record['device']}, torch {record['versions']['torch']}); one demo took {min(seconds) / 60:.1f} to"
         f" {max(seconds) / 60:.1f} minutes.",
     ]
     return "\n".join(lines)
