@@ -230,13 +230,6 @@ for group in ("policy", "encoder"):
 plots.show(ch03_ladder.gamma_figure(record))
 
 # %% [markdown]
-# In a live notebook, this slider moves a mark through the figure and prints the numbers:
-
-# %% tags=["nbval-ignore-output"]
-# not compared: a live widget has another identity every time
-ch03_ladder.slider(record)
-
-# %% [markdown]
 # With a larger $\gamma$ returns are larger, so the same $\lambda_\pi$ pulls harder. The size of the advantages (root mean square, nats):
 
 # %%
