@@ -246,5 +246,5 @@ def figure(results: Path) -> "Figure":
             label = NAMES[name] if seed == min(best.runs[name]) else None
             axes.plot(*zip(*points, strict=True), color=colour, label=label)
     axes.set(xlabel="training text read (MB)", ylabel="share of white space\nwith a boundary after it", ylim=(0, 1.02))
-    axes.legend(loc="center right")
+    drawing.legend(loc="outside upper center", ncols=2)
     return drawing
