@@ -18,7 +18,6 @@ def _cells(run: dict[str, Any]) -> list[str]:
     before, learned, random = run["before"], run["learned"], run["random"]
     rates = learned["class_rates"]
     return [
-        str(run["seed"]),
         f"{before['policy_entropy']:.3f} → {learned['policy_entropy']:.3f}",
         f"{rates['space']:.2f}",
         f"{rates['word start']:.2f}",
@@ -32,15 +31,16 @@ def _cells(run: dict[str, Any]) -> list[str]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Markdown between the markers: one row a seed, and where the numbers come from."""
-    head = [
-        "seed", "policy entropy (nats)", "after a space", "word start", "other letter", "punctuation",
+    """Markdown: a row for each measure, a column for each seed, and where the numbers come from."""
+    measures = [
+        "policy entropy (nats)", "after a space", "word start", "other letter", "punctuation",
         "boundaries per byte", "learned (bits per byte)", "random (bits per byte)", "random − learned, paired",
     ]  # fmt: skip
-    lines = [" | ".join(["", *head, ""]).strip(), "|" + "---|" * len(head)]
-    lines += [" | ".join(["", *_cells(run), ""]).strip() for run in record["runs"]]
-    first = record["runs"][0]
-    seconds = [run["seconds"] for run in record["runs"]]
+    runs, first = record["runs"], record["runs"][0]
+    rows = zip(measures, *map(_cells, runs), strict=True)
+    lines = ["| |" + "".join(f" seed {run['seed']} |" for run in runs), "|---|" + "---|" * len(runs)]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    seconds = [run["seconds"] for run in runs]
     target = record["config"]["model"]["rule"]["target_rate"]
     lines += [
         "",
