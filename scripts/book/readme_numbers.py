@@ -37,8 +37,8 @@ def table(record: dict[str, Any]) -> str:
         "",
         f"Scored on {first['learned']['rows']} stretches of the bundled text that were kept out of training; each difference is"
         f" more than {math.floor(sure)} times its standard error over them. Preset `{record['preset']}` (config"
-        f" {record['config_hash']}), trained on the CPU ({record['device']}, torch {record['versions']['torch']}); one demo took {min(seconds) / 60:.1f} to"
-        f" {max(seconds) / 60:.1f} minutes.",
+        f" {record['config_hash']}), trained on the CPU ({record['device']}, torch {record['versions']['torch']}); one demo took"
+        f" {min(seconds) / 60:.1f} to {max(seconds) / 60:.1f} minutes.",
     ]
     return "\n".join(lines)
 
