@@ -53,7 +53,8 @@ def _estimator(case: Case) -> Answer:
         return None
     values = case.large.values("hnet_port", "whitespace_share", place_of(case.large))
     away = max(values) < MOSTLY
-    return "H-Net, which has no policy", f"white space: {low_high(values)}", "not alone: H-Net avoids white space, too" if away else OPEN
+    verdict = "not alone: H-Net avoids white space, too" if away else OPEN
+    return "H-Net, which has no policy", f"white space: {low_high(values)}", verdict
 
 
 def _interruption(case: Case) -> Answer:
