@@ -73,7 +73,7 @@ def called(name: str) -> str:
     base, _, rival = name.partition(RATE_OF)
     method = next((method for method, names in RUNS.items() if base in names), base)
     words = HEADS.get(method, method)
-    return f"{words}, as many as {HEADS[rival]}" if rival else words
+    return f"{words}, equally many boundaries" if rival else words
 
 
 def setting(sweep: Sweep) -> str:
