@@ -329,8 +329,8 @@ same = all(
     torch.equal(weights[0][name], weights[1][name]) for name in weights[1]
 )
 print(judge(guess, second["redone"]))
-print(f"went on after update {second['after']}; lines that differ", end=" ")
-print(f"from the run that never stopped: {different}; weights equal: {same}")
+print(f"went on after update {second['after']}; in the end {different} lines")
+print(f"differ from the run that never stopped; weights equal: {same}")
 assert different == 0 and same
 
 # %% mystnb={"figure": {"caption": "Loss by update: never interrupted (line), stopped and resumed (dots), and the updates that the interruption lost (crosses).", "name": "fig-scale-resume"}, "image": {"alt": "A falling, noisy line. Dots lie exactly on it from the first update to the last; crosses lie on it, too, where updates were lost."}}

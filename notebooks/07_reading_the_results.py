@@ -286,9 +286,8 @@ for label, sweep in schedules.items():
 
 # %%
 alone = [best.mean(name, place).error_units for name in (FAST, "even")]
-print(
-    f"error over documents: policy {alone[0]:.4f}, even spacing {alone[1]:.4f}"
-)
+print(f"error over documents: policy {alone[0]:.4f},", end=" ")
+print(f"even spacing {alone[1]:.4f}")
 print(f"of their difference, if independent: {math.hypot(*alone):.4f}")
 
 # %% [markdown]
