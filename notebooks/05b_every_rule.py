@@ -280,8 +280,8 @@ print(judge(guess, ", ".join(differs)))
 #
 # `scripts/measure/measure_leak.py` measures it in three ways. **First, by counting words.** Call the decision after a byte, 1 or 0, its
 # *bit*: *shifted* by `bpe`, *causal* by `bpe_causal`. Count in the training text which byte follows " walki" and every other
-# beginning of a word; then count once more, apart for beginnings with different shifted bits. How much better do the second counts
-# predict held-out words? (Causal bits follow from the bytes read, so they would add nothing.) For the smallest vocabulary:
+# beginning of a word; then count again, separately for each pattern of shifted bits. How much better do the second counts predict
+# held-out words? (Causal bits follow from the bytes read, so they would add nothing.) For the smallest vocabulary:
 
 # %%
 leak = json.loads(Path("results/bpe_leak.json").read_text())
@@ -312,7 +312,7 @@ Markdown(ch05_rules.words_table(leak))
 Markdown(ch05_rules.leak_table(leak, "probe"))
 
 # %% [markdown]
-# Undecided. **Third, the network with tokens** at the boundaries of each kind. Now rules also differ in where their tokens lie and
+# Both are undecided. **Third, the network with tokens** at the boundaries of each kind. Now rules also differ in where their tokens lie and
 # how many there are, so no difference is the leak alone. The fairest is the first: its shifted boundaries come from a smaller
 # vocabulary, so that there are as many as causal ones.
 
@@ -345,7 +345,7 @@ reached = np.mean(
 )
 print(f"in the comparison: {stale} {reached:.2f} in place of {target}")
 
-# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "Rates reached over the last fifth of training against the rate asked for (left) and how far off they are (right; the line is 0.01, and distances below a ten-thousandth are drawn there). One dot a run; preset tiny on the bundled English sample.", "name": "fig-rates"}, "image": {"alt": "Left: rates reached over target rates from one eighth to one half, with a diagonal line. Right: distance from the target on a logarithmic axis, with a horizontal line at one hundredth; a marker for each rule and run."}} tags=["hide-input"]
+# %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "Rates reached over the last fifth of training against the rate asked for (left) and how far off they are (right; the line is 0.01, and smaller distances than a ten-thousandth are drawn as one). One dot a run; preset tiny on the bundled English sample.", "name": "fig-rates"}, "image": {"alt": "Left: rates reached over target rates from one eighth to one half, with a diagonal line. Right: distance from the target on a logarithmic axis, with a horizontal line at one hundredth; a marker for each rule and run."}} tags=["hide-input"]
 plots.show(ch05_rates.rates_figure(rates))
 
 # %% [markdown]

@@ -184,7 +184,7 @@ Markdown(ch06_plan.cost_table("147m", budgets, speeds))
 # %% [markdown]
 # The first row is with our Triton kernels, the second with plain PyTorch. These are times of updates; start, evaluation, checkpoints
 # and scores come on top. If your card holds fewer rows than the plan says, write the number that it holds into the plan and commit the
-# file: your records then form a sweep of their own. A card that does not hold two rows, which eq. (17) needs, can run the preset `32m`.
+# file; do not mix such records with ours. A card that does not hold two rows, which eq. (17) needs, can run the preset `32m`.
 #
 # ## Start it and leave it
 #
@@ -211,7 +211,7 @@ Markdown(ch06_plan.cost_table("147m", budgets, speeds))
 # kill $(cat runs/147m.pid)
 # ```
 #
-# A line appears whenever a tenth of the bytes is done, so the log is silent at first. The sweep starts from committed code only, because
+# A line appears whenever a tenth of the bytes is done, so the log is silent at first. The command needs committed code, because
 # its records name the commit. (Saving this notebook is a change, too: `git stash` puts it aside.) Each run trains, is scored on
 # validation text and benchmarks, and leaves a record. Test text is read by another command, once for each run, after all choices are made:
 #

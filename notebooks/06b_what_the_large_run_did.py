@@ -121,15 +121,15 @@ Markdown(
 
 # %% [markdown]
 # The boundary comes after the *first consonants* of a word: *late* becomes `l│ate`, *planet* `p│l│anet`. Words that begin with a
-# vowel mostly have none at their beginning. After s and t, with which many words of several first consonants begin, the policy waits for the next
+# vowel mostly have none at their beginning. After s and t, which often begin a group of consonants, the policy waits for the next
 # letter: *the* becomes `th│e`. (The policy sees only what came before, so it cannot know that a vowel follows; after other
 # consonants it bets on one.) So these boundaries mark beginnings of words, too, only later than at the space.
 #
 # ## Where we looked
 #
 # A result that disagrees with the paper may be a mistake. The most promising suspicion came out of a comparison of settings: in our
-# first sweep at 32M (*early peak* above), the same policy with the same code found white space. Its learning rate peaks twice as high
-# as that of the large run, and after far less text. So we trained the small model with the large one's schedule (`ours_as_147m`), and
+# first sweep at 32M (*early peak* above), the same policy with the same code found white space. There the learning rate peaks twice as
+# high as in the large run, and after far less text. So we trained the small model with the large one's schedule (`ours_as_147m`), and
 # with parts of it, one seed each:
 
 # %%
@@ -147,9 +147,9 @@ print(ch06_case.schedules(case, ended=True))
 
 # %% [markdown]
 # Where the peak comes late, the small policy does not go to white space, whether the peak is high or low; where it comes early,
-# it does. But policies with a late peak do not choose other places, as the large one did: they stay undecided. And a tiny model,
-# with settings that pull its policy harder, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)).
-# So the schedule is only part of the answer. All suspicions together:
+# it does. But the large policy chose other places, and these small ones with a late peak stay undecided. And a tiny model, with
+# settings that pull its policy harder, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So
+# the schedule is only part of the answer. All suspicions together:
 
 # %%
 Markdown(suspicions_table(case))

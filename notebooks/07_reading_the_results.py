@@ -353,7 +353,7 @@ for label, one in (("as it is", record), ("forged", forged)):
         say(f"{label}: {error}")
 
 # %% [markdown]
-# This guards against slips, not against somebody who makes a new digest, too. If you replace a record by one of your own, every table
+# This guards against slips, not against forgers, who would make a new digest. If you replace a record by one of your own, every table
 # follows ([how](../book/using_rltok.md#sweeps-and-records-of-them)).
 #
 # ### Equal cost
@@ -418,7 +418,7 @@ for name in methods:
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 gap = differences.matched_gap(best, f"{FAST}_rate_bpe", place)
-print(f"the margin has to be {gap.bits + gap.reach():.3f} bits per byte")
+print(f"at least {gap.bits + gap.reach():.3f} bits per byte")
 
 # %% [markdown]
 # **4. Your own claim** (hard, 20 minutes). Is the loss lower where a method draws more boundaries? Use rates and losses of all runs

@@ -203,8 +203,8 @@ Markdown(ch08_explore.speeds(results / "generation.json"))
 # ## Other scripts
 #
 # What does a model of English do with Tamil? Nothing is trained here. The texts are beginnings of a guide for maintainers of software
-# ([opensource.guide](https://opensource.guide), CC BY 4.0), one in each language. Japanese has no spaces between words, and each of
-# its characters takes three bytes. Predict: after which kind of byte will most Japanese tokens end: white space, other ASCII, the
+# ([opensource.guide](https://opensource.guide), CC BY 4.0) in its translations, and of another page of it in English. Japanese has no
+# spaces between words, and each of its characters takes three bytes. Predict: after which kind of byte will most Japanese tokens end: white space, other ASCII, the
 # last byte of a longer character, or an earlier byte of one?
 
 # %% tags=["prediction"]
@@ -253,8 +253,8 @@ print(f"all but English: boundaries after {drawn} of {there} white spaces")
 # ### Is the training text the reason?
 #
 # Probably. The last column says how little the model read: of a million bytes of its training text, only so many are in the script of
-# the row (for languages in Latin letters: letters beyond ASCII). Most of what it read beyond ASCII were dashes and quotation marks,
-# not letters. So it could hardly learn which bytes end a character. What it did learn carries over: a space is a space in every
+# the row (for languages in Latin letters: letters beyond ASCII). What it read beyond ASCII was mostly dashes and quotation marks, not
+# letters. So it could hardly learn which bytes end a character. What it did learn carries over: a space is a space in every
 # language, and gets its boundary. Without spaces the model hardly draws a boundary in English either, as exercise 1 shows.
 
 # %% mystnb={"figure": {"caption": "Share of boundaries that divide a character, over how much of its script the training text held; a dot for each language.", "name": "fig-other-scripts"}, "image": {"alt": "A point a language. French and Spanish, with the most text, lie lowest; Japanese, Tamil and Chinese highest, but Chinese had about as much text as Russian and more than Korean, which lies far lower."}}
