@@ -169,8 +169,8 @@ for name in RULES:
 Markdown(markdown(["boundary after", *kinds, "any byte"], lines))
 
 # %% [markdown]
-# The policy, the entropy rule and the tokenizers end tokens at nearly all spaces, and `whitespace` at those that do not follow a
-# punctuation mark.
+# The policy, the entropy rule and the tokenizers end tokens at nearly all spaces, `whitespace` at those that do not follow a
+# punctuation mark, and `hnet` one byte later, after first letters.
 #
 # ## A small comparison
 #
