@@ -88,7 +88,7 @@ Markdown(ch06_case.travel_table(case))
 # per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses
 # where a single seed borrows it from other runs. (At 32M the list above compares with BPE guidance at *equal* rates, the table does
 # not.) Travel is not everything: where the learning rate peaks early in training (*early peak*), the small policy found white
-# space with little travel. We come back to that.
+# space with little travel, as shown below.
 #
 # ## What the run did
 #

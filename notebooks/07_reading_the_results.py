@@ -159,10 +159,9 @@ Markdown(ch07_results.verdicts_table(best))
 #
 # ## The policy needs a learning rate of its own
 #
-# Adam moves a weight by about its learning rate in each update, and our runs have a small part of the paper's updates. A higher
-# rate for the policy's weights makes up for that. With it a policy decides early, in all runs but one for white space, whatever the
-# discount and the number of lags. With one rate for all weights the policy is still undecided halfway, and then its seeds go
-# different ways:
+# Our runs have a small part of the paper's updates, and a higher learning rate for the policy's weights makes up for that. With it a
+# policy decides early, in all runs but one for white space, whatever the discount and the number of lags. With one rate for all
+# weights it is still undecided halfway, and then its seeds go different ways:
 
 # %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One line a seed; plan 32m_best. Rate \u00d7 20: twenty times the network's learning rate, with a discount of 0.95 and eight lags unless the legend says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
 plots.show(ch07_results.policies_figure(best))
@@ -236,8 +235,8 @@ Markdown(
 )
 
 # %% [markdown]
-# The run of 147M, with one learning rate for all weights, mostly avoids white space and marks first letters and punctuation, as seed 2
-# of 32M does. [Chapter 06b](06b_what_the_large_run_did.ipynb) looks at it more closely.
+# The run of 147M avoids white space and marks first letters and punctuation, as seed 2 of 32M does ([chapter
+# 06b](06b_what_the_large_run_did.ipynb) says more).
 #
 # ## Another learning rate
 #
@@ -258,7 +257,7 @@ plots.show(ch07_results.peaks_figure(schedules, methods))
 
 # %% [markdown]
 # Even spacing, which has no policy, shows what the schedule alone is worth, and the policy as in the paper falls behind BPE guidance
-# ([Numbers that moved](../book/numbers_that_moved.md) lists all changes):
+# ([all changes](../book/numbers_that_moved.md)):
 
 # %%
 for label, sweep in schedules.items():
@@ -353,8 +352,8 @@ for label, one in (("as it is", record), ("forged", forged)):
         say(f"{label}: {error}")
 
 # %% [markdown]
-# This guards against slips, not against forgers, who would make a new digest. If you replace a record by one of your own, every table
-# follows ([how](../book/using_rltok.md#sweeps-and-records-of-them)).
+# This guards against slips, not against forgers, who would make a new digest. [Records of your
+# own](../book/using_rltok.md#sweeps-and-records-of-them) can take the place of ours.
 #
 # ### Equal cost
 #
