@@ -226,20 +226,8 @@ for group in ("policy", "encoder"):
 plots.show(ch03_ladder.gamma_figure(record))
 
 # %% [markdown]
-<<<<<<< HEAD
-# In a running notebook this slider moves a mark through the figure and prints the numbers (on a web page it does not
-# move):
-
-# %% tags=["nbval-ignore-output"]
-# not compared: a live widget has another identity every time
-ch03_ladder.slider(record)
-
-# %% [markdown]
 # A larger $\gamma$ also makes the returns larger, so the same $\lambda_\pi$ pulls the policy harder. Here is the
 # typical size of an advantage (root mean square, nats):
-=======
-# With a larger $\gamma$ returns are larger, so the same $\lambda_\pi$ pulls harder. The size of the advantages (root mean square, nats):
->>>>>>> pages
 
 # %%
 measured = {

@@ -121,7 +121,7 @@ def _far(case: Case) -> str:
     name = name_in(case.large, SLOW)
     if name is None:
         return ""
-    return f"Its policy's weights could move {travel_share(settings(case.large, name)):.0%} as far as in the paper's run of 6 GB."
+    return f"The policy's weights could move {travel_share(settings(case.large, name)):.0%} as far as in the paper's run of 6 GB."
 
 
 def _small(case: Case) -> str:
@@ -131,9 +131,7 @@ def _small(case: Case) -> str:
     times, far = config.train.policy_lr_multiplier, travel_share(config)
     equal = differences.matched_gap(case.best, f"{FAST}{RATE_OF}bpe", place)
     guidance = equal or differences.gap(case.best, FAST, "bpe", place)
-    told = (
-        f" It predicts {headline.against({'bpe': guidance})}{', with as many boundaries' if equal else ''}." if guidance else ""
-    )
+    told = f" It predicts {headline.against({'bpe': guidance})}{', at equal rates' if equal else ''}." if guidance else ""
     return (
         f"At {size(case.best)}, a policy whose weights have {times:g} times the network's learning rate, so that they could move"
         f" {far:.0%} as far, has a boundary after {shares(case.best, FAST)} of white space.{told}"
