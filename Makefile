@@ -27,7 +27,7 @@ bench: $(VENV)/installed/core  ## Time whole updates on this machine: 147m on a 
 	$(BIN)/python -m rltok bench
 
 # Scripts of the book use those of the notebooks.
-book address: export PYTHONPATH = scripts/book:scripts/notebooks
+book address chapter: export PYTHONPATH = scripts/book:scripts/notebooks
 # Two busy processes on two cores: idle OpenMP threads must not spin, and each pytest worker keeps to one thread.
 test test-fast mutate: export OMP_WAIT_POLICY = PASSIVE
 # Many tests start a Python of their own. Without bytecode on disk, which some containers switch off, each compiles the package anew.
@@ -64,9 +64,10 @@ notebooks: $(VENV)/installed/test  ## Execute the notebooks and store their outp
 
 chapter: $(VENV)/installed/test  ## Start a chapter: make chapter NAME=04_the_boundary_policy TITLE="The boundary policy".
 	$(BIN)/python scripts/notebooks/new_chapter.py "$$NAME" "$$TITLE"
+	$(BIN)/python scripts/book/make_cards.py
 
 book: $(BOOK)/installed/book  ## Build the book into build/_build/html. It reads without a network.
-	for part in book_config make_register make_log make_speed make_texts make_intro; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
+	for part in book_config make_register make_log make_speed make_texts make_intro make_cards; do $(BOOK)/bin/python scripts/book/$$part.py || exit 1; done
 	rm -rf build/_build
 	$(BOOK)/bin/jupyter-book build . --config book/_config.yml --toc book/_toc.yml --path-output build -n -W --keep-going
 

@@ -18,10 +18,10 @@
 # %% [markdown] tags=["header-strip"]
 # # 02 The gradient of a choice
 #
-# **In short.** A drawn boundary has no gradient, but the average over all draws has one. It is the gradient of the loss at what was
-# drawn, plus loss times *score*; for a short text both are computed here exactly, by adding up all strings. One draw is right on
-# average and poor alone. Chapter 01 built the network; this chapter derives how it can learn where to cut, and the next one writes
-# that down as one cell of code.
+# **In short.** A drawn boundary has no gradient, but the loss averaged over all draws has one, a sum of two terms: the
+# gradient of the loss for the boundaries that were drawn, and the loss times the *score*, which is the gradient of their
+# log-probability. For a short text both are computed exactly, by adding up all ways to cut it. One draw alone gives the right
+# gradient only on average. Chapter 01 built the network; the next chapter writes what is derived here as one cell of code.
 #
 # **After this chapter you can** say why backpropagation stops at a drawn boundary, derive the two terms of the gradient that a
 # model with drawn boundaries needs, and check every step of it by adding up all the ways to cut a short text.
@@ -77,13 +77,12 @@ plots.use_style()
 # ## A choice has no gradient
 #
 # Chapter 01 followed one string of boundaries through the network to a loss. Training needs more: it must find out how to move
-# the weights so that *better strings* are drawn. This chapter shows how, following section 2.3 of the paper
-# {cite}`dauncey2026`.
+# the weights so that *better strings* are drawn. This chapter shows how, following section 2.3 of the paper {cite}`dauncey2026`.
 #
 # We work with a model and a row of text so small that nothing has to be estimated. The model is fresh, with random weights: one
-# byte layer, one token layer, one more byte layer. The $D$ of eq. (22) is 1, so that boundaries are clearly likelier at some positions
-# than at others, and the policy sees its last three decisions. It computes in `float64`, where rounding errors are about
-# $10^{-16}$. After many operations they may add up to a little more; when two numbers agree to $10^{-12}$, we call them equal.
+# byte layer, one token layer, one more byte layer, and a policy that sees its last three decisions. (The divisor $D$ of eq. (22)
+# is 1, so that probabilities differ clearly between positions.) It computes in `float64`; numbers that agree to $10^{-12}$ are
+# called equal.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 settings = {
@@ -111,8 +110,8 @@ print(f"The last byte, {text[-1]!r}, is only predicted.")
 print(sum(weight.numel() for weight in model.parameters()), "weights")
 
 # %% [markdown]
-# The model accepts a given string of boundaries instead of drawing one. So we can ask for the loss of any string: the mean of
-# $-\log p$ over the 8 predicted bytes, in nats.
+# The model accepts given boundaries instead of drawing them. We write them as a string with a 1 for each boundary, and ask for
+# the loss of a few strings: the mean of $-\log p$ over the 8 predicted bytes, in nats.
 
 
 # %%
@@ -126,8 +125,7 @@ for string in ("10000000", "10010000", "10010010", "11111111"):
     print(string, f"loss {out.nll.mean().item():.4f}")
 
 # %% [markdown]
-# The loss is a function of the string. But there is no string *between* 10010000 and 10010010. A function on strings is a table,
-# and a table has no slope.
+# The loss is a function of the string. But there is no string *between* 10010000 and 10010010, so the function has no slope.
 #
 # What does change smoothly is the *probability* of each string, because it comes from the logits of the policy. Suppose we nudge
 # the policy: multiply its weights by $1.01$. Predict: what happens to the loss of the string 10010010?
@@ -151,23 +149,23 @@ print(judge(guess, kinds[int(np.sign(moved))]))
 assert torch.equal(before.nll, after.nll)
 
 # %% [markdown]
-# The policy decides *which* string is drawn. For a string that is there, the loss does not depend on the policy any more.
-# Backpropagation finds the same: from the loss back to the policy's weights there is no path, and PyTorch answers `None`.
-# (`before` is the model's output for 10010010.)
+# The policy decides *which* string is drawn. Once the string is given, its loss does not depend on the policy. PyTorch agrees:
+# from the loss back to the policy's weights there is no path, so the gradient is `None`. (`before` is the model's output for
+# 10010010.)
 
 # %%
 (slope,) = torch.autograd.grad(
     before.nll.mean(), model.rule.project.weight, allow_unused=True
 )
-print("gradient of the loss by the policy's weights:", slope)
+print("gradient with respect to the policy's weights:", slope)
 assert slope is None
 
 # %% [markdown]
 # ## One decision by hand
 #
-# The way out: one drawn string has no gradient, but the *average over draws* has one. Take the smallest case, a single
-# decision. A boundary comes with probability $p = \sigma(l)$, where $\sigma$ is the sigmoid and $l$ the logit. With the
-# boundary the loss is 2, without it 3. The expected loss
+# The loss of one drawn string has no gradient, but its *average over draws* has one. Take the smallest case, a single decision.
+# A boundary comes with probability $p = \sigma(l)$, where $\sigma$ is the sigmoid and $l$ the logit. With the boundary the loss
+# is 2, without it 3. The expected loss
 #
 # $$\bar f(l) = p \cdot 2 + (1 - p) \cdot 3$$
 #
@@ -193,7 +191,8 @@ assert abs(by_calculus - by_differences) < 1e-9
 print(f"expected loss {expected(logit):.2f}, derivative {by_calculus:.2f}")
 
 # %% [markdown]
-# The derivative is negative: a larger logit means a smaller expected loss. So it should be, as the boundary is the better choice.
+# The derivative is negative: a larger logit means a smaller expected loss. This is right, because the boundary is the better
+# choice.
 
 # %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "The single decision: the loss jumps between two values, its expectation over draws is smooth in the logit.", "name": "fig-decision"}, "image": {"alt": "A falling S-shaped curve between two dotted lines, the loss without a boundary above and with one below. Left of the middle a point with its falling tangent."}} tags=["hide-input"]
 plots.show(ch02_pictures.decision_figure(p, 2, 3))
@@ -249,17 +248,18 @@ assert abs(average - by_calculus) < 1e-15
 
 # %% [markdown]
 # This surprises many: losses are positive, so *every* outcome that is drawn becomes less likely. The bad outcome is pushed down
-# harder, and what counts is the average, which is exactly the derivative above. One draw may point the wrong way; the mean of many
-# does not. This is why the next chapter is about variance.
+# harder, and what counts is the average, which is exactly the derivative above. One draw may point the wrong way; the mean of
+# many does not.
 #
 # Estimates of this kind are called *score-function estimates*, or REINFORCE {cite}`williams1992`.
 #
 # ## The stochastic computation graph
 #
 # Back to the model. A graph in which some nodes are computed and others are drawn is a *stochastic computation graph*
-# {cite}`schulman2015`. The figure shows ours. Squares are computed from the nodes that point at them, the circle is drawn. Grey
-# arrows are the forward pass. Coloured arrows are the two paths by which the gradient comes back; this chapter derives both. The
-# numbers in brackets are the paper's equations: those below 10 and (21) are in chapter 01, (12) and (13) follow below.
+# {cite}`schulman2015`. The figure shows ours. Squares are computed from the nodes that point at them, the circle is drawn,
+# rounded boxes are weights. Grey arrows are the forward pass. Coloured arrows are the two paths by which the gradient comes
+# back; this chapter derives both. Numbers in brackets are equations: (12) and (13) are derived below, the others are in
+# chapter 01.
 
 # %% mystnb={"figure": {"caption": "The stochastic computation graph of one forward pass, after the paper's figure 1 (right). Squares are computed, the circle is drawn, rounded boxes are weights. No gradient passes through the drawn node: blue stops before it, orange goes around it.", "name": "fig-graph"}, "image": {"alt": "A graph. Bytes x lead to the encoder state X, from there upwards to logits l and straight on to tokens, then to the loss. A dotted arrow leads from the logits to a circle a, which is drawn and leads to the tokens. Blue arrows run back from the loss through tokens and X to the weights of decoder, token level and encoder. An orange dashed arrow leads from the loss over the circle to the logits, and on to the weights of policy and encoder."}}
 plots.show(ch02_graph.computation_graph())
@@ -267,7 +267,8 @@ plots.show(ch02_graph.computation_graph())
 # %% [markdown]
 # The picture leaves out two things: logits also see earlier decisions, and the early head of chapter 00 comes in later.
 #
-# Is the picture true? We go through the forward pass step by step and ask PyTorch which nodes a gradient reaches.
+# The cell goes through the forward pass step by step and asks PyTorch which nodes a gradient reaches. The answers are those of
+# the picture: from the loss, backpropagation reaches tokens and $X$ but not the logits.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 X = model.encode(ids[:, :-1])  # eq. (1)
@@ -284,21 +285,19 @@ for name, node in (("tokens", token_states), ("X", X), ("logits", l_nodes)):
     (reached,) = torch.autograd.grad(
         nll.mean(), node, retain_graph=True, allow_unused=True
     )
-    print(f"from the loss to {name:10s}", reached is not None)
+    print(f"from the loss to {name:11s}", reached is not None)
 (reached,) = torch.autograd.grad(l_nodes.sum(), X)
-print("from the logits to X       ", bool(reached.abs().max() > 0))
-print("boundaries carry a gradient", a_nodes.requires_grad)
+print("from the logits to X        ", bool(reached.abs().max() > 0))
+print("through the drawn boundaries", a_nodes.requires_grad)
 
 # %% [markdown]
-# Chapter 02b asks which weights each of the two paths reaches.
-#
 # ## All strings of a short row
 #
 # Position 0 holds BOS, where the boundary is forced. That leaves 7 free positions and $2^7 = 128$ strings: few enough for a
 # loop. For each we need two numbers, its loss $f(a)$ and its probability $\pi(a)$.
 #
-# The probability of a string is a product over its decisions, taken from left to right: $p_i = \sigma(l_i)$ for a boundary at $i$, and
-# $1 - p_i$ for none. The logit $l_i$ may depend on the earlier decisions, so it belongs to the string.
+# The probability of a string is a product over its decisions, taken from left to right: $p_i = \sigma(l_i)$ for a boundary at
+# $i$, and $1 - p_i$ for none. Since $l_i$ may depend on the earlier decisions, every string has its own logits.
 
 # %%
 # logits along the string 10010010
@@ -312,8 +311,8 @@ for i, digit in enumerate("10010010"):
         print(f"probability so far {product:.4f}")
 
 # %% [markdown]
-# Now for all of them. We keep the logarithm of the probability, because we shall need its gradient. In the code, `logsigmoid(l)` is
-# $\log p$, and `logsigmoid(-l)` is $\log(1 - p)$.
+# Now for all of them. We keep the logarithm of the probability, because its gradient is needed later. In the code,
+# `logsigmoid(l)` is $\log p$, and `logsigmoid(-l)` is $\log(1 - p)$.
 
 # %%
 strings = torch.tensor(
@@ -354,8 +353,8 @@ for s in [*pi.argsort(descending=True)[:4], f.argmin(), f.argmax()]:
 print("(the four likeliest, then the best and the worst)")
 
 # %% [markdown]
-# The expected loss is the sum of probability times loss over the table. Nothing is estimated; this is the exact value, which in
-# practice nobody can afford. The package does the same for any short row in `rltok.variance.exact`.
+# The expected loss is the sum of probability times loss over the table. Nothing is estimated; this is the exact value, which is
+# out of reach for rows of useful length. The package does the same for any short row in `rltok.variance.exact`.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 expected_loss = (pi * f).sum()
@@ -366,9 +365,9 @@ print(f"expected loss {expected_loss.item():.6f},", end=" ")
 print(f"by the package {-package.expected.item() / N:.6f}")
 
 # %% [markdown]
-# What training can afford is to draw. The mean loss over draws comes closer to the exact value the more we draw. Its typical
-# distance is the *standard error*: the spread of the single losses, divided by the root of their number. Predict: from 64 to 4096
-# draws, by which factor does the standard error shrink?
+# What training can afford is to draw. The more draws, the closer their mean loss comes to the exact value. The typical distance
+# is the *standard error*: the standard deviation of the single losses, divided by the square root of the number of draws.
+# Predict: from 64 to 4096 draws, by which factor does the standard error shrink?
 
 # %% tags=["prediction"]
 guess = None  # a factor
@@ -392,27 +391,26 @@ print(judge(guess, round(errors[64] / errors[4096])))
 # %% [markdown]
 # ## The gradient, step by step
 #
-# Now the derivation of the paper's appendix A.1, for all weights $\theta$ at once. $\nabla$ stands for the derivative with
-# respect to each of them, and $\mathbb{E}_{a \sim \pi}$ for the average over strings that the policy draws. The paper writes it
-# for the log-probability of the row, which we want *large* (eq. (10), further below, says how this relates to the text):
+# Now the same for all weights $\theta$ at once, following the paper's appendix A.1. $\nabla$ stands for the derivative with
+# respect to each of them, and $\mathbb{E}_{a \sim \pi}$ for the average over strings that the policy draws. With $y$ the bytes
+# to be predicted, $y_i = x_{i+1}$, the paper writes
 #
 # $$\nabla_\theta\, \mathbb{E}_{a \sim \pi_\theta} \log p_\theta(y \mid a, x) \tag{11}$$
 # $$= \mathbb{E}_{a \sim \pi_\theta} \big[ \nabla_\theta \log p_\theta(y \mid a, x) \tag{12}$$
 # $$\quad + \log p_\theta(y \mid a, x)\, \nabla_\theta \log \pi_\theta(a \mid x) \big] \tag{13}$$
 #
-# Here $y$ is the row shifted by one, $y_i = x_{i+1}$: the bytes to be predicted. We keep to the loss
-# $f(a) = -\log p(y \mid a, x) / N$, which we want *small*. It only changes the sign and divides by the number of bytes.
+# The paper makes the log-probability of the row *large*. We keep to the loss $f(a) = -\log p(y \mid a, x) / N$, which should
+# become *small*; only the sign and a factor $N$ differ.
 #
-# We want each line as numbers. For every string, PyTorch gives two vectors: $\nabla f(a)$, and the score $\nabla \log \pi(a)$.
-# (In the code from here on, `gradient` differentiates by all weights, `same` compares two vectors, and `pi_graph` and `f_graph`
-# are $\pi$ and $f$ of all strings, ready to be differentiated.)
+# Every line is now checked with numbers. For every string, PyTorch gives two vectors with an entry for each weight:
+# $\nabla f(a)$ and the score $\nabla \log \pi(a)$. The function `gradient` computes such vectors.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 parameters = list(model.parameters())
 
 
 def gradient(value: torch.Tensor, keep: bool = True) -> torch.Tensor:
-    """Derivative by all weights as one vector; 0 where no path is."""
+    """Derivatives with respect to all weights; 0 where no path is."""
     grads = torch.autograd.grad(
         value,
         parameters,
@@ -432,8 +430,9 @@ grad_f, score = torch.stack(grad_f), torch.stack(score)
 print("two tables, strings x weights:", [*grad_f.shape], [*score.shape])
 
 # %% [markdown]
-# **Step 1: the gradient of the sum, as a whole.** All strings in one batch; their probabilities and losses both keep their graph,
-# and PyTorch differentiates the whole sum. This is what the other lines must equal.
+# **Step 1: the gradient of the sum, as a whole.** PyTorch differentiates the sum of probability times loss over all strings. The
+# other lines must equal this. (`pi_graph` and `f_graph` are $\pi$ and $f$ of all strings, with what PyTorch needs to
+# differentiate them; `same` says whether two vectors are equal.)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 out = model(ids.expand(len(strings), -1), boundaries=strings)
@@ -503,9 +502,9 @@ print("eq. (12):", same(split.flat("conditional", names), conditional_term))
 print("eq. (13):", same(split.flat("policy", names), policy_term))
 
 # %% [markdown]
-# All of this was computed by one program, PyTorch's. A check from outside: move all weights a little way $h$ in some direction
-# $v$, forwards and backwards. The expected loss must change by $2h$ times the gradient along $v$. We take a random direction,
-# and that of the gradient itself.
+# One check remains that does not use PyTorch's derivatives. Move all weights by a small step $h$ along some direction $v$, once
+# forwards and once backwards. The two expected losses must differ by $2h$ times the gradient along $v$. We take a random
+# direction, and that of the gradient itself.
 
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
@@ -539,8 +538,9 @@ for name, direction in (
 # %% [markdown]
 # ## The score has expectation zero
 #
-# Probabilities add up to 1, whatever the weights are. So $\sum_a \pi(a) \nabla \log \pi(a) = \sum_a \nabla \pi(a) = \nabla 1 = 0$: on
-# average, the score is zero. For the single decision: $p (1 - p) + (1 - p)(-p) = 0$. For the model:
+# Probabilities add up to 1, whatever the weights are. So
+# $\sum_a \pi(a) \nabla \log \pi(a) = \sum_a \nabla \pi(a) = \nabla 1 = 0$: on average, the score is zero. For the single
+# decision: $p (1 - p) + (1 - p)(-p) = 0$. For the model:
 
 # %%
 mean_score = pi @ score
@@ -550,8 +550,8 @@ print("largest entry of the mean score: 0 to within 1e-12")
 
 # %% [markdown]
 # This has a use. Subtract from the loss any number $b$ that does not depend on the string. The policy term stays what it is,
-# since $\mathbb{E}[(f - b) \nabla \log \pi] = \mathbb{E}[f \nabla \log \pi] - b \cdot 0$. Such a number is called a
-# *baseline*. What changes is how much the single estimates scatter. For the single decision:
+# since $\mathbb{E}[(f - b) \nabla \log \pi] = \mathbb{E}[f \nabla \log \pi] - b \cdot 0$. Such a number is called a *baseline*.
+# It changes how far single estimates lie from their mean. For the single decision:
 
 # %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "The two possible estimates of the single decision, for every baseline. Their mean never changes; their distance does, and it vanishes where the lines cross.", "name": "fig-baseline"}, "image": {"alt": "Two straight lines over the baseline, one falling and one rising slowly, that cross left of the dotted expected loss; between them a level dashed line, the mean, which passes through the crossing."}} tags=["hide-input"]
 plots.show(ch02_pictures.baseline_figure(p, 2, 3))
@@ -562,8 +562,9 @@ print(f"losses of the 128 strings: mean {expected_loss.item():.3f},", end=" ")
 print(f"spread {spread:.3f}")
 
 # %% [markdown]
-# Predict from these two numbers: subtract the expected loss. By which factor does the *squared* length of the estimate, loss
-# times score, shrink on average?
+# The estimate of the policy term is now $(f - b)$ times score, a vector. Let $b$ be the expected loss. Predict from the two
+# numbers above: by which factor does the *squared length* of the estimate shrink, on average over strings, compared with
+# $b = 0$?
 
 # %% tags=["prediction"]
 guess = None  # a factor
@@ -582,20 +583,20 @@ print(judge(guess, round(sizes[0] / sizes[1])))
 print(f"(mean / spread) squared: {(expected_loss.item() / spread) ** 2:.0f}")
 
 # %% [markdown]
-# The same expectation, far less noise, for a subtraction: the losses lose their common mean and keep their spread, so the squares
-# shrink about as the square of mean over spread. How far this idea goes is the subject of chapter 03.
+# The expectation is the same and the noise far smaller. The baseline removes what the losses have in common and leaves their
+# spread, so the squares shrink about as the square of mean over spread. Chapter 03 takes this idea further.
 #
 # ## What a decision can change
 #
-# The zero has a second use. So far every decision is paid with the loss of the whole row. Is that needed?
+# So far the score of every decision is multiplied by the loss of the whole row. Is all of it needed?
 #
-# One number for each pair of positions tells. The score of a single decision with respect to its own logit is $a_i - p_i$ (which
-# is $1 - p_i$ or $-p_i$, as above). So
+# Take the decision at $i$ and the loss at one position $j$. The score of the decision with respect to its own logit is
+# $a_i - p_i$ (which is $1 - p_i$ or $-p_i$, as above). The mean of loss times score,
 #
-# $$C_{ij} = \sum_a \pi(a) \, (a_i - p_i) \, \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N}$$
+# $$C_{ij} = \sum_a \pi(a) \, (a_i - p_i) \, \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N},$$
 #
-# says how the loss at $j$ pulls at the logit of decision $i$. Rows are decisions, columns are losses. A boundary at $i$ is first
-# visible when byte $i + 1$ is predicted. Predict: where is this matrix zero?
+# is what the loss at $j$ adds to the gradient with respect to this logit. Rows are decisions, columns are losses; a boundary at
+# $i$ first acts on the prediction of byte $i + 1$. Predict: where is this matrix zero?
 
 # %% tags=["prediction"]
 guess = None  # "below the diagonal", "above the diagonal" or "nowhere"
@@ -617,14 +618,15 @@ print(judge(guess, "below the diagonal"))
 
 # %% [markdown]
 # Below the diagonal all is zero, because decisions do not change the past: the loss at an earlier position $j < i$ is settled
-# before $a_i$ is drawn. For the decision at $i$ it is a baseline, and contributes zero on average. (It does depend on earlier
-# decisions. But whatever they were, the score of the next one averages to zero, by the same
-# $p_i (1 - p_i) + (1 - p_i)(-p_i) = 0$.) The diagonal itself is not zero: the boundary at $i$ is visible in the prediction made at $i$. `exact.influence` computes
-# the same for all weights instead of the logit: for each pair of positions a vector, the *influence*
+# before $a_i$ is drawn. Given the earlier decisions, the score of $a_i$ has mean zero too, so that loss is a baseline for $a_i$,
+# and adds nothing on average. The diagonal itself is not zero: the boundary at $i$ already acts on the prediction made at $i$.
 #
-# $$I_{ij} = \mathbb{E}_{a \sim \pi} \Big[ \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N}\, \nabla \log \pi(a_i) \Big],$$
+# `exact.influence` computes the same with respect to all weights. That gives a vector for each pair of positions, the
+# *influence* of the loss at $j$ on the decision at $i$:
 #
-# which is what the loss at $j$ contributes to the gradient of decision $i$. The picture shows the lengths of these vectors.
+# $$I_{ij} = \mathbb{E}_{a \sim \pi} \Big[ \frac{-\log p(x_{j+1} \mid x_{\le j}, a_{\le j})}{N}\, \nabla \log \pi(a_i) \Big].$$
+#
+# The picture shows the lengths of these vectors; white is zero, as in row 0: the boundary on BOS is no decision.
 
 # %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "How strongly the loss at j acts on the gradient of decision i, exactly, for 'to be or'. White is zero: below the diagonal, because decisions do not change the past, and in row 0, where nothing is decided.", "name": "fig-influence"}, "image": {"alt": "An eight by eight heat map, decisions down, losses across. All cells below the diagonal and the whole first row are white. Coloured cells fill the rest, unevenly."}} tags=["hide-input"]
 pieces = exact.influence(model, ids)
@@ -640,8 +642,8 @@ figure.colorbar(image, label="length of the contribution x 1000")
 plots.show(figure)
 
 # %% [markdown]
-# All cells together are the policy term. So each decision needs to be paid only for its own and the later positions; leaving
-# the rest out changes no expectation.
+# The sum of all these vectors is the policy term. Leaving out those below the diagonal changes nothing, so each decision needs
+# only the losses of its own and later positions.
 
 # %%
 reaches = list(policy_parameters(model))  # those of policy and encoder
@@ -652,19 +654,18 @@ print("cells on and above the diagonal, and eq. (13):", equal)
 # %% [markdown]
 # ## What is maximised
 #
-# The expected loss is what training lowers. What does it have to do with the probability of the text? The paper writes
+# Training lowers the expected loss. What does this have to do with the probability of the text? The paper writes
 #
 # $$\log p_\theta(y \mid x) = \mathbb{E}_{a \sim \pi_\theta} \log p_\theta(y \mid a, x) \tag{10}$$
 #
-# ("Given $x$" means: each byte given those before it.) Because each decision only sees bytes that are there already, the model
-# is a recipe for writing a text: decide on a boundary, draw a byte, decide, draw. The probability that it writes $y$ is the sum
+# On the left stands the probability that the model writes the text, whatever boundaries it draws on the way. That is the sum
 # over all ways to cut it, $p(y \mid x) = \sum_a \pi(a \mid x) \, p(y \mid a, x)$. So the left side of eq. (10) is the logarithm
 # of a mean, the right side is the mean of logarithms. Are they equal?
 #
-# By hand: two strings, each with probability one half; with one of them the text has probability $0.9$, with the other $0.1$.
+# Try two strings, each with probability one half; with one of them the text has probability $0.9$, with the other $0.1$.
 
 # %% tags=["prediction"]
-# the logarithm of the mean, beside the mean of the logarithms, is
+# compared with the mean of the logarithms, the logarithm of the mean is
 guess = None  # "equal", "larger" or "smaller"
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["measurement", "hide-cell"]
@@ -702,10 +703,10 @@ for words in ("to be or", "not to b", "e, that ", "is the q"):
     print(f"{words!r:11s} {left:9.3f}  {right:10.3f}  {left - right:6.3f}")
 
 # %% [markdown]
-# The gap is small beside the loss. And it has a good side: the loss that is reported for such models comes from drawn boundaries,
-# so on average it is the right side and does not flatter them. The gap is zero when all strings that can be drawn serve equally
-# well, as they do when only one string can be drawn. To make the policy more decided, raise each probability to a power $k$ and
-# divide by the sum.
+# The gap is small beside the loss. And it is on the safe side: losses are reported for drawn boundaries, so on average they are
+# the right side, which does not flatter the model. The gap is zero when all strings give the text the same probability, and also
+# when only one string is ever drawn. So a more decided policy should have a smaller gap. To make this one more decided, raise
+# each probability to a power $k$ and divide by the sum.
 
 # %%
 print("  k  probability, likeliest     gap")
@@ -716,27 +717,28 @@ for k in (1, 4, 16, 64):
     print(f"{k:3d}  {decided.max().item():22.4f}  {gap.item():6.4f}")
 
 # %% [markdown]
-# The paper's figure 13 shows a policy that becomes decided early in training. From then on its gap is small, too.
+# The paper's figure 13 shows a policy that becomes decided early in training, so its gap should soon be small.
 #
 # ## One draw at a time
 #
-# Training draws one string for each row. Its loss has two parts, one for each term: the loss of that string, and a *surrogate loss*
-# for the policy term,
+# Training draws one string for each row. The first term of the gradient is that of the string's loss. For the policy term one
+# adds a *surrogate loss*,
 #
-# $$-\sum_i \log \pi(a_i) \cdot A_i / N \quad \text{with } A_i \text{ held fixed.}$$
+# $$-\sum_i \log \pi(a_i) \cdot A_i / N \quad \text{with } A_i \text{ held fixed,}$$
 #
-# Its *value* means nothing. Its *gradient* is the score times $-A_i / N$, summed over decisions, and if $A_i$ is minus the summed
-# loss of the row, that is loss times score. $A_i$ is called the *advantage* of a decision: the larger, the more worth repeating.
-# Because the score is zero on average, we may choose it in several ways with the same expectation:
+# where $\pi(a_i)$ is the probability of decision $i$ given the earlier ones. Its *value* means nothing. Its *gradient* is the
+# sum of the decisions' scores, each times $-A_i / N$. If $A_i$ is minus the summed loss of the row, that is loss times score.
+# $A_i$ is called the *advantage* of a decision; a step of training makes decisions with a large advantage more likely. Since
+# baselines and earlier losses do not change the expectation, these three choices are equally right on average:
 #
 # * `whole row`: minus the loss of all positions, for every decision;
 # * `later only`: minus the loss from position $i$ on;
 # * `later, minus early`: the same, and from each loss we subtract that of the early head. It has seen no boundaries, so it is a
 #   baseline.
 #
-# The cell takes the loss that training takes, the sum of both parts (the package's `losses_of` returns them as `auto` and `policy`;
-# chapter 02b spells them out). For each of the 128 strings it computes the gradient that training would
-# compute if it drew that string, and averages with the probabilities.
+# To check this, the cell computes for each of the 128 strings the gradient that training would compute if it drew that string,
+# and averages with the probabilities. (The package's `losses_of` returns the string's loss as `auto` and the surrogate as
+# `policy`.)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 ways = {
@@ -752,10 +754,10 @@ estimates = {name: [] for name in ways}
 for string in strings:
     out = model(ids, boundaries=string[None])
     for name, objective in ways.items():
-        paid = advantages(
+        weights = advantages(
             out.nll, out.early_nll, out.scored, **objective.reductions
         )
-        losses = losses_of(out, paid, target_rate=0.3)
+        losses = losses_of(out, weights, target_rate=0.3)
         estimates[name].append(gradient(losses.auto + losses.policy))
 estimates = {name: torch.stack(found) for name, found in estimates.items()}
 print("mean over all strings, and the exact gradient")
@@ -763,11 +765,11 @@ for name, found in estimates.items():
     print(f"{name:19s}", same(pi @ found, whole))
 
 # %% [markdown]
-# An estimate whose expectation is the true value is called *unbiased*. All three are. (Two further reductions, a discount and
-# centring over a batch, can change the expectation; chapter 03 takes them up.)
+# An estimate whose expectation is the true value is called *unbiased*. All three are. (Chapter 03 adds two further reductions of
+# variance, which can change the expectation.)
 #
-# Unbiased does not mean good. Look at the policy's own weights only, and at single draws. How long is an estimate, beside the exact
-# gradient that it is meant for?
+# Unbiased does not mean good. How long is a single estimate, compared with the exact gradient? We look at the policy's own
+# weights.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 index = torch.cat(
@@ -782,11 +784,11 @@ for name, found in estimates.items():
     print(f"{name:19s} length (root mean square) {square:.3f}")
 
 # %% [markdown]
-# Predict for the first way, `whole row`: in what share of all draws does the estimate point away from the exact gradient, so that a
-# small step of descent makes the expected loss *larger*?
+# Predict from these lengths, for `whole row`: in what share of all draws does the estimate point away from the exact gradient,
+# so that a small step of descent makes the expected loss *larger*?
 #
-# (The *cosine* of two vectors says how well their directions agree: 1 for the same, 0 for a right angle, negative where they point
-# away from each other.)
+# (The *cosine* of two vectors says how well their directions agree: 1 for the same, 0 for a right angle, negative where they
+# point away from each other.)
 
 # %% tags=["prediction"]
 guess = None  # a share
@@ -804,24 +806,24 @@ for name, found in estimates.items():
 print(judge(guess, round(answer, 2)))
 
 # %% [markdown]
-# With the first way, a single draw is hardly better than a toss of a coin. The other ways have the same expectation and point the
-# right way more often. That is what all the reductions of variance in chapter 03 are for.
+# With `whole row`, the direction of a single draw is hardly better than a coin toss: almost all of its length is noise. The
+# other two point the right way more often, with the same expectation. Chapter 03 goes on from here.
 #
 # ## What we saw
 #
 # * The loss of a drawn string has no derivative with respect to the policy. The expected loss has one.
-# * It has two terms: the gradient of the loss at the string that was drawn, and loss times score. Every step was checked against the
-#   sum over all 128 strings, and the result against finite differences.
-# * The score is zero on average. So baselines may be subtracted, and a decision need not be paid for what came before it.
+# * It has two terms: the gradient of the loss at the string that was drawn, and loss times score. Every step was checked against
+#   the sum over all 128 strings, and the result against finite differences.
+# * The score is zero on average. So baselines may be subtracted, and a decision does not need the losses that came before it.
 # * Eq. (10) is an inequality: what is maximised is a lower bound on the log-probability of the text, and the gap was measured.
-# * The gradient from one draw is right on average and poor alone.
+# * The gradient from one draw is right on average, and mostly noise.
 #
-# One row and one fresh model carry these numbers. The identities hold for any; the sizes do not.
+# The numbers are those of one row and one fresh model. The identities hold for any.
 #
 # ## Exercises
 #
-# **1. The best baseline** (easy, 10 minutes). For the single decision with losses 2 and 3 and $p = 0.2$: subtract a baseline
-# $b$ from the loss. For which $b$ does the estimate scatter least? Is it the expected loss?
+# **1. The best baseline** (easy, 10 minutes). For the single decision with losses 2 and 3 and $p = 0.2$: subtract a baseline $b$
+# from the loss. For which $b$ does the estimate vary least? Is it the expected loss?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 p = 0.2
@@ -837,8 +839,8 @@ print("Best at 2.2, where both outcomes give the same estimate. The expected")
 print("loss, 2.8, is far better than 0 and not the best.")
 
 # %% [markdown]
-# **2. A baseline that is none** (easy, 5 minutes). What goes wrong if the number that is subtracted depends on the outcome, say
-# 2 after a boundary and 3 after none? Compute the expectation of the estimate.
+# **2. Not a baseline** (easy, 5 minutes). What goes wrong if the number that is subtracted depends on the outcome, say 2 after a
+# boundary and 3 after none? Compute the expectation of the estimate.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 biased = p * (2 - 2) * (1 - p) + (1 - p) * (3 - 3) * (-p)
@@ -865,8 +867,8 @@ print(
 print(f"at one half {gap[50]:.4f}")
 
 # %% [markdown]
-# **4. The price of being exact** (easy, 5 minutes). How many digits does the number of strings of one row of the paper have, with
-# 4096 positions? Then ask `exact.enumerate_boundaries` for a row of 20 positions and read the answer.
+# **4. The price of being exact** (easy, 5 minutes). A row of the paper has 4096 positions. How many digits does the number of
+# its strings have? Then ask `exact.enumerate_boundaries` for a row of 20 positions and read the error.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("digits:", len(str(2**4095)))
@@ -881,8 +883,8 @@ except ValueError as error:
 #
 # $$\nabla_\theta \sum_a \big( \nabla_\theta \log p(y \mid a, x) + \log p(y \mid a, x) \nabla_\theta \log \pi(a \mid x) \big)\, \pi(a \mid x).$$
 #
-# The sum is already the gradient. Take the line literally for the single decision: what number comes out, and what would it be for
-# a model with many weights?
+# The sum is already the gradient. Take the line literally for the single decision: what number comes out, and what would it be
+# for a model with many weights?
 
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
@@ -902,5 +904,6 @@ print(f"of {len(whole):,} x {len(whole):,}, which cannot equal a vector.")
 # %% [markdown]
 # ## Where to go next
 #
-# [Chapter 02b](02b_the_whole_algorithm.ipynb) puts the parts together. [Chapter 03](03_variance_ladder.ipynb) then measures what each
-# reduction of variance buys. The [equation register](../book/equations.md) lists the equations of this chapter with their functions and tests.
+# [Chapter 02b](02b_the_whole_algorithm.ipynb) puts the parts together. [Chapter 03](03_variance_ladder.ipynb) then measures what
+# each reduction of variance buys. The [equation register](../book/equations.md) lists the equations of this chapter with their
+# functions and tests.

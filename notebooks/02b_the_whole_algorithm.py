@@ -12,21 +12,18 @@
 #     language: python
 #     name: python3
 #   rltok:
-#     constants:
-#       '0.01': lambda of the paper, the weight of the policy term
 #     download_mb: 0
 # ---
 
 # %% [markdown] tags=["header-strip"]
 # # 02b The whole algorithm
 #
-# **In short.** The method is one page of code: draw from left to right, pay each decision for the bytes after it, add two
-# surrogate losses to the loss of the bytes and of the early head. It gives every weight the same gradient as the package does,
-# and on a toy text it comes to end its tokens after spaces. Chapter 02 derived the gradient; this chapter turns it into training,
-# before chapter 03 asks how noisy it is.
+# **In short.** The method is one page of code: draw boundaries from left to right, reward each decision for the predictions
+# after it, and write both terms of the gradient as one loss. The page gives every weight the same gradient as the package does,
+# and on a toy text it learns to end its tokens after spaces. Chapter 02 derived the gradient; this chapter trains with it.
 #
-# **After this chapter you can** write the method down from memory, and say which weights its two terms reach and what the weight
-# $\lambda_\pi$ does to them.
+# **After this chapter you can** write the method down from memory, and say which weights each term of the gradient reaches and
+# what the factor $\lambda_\pi$ does to them.
 #
 # <!-- strip -->
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
@@ -74,11 +71,18 @@ plots.use_style()
 # %% [markdown]
 # ## The method on one page
 #
-# The cell takes nothing from the package but the network's layers. In order: the draw, rewards, returns, advantages, the two
-# surrogates, and their sum. Chapter 03 measures what the early head, the discount and the mean over the batch are good for. Two
-# equations are new here: (23) bounds the logits smoothly by `cap`, and the second surrogate, (24), presses all logits towards the
-# wanted rate.
-
+# The cell takes only the network's layers from the package. Its steps, with the numbers of the paper's equations; those that you
+# have not met stand here as code alone, and later chapters write them out:
+#
+# * **Draw**, (19) to (23): from left to right, a boundary where a random number is below its probability. `terms` holds the
+#   products $W_j X_i$ of eq. (21); `cap` bounds the logits smoothly.
+# * **Reward**, (15): how much better the model predicts a byte than the early head, (14), does.
+# * **Return**, (16): the sum of a decision's own and later rewards, discounted by `gamma` at each step.
+# * **Advantage**, (17): the return minus its mean over the rows of the batch. That is nearly a baseline; the row's own
+#   return is in the mean.
+# * **Surrogates**: (18) is the surrogate loss of chapter 02. The gradient of (24) moves all logits down while the rate is above
+#   its target, and up while it is below.
+# * **Sum**, (25) to (27): the losses of the model and of the early head, and both surrogates, each with a weight $\lambda$.
 
 # %%
 rate, gamma, lags, D, cap = 0.2, 0.9, 3, 1.0, 6.0
@@ -156,10 +160,10 @@ net.zero_grad()
 accumulate_gradient(net, batch, config, share=1.0)
 for name, weight in net.named_parameters():
     assert torch.allclose(by_hand[name], weight.grad, rtol=1e-3, atol=1e-6)
-print(f"the same gradient for all {len(by_hand)} groups of weights")
+print(f"the same gradient for all {len(by_hand)} tensors of weights")
 
 # %% [markdown]
-# And does it learn? Two hundred updates of Adam; nothing in them says what a space is.
+# And does it learn? Two hundred updates of Adam; nothing in the loss says what a space is.
 
 # %% tags=["nbval-ignore-output"]
 # not compared: the digits of a training run differ between processors
@@ -174,7 +178,8 @@ for step in range(201):
     optimizer.step()
     after_space = a[:, 1:][ids_now[:, 1:-1] == ord(" ")].float().mean()
     course.append((bits, after_space.item(), a.float().mean().item()))
-print("update  bits per byte  spaces  all bytes  (with a boundary after)")
+print("                       share with a boundary after")
+print("update  bits per byte  spaces  all bytes")
 for step in range(0, 201, 50):
     bits, spaces, drawn = course[step]
     print(f"{step:6d} {bits:14.2f} {spaces:7.0%} {drawn:10.0%}")
@@ -190,11 +195,11 @@ axes.legend()
 plots.show(figure, checksum=False)
 
 # %% [markdown]
-# That is the whole method. Everything else in the package makes it fast, measures it, or asks whether a part of it is needed.
+# Boundaries move to the spaces while their rate stays. That is the whole method.
 #
 # ## Weights that both terms share
 #
-# Both terms of the gradient, (12) and (13), once more exactly, for the small model and the text of chapter 02:
+# The exact conditional term (12) and policy term (13), for the model and the text of chapter 02:
 
 # %%
 settings = {
@@ -215,13 +220,12 @@ def row(words: str) -> torch.Tensor:
 split = exact.exact_gradient(model, row("to be or"))
 names = [name for name, _ in model.named_parameters()]
 for number, term in ((12, "conditional"), (13, "policy")):
-    print(
-        f"length of ({number}): {split.flat(term, names).norm().item():.3f}"
-    )
+    length = split.flat(term, names).norm().item()
+    print(f"length of the {term} term ({number}): {length:.3f}")
 
 # %% [markdown]
-# Sort the weights into four parts: encoder, policy, token level and decoder. Predict from the arrows of [chapter 02's
-# picture](02_stochastic_computation_graph.ipynb): in how many of them are both terms different from zero?
+# Sort the weights into four groups: encoder, policy, token level and decoder. Predict from the coloured arrows of [chapter 02's
+# picture](02_stochastic_computation_graph.ipynb): in how many of the groups are both terms different from zero?
 
 # %% tags=["prediction"]
 guess = None  # 0, 1, 2, 3 or 4
@@ -247,12 +251,11 @@ for group, prefixes in starts.items():
 print(judge(guess, both))
 
 # %% [markdown]
-# Only the encoder has both. Its states must describe bytes so that the next one can be predicted, and so that the
-# policy can tell good places from bad ones.
+# Only the encoder has both: its states serve the next prediction and the policy.
 #
-# This matters for a setting of the paper. It multiplies the policy part of the loss by $\lambda_\pi$, which is 0.01. For the
-# policy's own weights that only changes the length of this term. For the encoder it changes the *direction*: it gets the
-# whole of (12) and a hundredth of (13), and that is no longer the gradient of eq. (11).
+# This matters for a setting of the paper: it multiplies the policy's surrogate by $\lambda_\pi = 0.01$. The gradient of the
+# policy's own weights only becomes shorter. That of the encoder also changes its *direction*, because only one of its two terms
+# becomes shorter; it is no longer the exact gradient, eq. (11). How far off is it?
 
 # %%
 members = [name for name in names if name.startswith(starts["encoder"])]
@@ -260,16 +263,16 @@ first, second = (
     split.flat("conditional", members),
     split.flat("policy", members),
 )
-print("lambda_pi   encoder: cosine  missing part / exact")
+print("lambda_pi  cosine with exact  length missing / exact length")
 for weight in (1.0, 0.1, 0.01):
     mixed, truth = first + weight * second, first + second
     cosine = torch.nn.functional.cosine_similarity(mixed, truth, dim=0).item()
     missing = ((truth - mixed).norm() / truth.norm()).item()
-    print(f"{weight:9.2f} {cosine:17.4f} {missing:22.3f}")
+    print(f"{weight:9.2f} {cosine:18.4f} {missing:23.3f}")
 
 # %% [markdown]
-# In this fresh model (12) is so much longer in the encoder that the angle is small. Exercise 2 looks again after some training.
-# Whether the other direction does harm or good in training is a question for measurements; less of (13) also means less noise.
+# The directions nearly agree, because (12) is much longer than (13) in the encoder of this fresh model. Exercise 2 looks again
+# after some training. Whether the change helps or harms has to be measured: less of (13) also means less noise.
 #
 # ## What we saw
 #
@@ -279,9 +282,9 @@ for weight in (1.0, 0.1, 0.01):
 #
 # ## Exercises
 #
-# **1. Write three of its functions** (medium, 20 minutes). Fill in each body; the cell checks what is there and passes over what
-# returns `None`. (a) The log-probability of a string of decisions from its logits, position 0 left out. (b) Discounted returns of
-# one row, eq. (16). (c) Advantages against the mean of the *other* rows, *leave one out*.
+# **1. Write three of its functions** (medium, 20 minutes). Fill in each body; the cell checks each that no longer returns
+# `None`. (a) The log-probability of a string of decisions from its logits, position 0 left out. (b) Discounted returns of one
+# row, eq. (16). (c) *Leave one out*: advantages against the mean of the *other* rows.
 
 
 # %%
@@ -354,8 +357,8 @@ check(solved_log_probability, solved_returns, solved_leave_one_out)
 # %% [markdown]
 # **2. After some training** (hard, 20 minutes). Train the small model for twenty steps of Adam (learning rate $0.01$) on the
 # *exact* expected loss of four rows, `to be or`, `not to b`, `e, that ` and `is the q`. Measure the policy term's share of the
-# encoder's gradient, and the cosine at $\lambda_\pi = 0.01$, before, after ten steps and after twenty. Does one moment tell how
-# much the policy term weighs?
+# encoder's gradient, and the cosine at $\lambda_\pi = 0.01$, before, after ten steps and after twenty. Is it enough to measure
+# once?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 rows = torch.cat(
@@ -378,11 +381,11 @@ for step in range(21):
     optimizer.zero_grad()
     exact.expected_loss(model, rows).backward()
     optimizer.step()
-print("The share goes up and down: one moment of training says little. (At 0")
+print("The share goes up and down: measuring once says little. (At 0")
 print("steps it is that of four rows, not of the one row in the text.)")
 
 # %% [markdown]
 # ## Where to go next
 #
-# One draw is right on average and poor alone. [Chapter 03](03_variance_ladder.ipynb) climbs the ladder from the plain estimate to the
-# paper's, and measures what each rung buys.
+# The gradient of a single draw is mostly noise. [Chapter 03](03_variance_ladder.ipynb) climbs the ladder from the plain estimate
+# to the paper's, and measures what each rung buys.

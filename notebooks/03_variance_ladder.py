@@ -22,15 +22,15 @@
 # %% [markdown] tags=["header-strip"]
 # # 03 The variance ladder
 #
-# **In short.** The plain policy gradient, naive REINFORCE, needs so many rows of text to point in a useful direction that
-# training cannot afford them; with the paper's four reductions, about one batch is enough early in training. In whole training
-# runs with the paper's single learning rate, naive REINFORCE ends worse than boundaries that are simply evenly spaced; with the
-# reductions, learned boundaries end level with those or a little better, too little for three seeds to tell. (With a learning
-# rate of its own the policy does better: [chapter 07](07_reading_the_results.ipynb).) Chapter 02 made the estimate right on
-# average; this chapter makes it usable.
+# **In short.** The plain policy gradient, *naive REINFORCE*, is right on average and very noisy: it takes far more rows
+# of text than training can afford before it points roughly the right way. Four changes that lower its variance bring
+# this down to about one batch, early in training. In whole training runs naive REINFORCE ends worse than boundaries
+# that are simply evenly spaced. With the four changes, learned boundaries end about level with those, as long as policy
+# and network share one learning rate, as in the paper ([chapter 07](07_reading_the_results.ipynb) gives the policy its
+# own). Chapter 02 made the estimate right on average; this chapter makes it usable.
 #
-# **After this chapter you can** say of any change to a policy-gradient estimator what it costs in bias and what it buys in
-# variance, check both against exact numbers, and read off how many rows of text each reduction saves.
+# **After this chapter you can** say of any change to a policy-gradient estimator what it costs in bias and what it buys
+# in variance, check both against exact numbers, and read off how many rows of text each change saves.
 #
 # <!-- strip -->
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
@@ -85,35 +85,38 @@ from rltok.variance.statistics import rows_needed
 plots.use_style()
 
 # %% [markdown]
-# ## The problem with an honest estimate
+# ## How far off is one estimate?
 #
 # [Chapter 02](02_stochastic_computation_graph.ipynb) showed that the policy gradient
 #
 # $$\mathbb{E}_{a \sim \pi_\theta} \big[ \log p_\theta(y \mid a, x)\, \nabla_\theta \log \pi_\theta(a \mid x) \big] \tag{13}$$
 #
-# can be estimated from one draw of the boundaries. The estimate is right *on average*. How far is a single one from that average?
-# Three numbers describe an estimate $g$ of the true gradient $g^*$:
+# can be estimated from one draw of the boundaries, right *on average*. Let $g$ be the estimate from one batch of rows,
+# and $g^*$ the true gradient. Three numbers say how far off such an estimate is:
 #
-# * **bias**: how far the average $\mathbb{E} g$ is from $g^*$;
-# * **variance**: the mean squared distance of $g$ from its own average, summed over all parameters (the trace of the covariance);
-# * **rows needed**: how many rows of text one has to average until the result points roughly where $g^*$ does.
+# * **bias**: how far its average $\mathbb{E} g$ is from $g^*$;
+# * **variance**: its mean squared distance from its own average, summed over all parameters;
+# * **rows needed**: how many rows of text one has to average over until the result points roughly where $g^*$ does.
 #
-# Direction is measured by the cosine of the angle between two vectors: 1 is the same direction, 0 is a right angle. In thousands of
-# dimensions a random direction has a cosine near 0, so 0.5 already is a *useful direction*. Averaging $n$ batches leaves the mean
-# alone and divides the variance by $n$. So the squared length of an average is about $|\mathbb{E} g|^2 + \mathrm{variance} / n$, and its
-# cosine with $g^*$ about
+# *Roughly* means here that the cosine of the angle between the two is 0.5. (1 is the same direction, 0 a right angle.
+# In thousands of dimensions a random direction has a cosine near 0, so 0.5 is a *useful direction*.)
+#
+# An average over $n$ batches has the same mean and the variance divided by $n$. So its squared length is about
+# $|\mathbb{E} g|^2 + \mathrm{variance} / n$, and its cosine with $g^*$ about
 #
 # $$\cos(n) = \frac{c_\infty}{\sqrt{1 + \nu / n}}, \qquad \nu = \frac{\mathrm{variance}}{|\mathbb{E} g|^2},$$
 #
-# where $c_\infty$ is the cosine of $\mathbb{E} g$ itself with $g^*$: what is left of the direction after all averaging. Without bias
-# $c_\infty = 1$. An estimator with $c_\infty$ under 0.5 *never* gets there.
+# where $c_\infty$ is the cosine of $\mathbb{E} g$ with $g^*$, which is 1 without bias. With $c_\infty$ under 0.5, no
+# number of rows is enough.
 #
-# Predict: an estimator without bias whose variance is 300 times its squared mean, in batches of 16 rows. How many rows?
+# Predict: an estimator has no bias, $\nu = 300$, and batches of 16 rows. How many rows does it need for a cosine of
+# 0.5?
 
 # %% tags=["prediction"]
 guess = None  # a number of rows
 
 # %% jupyter={"outputs_hidden": true} tags=["hide-output"]
+# limit is c_infinity, noise is nu
 wanted = rows_needed(limit=1.0, noise=300, rows=16)
 cosine = 1 / np.sqrt(1 + 300 / (wanted / 16))
 print(judge(guess, round(wanted)))
@@ -126,9 +129,10 @@ for limit in (0.6, 0.4):
 # %% [markdown]
 # ## A world small enough to enumerate
 #
-# First we want to *know* bias and variance, not to measure them. So: a very small network with random weights, and a batch of two
-# rows of five bytes. BOS has its forced boundary, which leaves four free positions a row, 16 strings for each and 256 for both
-# together. `exact.joint_moments` visits all 256 and returns the exact mean and variance of any estimator, each parameter by itself.
+# First we want to *know* bias and variance, not to measure them. So: a very small network with random weights, and a
+# batch of two rows of five bytes. BOS has its forced boundary, which leaves four free positions: 16 strings for each
+# row, 256 for both together. `exact.joint_moments` visits all 256 and returns the exact mean and variance of an
+# estimator, for every parameter.
 
 # %%
 sizes = ModelConfig(
@@ -143,7 +147,7 @@ with torch.random.fork_rng(devices=[]):
         for weights in small.parameters():
             weights.add_(
                 torch.randn_like(weights), alpha=0.1
-            )  # away from the start: there both heads are equal
+            )  # at the start both heads predict the same
 pair = torch.stack(
     [
         torch.cat(
@@ -160,9 +164,10 @@ print(f"entries of the policy gradient: {len(truth)};", end=" ")
 print(f"{policy.stop} of them are the policy's own")
 
 # %% [markdown]
-# `policy` selects the parameters of the boundary policy; the others belong to the encoder, which the policy shares with the rest
-# of the network. This chapter looks at the policy's own. A helper reports the three numbers, bias and variance in units of the
-# true gradient's length:
+# `policy` selects the parameters of the boundary policy; the others belong to the encoder, which the policy shares with
+# the rest of the network. This chapter looks at the policy's own: $W_0$ to $W_2$, and a scale
+# for each coordinate of $X$. A helper prints the bias in units of the true
+# gradient's length, the variance in units of its square, and the rows needed:
 
 
 # %%
@@ -185,10 +190,12 @@ def report(*estimators: str) -> None:
 # %% [markdown]
 # ## Rung 0: naive REINFORCE
 #
-# Naive means: every decision in a row is paid the log-likelihood of the *whole* row. Call the log-likelihood of the byte that
-# position $j$ predicts the *reward* $R_j$. What a decision at $i$ is paid is a sum of rewards, its *return* $G_i$; here it is the
-# same for all $i$. In `rltok` an estimator is four switches of the training objective, `credit`, `relative_rewards`, `gamma` and
-# `centring`, so this chapter measures exactly what training uses:
+# Naive means: every decision in a row is paid the log-likelihood of the *whole* row. Let the *reward* $R_j$ be the
+# log-likelihood of the byte predicted at position $j$. A decision at $i$ is paid a sum of rewards, its *return* $G_i$,
+# which here is the same for all $i$.
+#
+# Four settings of the training objective choose the estimator; each of the next four rungs changes one of them, in this
+# order. For naive REINFORCE they are:
 
 # %%
 switches = ("credit", "relative_rewards", "gamma", "centring")
@@ -197,19 +204,20 @@ for name in switches:
 report("naive")
 
 # %% [markdown]
-# No bias, and a variance thousands of times the square of what we look for. The reason: a row of five bytes costs some 30 nats,
-# whatever the boundaries are. Each decision is paid about $-30$, and only the small changes of that number carry information. Both
-# the good and the bad decision receive "terrible"; their difference has to be averaged out.
+# No bias, and a variance thousands of times the square of what we look for. The reason: a row of five bytes costs some
+# 30 nats, whatever the boundaries are. So a decision is paid about $-30$, good or bad, and only the small differences
+# carry information.
 #
 # ## Rung 1: causal credit
 #
-# A decision cannot change the loss of bytes that came before it. Chapter 02 showed that what a decision contributes to earlier
-# losses is exactly 0. So the past may be left out of its return:
+# A decision cannot change the loss of bytes that came before it. Chapter 02 showed that these losses contribute exactly
+# 0 to its gradient. So they may be left out of its return:
 #
 # $$G_i = \sum_{j \ge 0} R_{i+j} \quad\text{instead of}\quad G_i = \sum_{j} R_j .$$
 #
-# Predict: by what factor does the variance fall, to one decimal? For equally large rewards, a decision in the middle is paid for half
-# of the row.
+# Predict: by what factor does the variance fall? If all rewards are equal, a decision in the middle of the row is paid
+# half as much as before, so its variance is a quarter; for the first decision little changes, for the last nearly
+# everything. Average over the row.
 
 # %% tags=["prediction"]
 guess = None  # a factor
@@ -227,34 +235,34 @@ factor = variance_of("naive") / variance_of("causal")
 print(judge(guess, f"{factor:.1f}"))
 
 # %% [markdown]
-# Averaging over positions $u$ between 0 and 1, the share of the row that is left is $1 - u$, and its square is on average a third.
-# So for equal rewards and long rows the factor is about 3, which is more than the half suggests, because variance is a square.
-# Causal credit is free, but it is the small reduction.
+# With equal rewards, a decision that has the share $u$ of a long row behind it keeps $1 - u$ of its pay, and the
+# average of $(1 - u)^2$ is a third: hence the factor of 3. Causal credit costs no bias, but 3 is little beside
+# thousands.
 #
 # ## Rung 2: rewards relative to the early exit
 #
-# The large common part of the reward can be predicted *without* the boundaries: it is how hard the byte is. The network has such a
-# prediction at hand. The early head of chapter 00 reads the byte states before any boundary was drawn (the paper calls this prediction
-# the *early exit*):
+# Most of a reward can be predicted *without* the boundaries: it is how hard the byte is. The network has such a
+# prediction. The early head of chapter 00 reads the byte states before any boundary is drawn; the paper calls its
+# prediction the *early exit*:
 #
 # $$\log p^{early}(x_{i+1} \mid x_{\le i}) = \log \mathrm{softmax}(W_{early} X_i) \tag{14}$$
 # $$R_i = \log p(x_{i+1} \mid x_{\le i}, a_{\le i}) - \log p^{early}(x_{i+1} \mid x_{\le i}) \tag{15}$$
 #
-# What is subtracted does not depend on $a$. Chapter 02 showed that the score has expectation 0, so the subtraction adds
-# $-\log p^{early} \cdot \mathbb{E} \nabla \log \pi = 0$ to the mean: no bias. Here are the rewards of one draw, before and after:
+# What is subtracted does not depend on $a$. So it is a baseline, and adds no bias, as chapter 02 showed. Here are the
+# rewards of one draw, before and after:
 
 # %%
 drawn = torch.tensor([[1, 0, 1, 0, 0], [1, 1, 0, 0, 1]]).bool()
 with torch.no_grad():
     out = small(pair, boundaries=drawn)
-print("log p        ", [f"{-value:6.2f}" for value in out.nll[0]])
-print("log p early  ", [f"{-value:6.2f}" for value in out.early_nll[0]])
+print("log p        ", *(f"{-value:6.2f}" for value in out.nll[0]))
+print("log p early  ", *(f"{-value:6.2f}" for value in out.early_nll[0]))
 rewards = (out.early_nll - out.nll)[0]
-print("reward R_i   ", [f"{value:6.2f}" for value in rewards])
+print("reward R_i   ", *(f"{value:6.2f}" for value in rewards))
 
 # %% [markdown]
-# Predict from these numbers, roughly: by what factor does the variance fall? It goes with the square of what is paid, which is
-# now a sum of small numbers of either sign.
+# Predict roughly: by what factor does the variance fall? It goes with the square of what a decision is paid. That was a
+# sum of numbers near $-6$; now it is a sum of small numbers of either sign.
 
 # %% tags=["prediction"]
 guess = None  # a factor
@@ -265,22 +273,22 @@ factor = variance_of("causal") / variance_of("causal+early")
 print(judge(guess, round(factor)))
 
 # %% [markdown]
-# Subtracting *something* is what makes the method possible, with or without causal credit. Here both heads are near uniform, so
-# even a constant does most of it (exercise 2). On a trained network the early exit also knows which bytes are hard.
+# Subtracting *something* is what makes the method possible. Here both heads predict nearly uniformly, so even a
+# constant does most of it (exercise 2); on a trained network the early exit also knows which bytes are hard.
 #
-# Compare the last two lines: with relative rewards, causal credit *raised* the variance. What it leaves out was correlated with what
-# stays, and the two partly cancelled. "Free" means without bias; less variance is the rule on real text, and no law.
+# (The early exit without causal credit, the middle line, has less variance than with it: in this small world the
+# earlier rewards partly cancel the later ones. On real text causal credit lowers the variance here, too.)
 #
 # ## Rung 3: time discounting
 #
-# A boundary matters most for the next few bytes. What happens much later depends on many other decisions, so it adds noise to
-# this one's pay. Discounting pays later rewards less:
+# A boundary matters most for the next few bytes. What happens much later depends on many other decisions, so it adds
+# noise to this one's pay. Discounting pays later rewards less:
 #
 # $$G_i = \sum_{j=0}^{N-1-i} \gamma^j R_{i+j} \tag{16}$$
 #
-# This is the first rung that is *not* free. The far influence of a decision is real, and a discount leaves part of it out: the
-# expected gradient misses $\sum_{i \le j} (1 - \gamma^{j-i}) I_{ij}$, where $I_{ij}$ is the influence of chapter 02
-# (`exact.influence`), what position $j$ contributes to the gradient of the decision at $i$.
+# This is the first rung that costs bias. A decision does have some influence on the far future, and a discount leaves a
+# part of it out. With chapter 02's $I_{ij}$, what the loss at $j$ contributes to the gradient of decision $i$, the
+# expected gradient misses $\sum_{i \le j} (1 - \gamma^{j-i}) I_{ij}$.
 
 # %%
 names_of = [f"causal+early+gamma{g}" for g in ("0.99", "0.9", "0.5", "0")]
@@ -295,17 +303,19 @@ assert torch.allclose(missed, measured, atol=1e-9)
 print("bias at 0.9, by the formula and by enumeration: equal to 9 decimals")
 
 # %% [markdown]
-# On five bytes there is hardly a far future, so a discount saves little. On rows of hundreds of bytes it saves much more, as we
-# shall see.
+# On five bytes there is hardly a far future, so a discount saves little. On rows of hundreds of bytes it saves much
+# more, as we shall see.
 #
 # ## Rung 4: relative to the batch
 #
-# Later in training the network with tokens is better than its early exit, so most returns are positive. What is common to all rows
-# says nothing about a decision, and the other rows of the batch show what is common:
+# Later in training the network with tokens predicts better than its early exit, so most returns are positive. What all
+# rows have in common says nothing about a decision. So subtract, at each position, the mean return of the batch ($b$
+# counts its $B$ rows):
 #
 # $$A_{i,b} = G_{i,b} - \frac{1}{B} \sum_{b'=1}^{B} G_{i,b'} \tag{17}$$
 #
-# But look at the sum: it contains $G_{i,b}$ itself. A part of the signal is subtracted from itself.
+# The returns of the *other* rows are a baseline. But the mean contains $G_{i,b}$ itself: a part of the signal is
+# subtracted from itself.
 #
 # Predict: with $B = 2$, what is the expected gradient, as a multiple of the true one?
 
@@ -322,9 +332,9 @@ for name in ("causal+early", "causal+early+batch", "causal+early+loo"):
         print(judge(guess, round(multiple, 6)))
 
 # %% [markdown]
-# With $B$ rows the factor is $(B - 1) / B$: one half here, and 15/16 for the batches of 16 rows below. It changes the length of
-# the gradient and not its direction, so it acts like a slightly smaller $\lambda_\pi$. Leaving the row out of its own mean
-# (*leave-one-out*) removes the factor. Both have the same cosine:
+# With $B$ rows the factor is $(B - 1) / B$: one half here, and 15/16 for the batches of 16 rows below. It changes the
+# length of the gradient and not its direction, like a slightly smaller $\lambda_\pi$. Leaving the row out of its own
+# mean (*leave-one-out*) removes the factor; the rows needed stay the same:
 
 # %%
 pairs = ["causal+early+batch", "causal+early+loo"]
@@ -337,19 +347,18 @@ print("variance, leave-one-out over batch mean:", end=" ")
 print(f"{spread[1] / spread[0]:.6f} = (B / (B - 1))^2")
 
 # %% [markdown]
-# With one other row to compare with, the "mean" is as noisy as the return itself. So here, unlike with many rows, centring costs more
-# than it saves. With $B = 1$ the mean is the return and nothing is left; `rltok` refuses such a batch.
+# With one other row to compare with, the "mean" is as noisy as the return itself, so here centring raises the rows
+# needed. With $B = 1$ the mean is the return and nothing is left; `rltok` refuses such a batch.
 #
 # ## The loss that all rungs share
 #
-# Whatever the advantage, the gradient is that of one loss, the *policy loss*. `detach` says that no gradient flows through the
-# advantage. As in training, the code divides the sum by the number of scored bytes, those that are predicted; the paper's formula has
-# no divisor:
+# Whatever the advantage, the gradient is that of one loss, the *policy loss*, in which `detach` stops the gradient
+# through the advantage. (The code divides it by the number of predicted bytes; the paper's formula has no divisor.)
 #
 # $$\mathcal{L}^{\pi} = - \sum_i \log \pi(a_i \mid x_{\le i}, a_{<i})\, \mathrm{detach}(A_i) \tag{18}$$
 #
-# Everything above was the mean and the variance of its gradient over the 256 strings. Here is one of them, by autograd and by hand:
-# the derivative of $\log \pi(a_i)$ is $(a_i - p_i)$ times that of the logit.
+# Here is its gradient for the draw above, by autograd and by hand: the derivative of $\log \pi(a_i)$ is $(a_i - p_i)$
+# times that of the logit.
 
 # %%
 out = small(pair, boundaries=drawn)
@@ -364,22 +373,21 @@ score = score * out.drawn  # 0 where forced
 pull = -(paid * score).detach() / scored_bytes
 (by_hand,) = torch.autograd.grad(logits, weight, grad_outputs=pull)
 assert torch.allclose(by_autograd, by_hand)
-print("decisions    ", out.boundaries[0].int().tolist())
-print("a_i - p_i    ", [f"{value:+.2f}" for value in score[0].tolist()])
-print("advantage A_i", [f"{value:+.2f}" for value in paid[0].tolist()])
-print(f"both gradients agree in all {by_hand.numel()} weights of the logits")
+print("decisions    ", *(f"{bit:5d}" for bit in out.boundaries[0].int()))
+print("a_i - p_i    ", *(f"{value:+.2f}" for value in score[0].tolist()))
+print("advantage A_i", *(f"{value:+.2f}" for value in paid[0].tolist()))
+print(f"both gradients agree in all {by_hand.numel()} weights of W_0 to W_2")
 
 # %% [markdown]
-# $a_i - p_i$ is positive for a boundary and negative for none. A positive advantage makes the decision that was taken more
-# likely, whichever it was; a negative one makes it less likely.
+# $a_i - p_i$ is positive for a boundary and negative for none. A positive advantage makes the decision that was taken
+# more likely, whichever it was; a negative one makes it less likely.
 #
 # ## From two rows to real text
 #
-# Real rows cannot be enumerated: 512 bytes have $2^{511}$ strings. So bias and variance have to be measured, by drawing, with the
-# `tiny` preset on the bundled English, in batches of 16 rows of 512 bytes. Training stops three times to measure: before the first
-# update (*start*), after a tenth of training (*early*), and at the end (*late*). (The stage *early* is a moment; the early exit and the
-# early head are parts of the network.) [Chapter 03b](03b_how_we_measured.ipynb) says how, how sure the numbers are, and has all
-# estimators, alone and together.
+# Real rows cannot be enumerated: 512 bytes have $2^{511}$ strings. So bias and variance are measured, by drawing, with
+# the `tiny` preset on the bundled English, in batches of 16 rows of 512 bytes, at three moments of training: before the
+# first update (*start*), after a tenth of training (*early*), and at the end (*late*). (The moment *early* has nothing
+# to do with the early exit.) [Chapter 03b](03b_how_we_measured.ipynb) says how, and how sure the numbers are.
 
 # %%
 record = ch03_ladder.check(
@@ -392,11 +400,12 @@ for stage in record["stages"][:3]:
     print(f"loss {means['nll']:.2f}, early exit {means['early_nll']:.2f}")
 
 # %% [markdown]
-# Predict: at the early stage, how many rows does naive REINFORCE need for a useful direction? In the small world above it needed
-# thousands of rows of 5 bytes; a row of 512 bytes has a hundred times as much common pay.
+# Predict a power of ten: at the early moment, how many rows does naive REINFORCE need for a useful direction? In the
+# small world it needed thousands of rows of 5 bytes. The pay that decisions have in common is a hundred times larger in
+# a row of 512 bytes, and the variance goes with its square.
 
 # %% tags=["prediction"]
-guess = None  # a number of rows
+guess = None  # a power of ten
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 full = "causal+early+gamma0.9+batch"
@@ -410,23 +419,24 @@ assert rows > 1e6 and after < 100
 plots.show(ch03_ladder.waterfall_figure(record))
 
 # %% [markdown]
-# Step by step (blue: rows saved; red, with a triangle: out of reach for most seeds):
+# Each row of the figure adds one reduction (blue: rows saved; red, with a triangle: for most seeds no number of rows is
+# enough).
 #
-# * **Causal credit** gives its factor of three at every stage.
+# * **Causal credit** gives its factor of three at every moment.
 # * **Early-exit rewards** give the powers of ten, as in the small world.
-# * **A discount** gives another large factor at the early and the late stage. At the *start* it is different: the far influence is
-#   most of the true gradient there, the bias turns the direction away, and a useful direction is out of reach for most seeds. The paper
-#   calls the bias "small"; that depends on the moment.
-# * **The batch mean** on top of the others saves something at the end of training, and nothing at the early stage, where there is
-#   hardly anything to subtract.
-# * **Late in training every step needs more rows than early.** The policy has nearly decided, and what is left to learn is small.
+# * **A discount** gives another large factor early and late. At the *start* its bias turns the gradient so far that for
+#   most seeds no number of rows is enough. The paper calls the bias "small"; that depends on the moment.
+# * **The batch mean** on top of the others saves something late. It saves nothing early, when hardly anything is left
+#   to subtract.
+# * **Late in training every estimator needs more rows than early.** The policy has nearly decided, and what is left to
+#   learn is small.
 #
 # ## Which discount?
 #
-# A small $\gamma$ has less variance and more bias; somewhere in between the rows needed are fewest. Dots are seeds, lines their
-# medians; a line breaks off where the median is never.
+# The best discount depends on the moment. A smaller $\gamma$ has less variance and more bias, so rows needed are fewest
+# somewhere in between. (Dots are seeds, lines their medians. Where a line is missing, most seeds never arrive.)
 
-# %% mystnb={"figure": {"caption": "Rows for a useful direction against the discount, with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where the median is never.", "name": "fig-gamma"}, "image": {"alt": "In the early and late stages rows needed are fewest at 0.8 and rise by about two powers of ten towards 1; at the start there is a line from 0.98 on only, nearly level."}}
+# %% mystnb={"figure": {"caption": "Rows for a useful direction against the discount, with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where most seeds never arrive.", "name": "fig-gamma"}, "image": {"alt": "In the early and late stages rows needed are fewest at 0.8 and rise by about two powers of ten towards 1; at the start there is a line from 0.98 on only, nearly level."}}
 plots.show(ch03_ladder.discount_figure(record))
 
 # %%
@@ -439,17 +449,16 @@ for stage in ch03_ladder.stage_names(record):
     print(f"{stage:5s}: fewest rows at gamma = {best:g} ({rows} rows)")
 
 # %% [markdown]
-# The paper states 0.99, its authors' code very probably used 0.9, and here the answer changes with the moment: near 1 at the start,
-# where neighbouring values differ little, lower afterwards. Two warnings. Fewest rows *for the policy gradient* is not yet the lowest
-# loss at the end of training. And $\gamma$ is confounded with $\lambda_\pi$: with a larger $\gamma$ the returns are larger, so the policy
-# is pulled harder.
+# The paper states 0.99; its authors' code very probably used 0.9 ([paper against code](../book/paper_against_code.md)).
+# Two warnings. The fewest rows *for the policy gradient* need not give the lowest loss at the end of training. And a
+# larger $\gamma$ also makes the returns larger, so with the same $\lambda_\pi$ the policy is pulled harder.
 #
 # ## What it buys in training
 #
-# Does a better gradient end in a lower loss? That takes whole runs at a size where boundaries matter: those of [chapter
-# 07](07_reading_the_results.ipynb), the same network and rows each time, with something of the method changed. The yardstick is a
-# network whose boundaries are evenly spaced and learn nothing. In the table, a difference counts if it lies *beyond* its 95 %
-# interval. Each is over the seeds that both methods have, so the two halves of the table need not add up.
+# Does a better gradient end in a lower loss? With all reductions together it does. Which of them matters most, these
+# runs cannot say. They are training runs of [chapter 07](07_reading_the_results.ipynb), with 32 million parameters on a
+# larger text, the same for all, and are compared with a network whose boundaries are evenly spaced. The *whole method*
+# has all four reductions. The figure shows four of the runs, the table after it all of them at the end of training.
 
 # %% mystnb={"figure": {"caption": "Bits per byte on held-out text minus those of evenly spaced boundaries, second half of training, 32M parameters. Below zero is better. Means over the seeds that there are.", "name": "fig-ladder-training"}, "image": {"alt": "Four curves over training text. Naive REINFORCE stays far above zero, the method without early exit a little above, the whole method with either discount a little below."}}
 sweeps = records.read_sweeps(Path("results/sweeps"))
@@ -461,6 +470,13 @@ curves = {
     "ours_gamma0.9": "whole method, γ = 0.9",
 }
 plots.show(ch03_ladder.from_even_figure(sweep, curves))
+
+# %% [markdown]
+# A difference counts if it is larger than the number after ±, half the width of its 95 % interval; the table
+# then says *beyond*. A single seed has no spread of its own; [chapter 07](07_reading_the_results.ipynb#what-one-seed-says) explains what stands in for it.
+# The last line of each block is the control for the pull: $\gamma = 0.9$ with a $\lambda_\pi$ that makes up for the
+# smaller returns. (A difference is over the seeds that both methods have, so those of the second block are not the
+# first's subtracted.)
 
 # %%
 parts = curves | {
@@ -478,10 +494,10 @@ def compared(first: str, second: str) -> str:
     return f"{shown}  {seeds:8s} {'beyond' if gap.sign() else 'within'}"
 
 
-print("bits per byte, minus evenly spaced        ± 95 %")
+print("bits per byte minus those of evenly spaced boundaries, ± 95 %")
 for name, label in parts.items():
     print(f"{label:34s} {compared(name, 'even')}")
-print("minus the whole method, γ = 0.99")
+print("bits per byte minus those of the whole method, γ = 0.99, ± 95 %")
 for name, label in parts.items():
     if name != "ours":
         print(f"{label:34s} {compared(name, 'ours')}")
@@ -508,37 +524,33 @@ Markdown(
     + " bits per byte *above* evenly spaced boundaries and "
     + said("naive", "ours")
     + " above the whole method: without the reductions it is better not"
-    " to learn boundaries at all. Which part matters for sure? None can"
-    " be named: leaving out the early exit costs most, "
+    " to learn boundaries at all. Of the single reductions, leaving out"
+    " the early exit costs most, "
     + said("ours_no_early", "ours")
-    + ", and even that lies within its interval. Most of these runs have"
-    " one seed and borrow the spread of others, so even the clear"
-    " difference is a single observation."
+    + ", but even that is within its interval. Most of these methods"
+    " have one seed, so even the clear difference is a single"
+    " observation."
 )
 
 # %% [markdown]
-# (Half the width of the interval comes from the spread over seeds or over documents, whichever is wider; a single seed borrows
-# that spread from methods with three, [as chapter 07 explains](07_reading_the_results.ipynb#what-one-seed-says).)
-#
-# One more caution, about the pull. With a shorter discount the advantages are smaller, so the same weight $\lambda_\pi$ pulls less. The
-# control that removes this, $\gamma = 0.9$ with the pull of 0.99, is level with the whole method: whatever 0.9 gains may be its weaker
-# pull and not its shorter view. And all runs have one learning rate; with another the order of methods came out otherwise
-# ([chapter 07](07_reading_the_results.ipynb#another-learning-rate)).
+# The run with $\gamma = 0.9$ and the pull of 0.99 is level with the whole method: what 0.9 gains may come from its
+# weaker pull and not from its shorter view. And all these runs have one learning rate for policy and network; with
+# another the order of methods came out otherwise ([chapter 07](07_reading_the_results.ipynb#another-learning-rate)).
 #
 # ## What we saw
 #
-# * Naive REINFORCE has no bias and needs millions of rows for a useful direction, even on a small network. In training it ends worse
-#   than boundaries that learn nothing.
-# * Causal credit is free and worth about a factor of three. Early-exit rewards are free and worth powers of ten. Leaving
-#   them out costs most in training, too, but one seed does not make that sure.
-# * A discount is bought with bias. Usually the price is small and the gain large; at the start of training the bias can be so large
-#   that no number of rows helps. Which discount is best depends on the moment.
+# * Naive REINFORCE has no bias and needs millions of rows for a useful direction, even on a small network. In training
+#   it ends worse than boundaries that learn nothing.
+# * Causal credit costs no bias and is worth a factor of about three. Early-exit rewards cost no bias and are worth
+#   powers of ten. Leaving them out costs most in training, too, but one seed does not make that sure.
+# * A discount costs bias. Usually little, for a large gain; at the start of training the bias can be so large that no
+#   number of rows helps. Which discount is best depends on the moment.
 # * The batch mean shortens the gradient by $(B - 1) / B$ and leaves its direction alone. It needs many rows to pay.
 #
 # ## Exercises
 #
-# **1. One more row** (easy, 5 minutes). Add a third row to the small world, with four bytes in each row, to keep it quick. What is the
-# factor of the batch mean now?
+# **1. One more row** (easy, 5 minutes). Add a third row to the small world, with four bytes in each row, to keep it
+# quick. What is the factor of the batch mean now?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 three = torch.stack(
@@ -554,10 +566,10 @@ mean = exact.joint_moments(small, three, ["batch"])["batch"].mean
 print(f"{float(mean @ target / target.square().sum()):.6f}")
 
 # %% [markdown]
-# **2. Another baseline** (medium, 15 minutes). Take $-6$ nats for every byte in place of $\log p^{early}$, on the first row alone.
-# It is wrong for every single byte. Is there a bias? How does the variance compare with that of no baseline, and of the early exit?
-# (A loop over the 16 strings of `exact.enumerate_boundaries(5)` will do, with `policy_loss` and the advantages of your own. The
-# solution saves time: `share` computes once what no string changes, `follow` scores many strings.)
+# **2. Another baseline** (medium, 15 minutes). Take $-6$ nats for every byte in place of $\log p^{early}$, on the first
+# row alone. It is wrong for every single byte. Is there a bias? How does the variance compare with that of no baseline,
+# and of the early exit? (Loop over the 16 strings of `exact.enumerate_boundaries(5)` with `policy_loss` and advantages
+# of your own. The solution uses two quicker helpers.)
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 from dataclasses import replace
@@ -598,8 +610,9 @@ print("a part of the signal is subtracted: a decision that helps both heads")
 print("alike would be paid nothing.")
 
 # %% [markdown]
-# **4. The advantages of a batch** (easy, 5 minutes). Compute the advantages of the same draw with `rltok.estimator.advantages` for
-# `causal+early+loo`. Why do the two rows have opposite signs at every position?
+# **4. The advantages of a batch** (easy, 5 minutes). Compute the advantages of the draw above (`out`) with
+# `rltok.estimator.advantages` and the settings `estimator("causal+early+loo").reductions`. Why do the two rows have
+# opposite signs at every position?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 paid = advantages(
@@ -614,9 +627,10 @@ print("With two rows each is compared with the other: A of one is G - G'")
 print("and of the other G' - G.")
 
 # %% [markdown]
-# **5. Two windows on time** (hard, 20 minutes). With $\gamma = 0$ a decision is paid for the very next byte only. In the figure of
-# discounts the line of the early stage does not reach 0: for most seeds no number of rows is enough there. Name a decision most of whose use lies beyond
-# the next byte, and say what a policy trained with $\gamma = 0$ would do there.
+# **5. Paid for one byte only** (hard, 20 minutes). With $\gamma = 0$ a decision is paid for the very next byte only. In
+# the figure of discounts the line of the early moment does not reach 0: for most seeds no number of rows is enough
+# there. Name a decision most of whose use lies beyond the next byte, and say what a policy trained with $\gamma = 0$
+# would do there.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 print("A boundary after a space: the next byte, the first letter of a word,")

@@ -21,12 +21,13 @@
 # %% [markdown] tags=["header-strip"]
 # # 03b How we measured
 #
-# **In short.** The numbers of chapter 03 are measured with the code that trains, held to enumeration where that is possible, and come
-# with intervals. They decide between reductions that differ by powers of ten, and not between factors of a few. This is the chapter
-# for readers who want to check the last one; the story goes on in [chapter 04](04_the_boundary_policy.ipynb).
+# **In short.** The numbers of chapter 03 come from the code that trains, agree with enumeration where that is possible,
+# and have intervals. They can tell reductions apart that differ by powers of ten, but not by a factor of two or three.
+# This chapter is for readers who want to check chapter 03; the story goes on in [chapter
+# 04](04_the_boundary_policy.ipynb).
 #
-# **After this chapter you can** say how variance is measured where nothing can be enumerated, what a bootstrap interval is, and which
-# numbers of the ladder deserve trust.
+# **After this chapter you can** say how variance is measured where nothing can be enumerated, what a bootstrap interval
+# is, and which numbers of the ladder deserve trust.
 #
 # <!-- strip -->
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
@@ -75,9 +76,11 @@ plots.use_style()
 # %% [markdown]
 # ## The laboratory
 #
-# `rltok.variance.laboratory` does what training does, many times over: a fresh batch, and from it every estimator. Training draws once
-# from a batch; the laboratory draws several times, to know better how one draw scatters. All estimators get the same draws. Its
-# measures agree with enumeration where both are possible; the tests of the package hold them together. One command made the record:
+# `rltok.variance.laboratory` repeats what a training step does: take a fresh batch, draw boundaries, compute the policy
+# gradient. It does so on many batches (`--batches`) and with several draws on each (`--draws`), and gives every
+# estimator the same draws. A far larger number of draws (`--reference-draws`) stands in for the true gradient. On rows
+# short enough to enumerate, the results agree with exact ones, as the package's tests check. One command made the
+# record:
 
 # %%
 record = ch03_ladder.check(
@@ -95,15 +98,15 @@ length, name = record["data"]["sequence_length"], record["data"]["name"]
 print(f"batches of {record['rows']} rows of {length} bytes,", end=" ")
 print(f"text: {name}, training split")
 objective = record["config"]["objective"]
-for key in ("gamma", "centring", "lambda_policy", "lambda_target"):
-    print(f"{key}: {objective[key]}")
+keys = ("gamma", "centring", "lambda_policy", "lambda_target")
+print("trained with", ", ".join(f"{key} {objective[key]}" for key in keys))
 
 # %% [markdown]
 # ## Intervals, and the whole ladder
 #
-# Intervals come from the *bootstrap*: draw as many batches as there are, with replacement, compute the number again, and do so
-# many times. Each such set is a *resample*; 95 % of them lie between the ends of the interval. The figure shows the rows needed
-# with their intervals; the table after it has the lowest and the highest of the three seeds.
+# Intervals come from the *bootstrap*: draw as many batches as there are, with replacement, and compute the number again
+# from this *resample*. Of the numbers from many resamples, the middle 95 % make the interval. The figure shows the rows
+# needed with their intervals, the table after it the lowest and the highest of the three seeds.
 
 # %% mystnb={"figure": {"caption": "Rows of text until the expected cosine with the true gradient of the policy's parameters reaches 0.5. Tiny preset, bundled English (not the paper's corpus), rows of 512 bytes, batches of 16 rows; three training seeds, bars are 95 % bootstrap intervals over batches. Above the line rungs are added to the ones before (the two discounts and the two means are alternatives), below it rungs stand alone, discounts with causal credit, which they need. A bar that runs to the right edge: in some resamples no number of rows is enough.", "name": "fig-whole-ladder"}, "image": {"alt": "Three panels, start, early and late in training, with a logarithmic axis of rows. Naive REINFORCE needs millions of rows in each. Causal credit moves the dots a little to the left, early-exit rewards by three to four powers of ten and late by two, discounts further, except at the start, where a discount of 0.9 never arrives for two of three seeds."}}
 plots.show(ch03_ladder.ladder_figure(record))
@@ -117,11 +120,12 @@ Markdown(
 )
 
 # %% [markdown]
-# Two things that the short form in chapter 03 leaves out. The **batch mean alone** gives powers of ten at the start, where a byte
-# costs about the same in every row, and more than the early exit does; at the early stage it gives far less, late about as much.
-# And the batch mean *on top of the others* saves nothing early, because there is hardly anything to subtract, as the mean rewards
-# show, the first lines below. The other lines divide late by early: the *squared signal* is the squared length of the mean
-# gradient.
+# The lower part shows each reduction *alone*. The batch mean alone saves powers of ten: at the start, where a byte
+# costs about the same in every row, more than the early exit does; early in training far less; late about as much.
+#
+# But *on top of the others* it saves nothing early. The reason is the mean reward, in the first three lines below: near
+# 0, so there is hardly anything to subtract. The other lines say why every estimator needs more rows late than early.
+# They divide late by early; the *squared signal* is the squared length of the mean gradient.
 
 # %%
 for stage in ch03_ladder.stage_names(record):
@@ -157,13 +161,12 @@ for name in (
     print(f"{ch03_ladder.words(name):41s} {signal:>16s}  {noise}")
 
 # %% [markdown]
-# For every estimator the squared signal falls further than the variance, which for one of them even rises. So late in training
-# each needs more rows.
+# The squared signal falls further than the variance, which for one estimator even rises.
 #
 # ## How good is the formula?
 #
-# "Rows needed" is the formula of chapter 03, fed with measured bias and variance. Where it gives less than a batch, a single
-# batch is more than enough. The laboratory also averages real batches and compares them with a reference from all the others:
+# The formula for rows needed, from chapter 03, is right within a factor of a few. To test it, the laboratory also
+# averages real batches, and takes the cosine of the result with the mean of all other batches:
 
 # %%
 one = ch03_ladder.at(record, "early")[0]["policy"]
@@ -183,20 +186,19 @@ print(f"rows by the formula over rows measured, {len(ratios)} comparisons:")
 print(f"median {middle:.2f}, 90 % between {low:.2f} and {high:.2f}")
 
 # %% [markdown]
-# These comparisons come from the start and early stages, policy and encoder together; late, the reference is too uncertain. No
-# more than 512 rows were averaged here, so larger numbers of rows are the formula's, made from measured bias and variance. Where
-# a few batches carry most of the noise (the wide intervals of the estimators without discount), the variance overstates the noise
-# of a typical batch, so the formula asks for too many rows. It decides between rungs that differ by powers of ten; between
-# factors of a few it does not. (Where two estimators have no bias and the same signal, as with the factor of causal credit, rows
-# compare as the variances do, and nothing rests on the formula.)
+# At most 512 rows were averaged here, so larger numbers of rows rest on the formula. It asks for too many where a few
+# batches carry most of the noise, as with the estimators without discount. So it can tell rungs apart that differ by
+# powers of ten, but not by a factor of a few. The factor of three of causal credit does not rest on it: with and
+# without it the mean is the same, so the rows compare as the variances do. (The comparisons are from start and early,
+# for policy and encoder; late, the true gradient is known too poorly.)
 
 # %% [markdown]
 # ## Bias against a long run
 #
-# Bias cannot be seen on one draw. It is measured against the mean of a long run of an estimator without bias. That mean is itself
-# uncertain, and the record says by how much. Here are the policy's parameters, one seed after the other. Bias is in units of the
-# true gradient's length; the *reference error* is the standard error of the long run's mean, in units of that mean's length. A
-# resample of the bootstrap can show no signal at all; it then counts as infinitely many rows.
+# A discount of 0.9 costs about a quarter of the gradient early in training, and most of it at the start. This is
+# measured against the mean of a long run of an estimator without bias, which is itself uncertain: the *reference error*
+# is its standard error, in units of its own length. Bias is in units of the true gradient's length. All but the last
+# line are for the policy's own parameters.
 
 # %%
 print("seed  stage  reference error   bias of gamma 0.9 (interval)")
@@ -208,36 +210,24 @@ for stage in record["stages"]:
     print(f"{value:16.2f} ({low:.2f} to {high:.2f})")
 for group in ("policy", "encoder"):
     late = [stage[group] for stage in ch03_ladder.at(record, "late")]
-    lost = max(
-        1 - measures["resolved"]
-        for one in late
-        for measures in one["estimators"].values()
-    )
     known = [one["reference_error"] for one in late]
-    print(
-        f"late, {group}: error {min(known):.2f} to {max(known):.2f};", end=" "
-    )
-    print(f"at most {lost:.0%} of the resamples show no signal")
+    print(f"late, {group}: error {min(known):.2f} to {max(known):.2f}")
 
 # %% [markdown]
-# Late in training the true gradient is so small that even the long run knows it only roughly, and the intervals are wide.
+# Late in training the true gradient is so short that even the long run knows it only roughly, and the intervals are
+# wide.
 #
 # ## Both sides of the discount
 #
-# Chapter 03 shows the rows. Here is the other side, what bias leaves of the direction (the dotted line is a useful direction):
+# Chapter 03 shows the rows that a discount needs (right). Bias is the other side: how much of the direction it leaves
+# (left; dotted: a useful direction).
 
-# %% mystnb={"figure": {"caption": "Against the discount: what bias leaves of the direction (left), and rows to a cosine of 0.5 (right). All with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where the median is never.", "name": "fig-gamma-bias"}, "image": {"alt": "Left: in the early and late stages the cosine that bias allows is near 1 from a discount of 0.8 on and lower below; at the start it lies under one half up to 0.95, then rises to 1. Right: in the early and late stages rows needed are fewest at 0.8 and rise by about two powers of ten towards 1; at the start there is a line from 0.98 on only, nearly level."}}
+# %% mystnb={"figure": {"caption": "Against the discount: what bias leaves of the direction (left), and rows to a cosine of 0.5 (right). All with causal credit, early-exit rewards and leave-one-out mean. Lines are medians over three seeds, dots the seeds; no line where most seeds never arrive.", "name": "fig-gamma-bias"}, "image": {"alt": "Left: in the early and late stages the cosine that bias allows is near 1 from a discount of 0.8 on and lower below; at the start it lies under one half up to 0.95, then rises to 1. Right: in the early and late stages rows needed are fewest at 0.8 and rise by about two powers of ten towards 1; at the start there is a line from 0.98 on only, nearly level."}}
 plots.show(ch03_ladder.gamma_figure(record))
 
 # %% [markdown]
-# In a live notebook, this slider moves a mark through the figure and prints the numbers:
-
-# %% tags=["nbval-ignore-output"]
-# not compared: a live widget has another identity every time
-ch03_ladder.slider(record)
-
-# %% [markdown]
-# With a larger $\gamma$ returns are larger, so the same $\lambda_\pi$ pulls harder. The size of the advantages (root mean square, nats):
+# A larger $\gamma$ also makes the returns larger, so the same $\lambda_\pi$ pulls the policy harder. Here is the
+# typical size of an advantage (root mean square, nats):
 
 # %%
 measured = {
@@ -257,10 +247,11 @@ for stage in ch03_ladder.stage_names(record):
 # %% [markdown]
 # ## Where in the row
 #
-# The paper's section 2.4 says that the network's lead over its early exit grows with the position, because later positions have more
-# context. That is a reason to centre each position by itself.
+# The paper's section 2.4 says that the network's lead over its early exit grows with the position, because later
+# positions have more context. That is a reason to subtract the batch mean at each position by itself.
 #
-# Predict: without a discount, does the spread of the return grow, fall or stay level along the row?
+# Predict: without a discount, does the spread of the return (its standard deviation over rows and draws) grow, fall or
+# stay level along the row? The return at $i$ is the sum of all rewards from $i$ on.
 
 # %% tags=["prediction"]
 guess = None  # "grows", "falls" or "stays level"
@@ -289,22 +280,23 @@ starts = [
 print("at the start, anywhere:", [f"{value:.3f}" for value in starts])
 
 # %% [markdown]
-# In the left panel the lead over the early exit grows over the first dozens of positions and is level after that. Before training
-# there is no lead to speak of: the mean is negative for some seeds and positive for another.
+# The lead grows over the first few dozen positions and is level after that (left panel). Before training there is none:
+# the mean reward is negative for two seeds and positive for one.
 #
-# The right panel is the better argument for discounting: without it, decisions early in the row are paid with the noise of the
-# whole row behind them.
+# The right panel is the better argument for discounting: without a discount, a decision early in the row is paid with
+# the noise of all that follows.
 #
 # ## Shared parameters and the weight 0.01
 #
-# Chapter 02b found, on one fresh model, that encoder parameters get two terms: the loss's own gradient (12) and the policy
-# gradient (13). The true gradient of eq. (11) weighs both with 1. The paper trains with $\lambda_\pi = 0.01$, so the encoder sees
-# a hundredth of the second term: for shared parameters that is not the gradient of the right side of eq. (10). How wrong is the
-# direction on real text?
+# The paper's $\lambda_\pi = 0.01$ turns the encoder's gradient, but not far. The encoder gets two terms (chapter 02b):
+# the loss's own gradient (12) and the policy gradient (13). In the gradient of the expected loss both have the weight
+# 1; in training the second has the weight $\lambda_\pi$. For four such weights the table shows the cosine of the mean
+# with the true gradient, and the rows needed (less than one: a single row is more than enough). With the weight 1, what
+# is missing is due to the discount of 0.9.
 
 # %%
 name = "causal+early+gamma0.9+batch"
-print("stage  lambda   cosine that bias allows   rows needed")
+print("stage  lambda     cosine of the mean         rows needed")
 for stage in ch03_ladder.stage_names(record):
     found = [one["shared"][name] for one in ch03_ladder.at(record, stage)]
     for row in zip(*found, strict=True):
@@ -314,19 +306,18 @@ for stage in ch03_ladder.stage_names(record):
         print(f"{min(limits):.3f} to {max(limits):.3f}", end="   ")
         print(f"{min(rows):15.2f} to {max(rows):.2f}")
     shares = [one[0]["share"] for one in found]
-    print(f"{stage:5s} policy term over loss term, lengths:", end=" ")
+    print(f"{stage:5s} length of (13) over length of (12):", end=" ")
     print(f"{min(shares):.2f} to {max(shares):.2f}")
 
 # %% [markdown]
-# For the encoder the loss term is at least twice as long, so leaving out nearly all of the policy term turns the direction, but
-# not far, and the rows needed change by about a half at most. (Late, the reference of the encoder is known only roughly, see
-# above, so take those cosines with care.) The policy's own parameters get only (13), and in training the pressure towards the
-# target rate; for them $\lambda_\pi$ sets the balance of these two.
+# In the encoder term (12) is at least twice as long, so leaving out nearly all of (13) changes little. (Late, the true
+# gradient of the encoder is known only roughly, so take those cosines with care.) The policy's own parameters get only
+# (13) and the pressure towards the target rate; for them $\lambda_\pi$ sets the balance of these two.
 #
 # ## Run it yourself, small
 #
-# The same laboratory on this machine, at smoke size: the untrained `tiny` network, rows of 64 bytes, a few batches. Its figures
-# are rough, so only the order of things is printed.
+# The same laboratory on this machine, at smoke size: the untrained `tiny` network, rows of 64 bytes, a few batches. So
+# small a measurement is rough, and only powers of ten are printed.
 
 # %%
 config = with_settings(
@@ -350,7 +341,7 @@ variances = {
     for name, one in measured["policy"]["estimators"].items()
 }
 last = variances["causal+early+gamma0.9+batch"]
-print("variance, as a power of ten times that of the last")
+print("variance divided by that of the last line")
 for name, value in variances.items():
     power = round(2 * np.log10(value / last)) / 2
     print(f"{ch03_ladder.words(name):42s} 10^{power:.1f}")
@@ -360,15 +351,16 @@ print("every step lowers it:", falling == list(variances.values()))
 # %% [markdown]
 # ## What we saw
 #
-# * Variance on real text is measured with the code that trains, and held to enumeration on rows short enough for it.
+# * Variance on real text is measured with the code that trains, and agrees with enumeration on rows short enough for
+#   it.
 # * The formula for "rows needed" is right within a factor of a few. The ladder's steps are powers of ten.
-# * Late in training even the reference is uncertain. Intervals say so, and so should readers.
+# * Late in training even the true gradient is uncertain, and the intervals are wide.
 # * The weight 0.01 turns the encoder's gradient, but not far.
 #
 # ## Exercises
 #
-# **1. A bootstrap by hand** (easy, 10 minutes). Draw twelve numbers from a normal distribution. Make a 95 % interval for their mean by
-# 2000 resamples. Compare it with the mean plus and minus two standard errors.
+# **1. A bootstrap by hand** (easy, 10 minutes). Draw twelve numbers from a normal distribution. Make a 95 % interval
+# for their mean by 2000 resamples. Compare it with the mean plus and minus two standard errors.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 rng = np.random.default_rng(0)

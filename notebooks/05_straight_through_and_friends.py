@@ -18,14 +18,15 @@
 # %% [markdown] tags=["header-strip"]
 # # 05 Straight-through
 #
-# **In short.** The usual way around a drawn decision is to pretend, on the way back, that it was its own probability. That gives
-# a gradient with little noise, but of something other than the expected loss: on networks small enough to add up every boundary
-# string, the direction of its average had, on the whole, little to do with that of the exact gradient, and more draws do not
-# help. REINFORCE is noisier and right on average. Chapters 02 to 04 built the paper's method; this chapter examines that of its
-# rivals, dynamic pooling and H-Net, and [chapter 05b](05b_every_rule.ipynb) lets all of them cut the same text.
+# **In short.** The usual way around a drawn decision is to pretend, on the way back, that it was its own probability.
+# This gives a gradient with little noise, but of something other than the expected loss. On networks small enough to
+# add up every boundary string, the direction of its average had, on the whole, little to do with that of the exact
+# gradient, and more draws do not help. REINFORCE is noisier and right on average. Chapters 02 to 04 built the paper's
+# method; this chapter examines that of its rivals, dynamic pooling and H-Net, and [chapter 05b](05b_every_rule.ipynb)
+# lets all of them cut the same text.
 #
-# **After this chapter you can** say what a straight-through gradient is the gradient of (often: of nothing), and measure its bias and
-# its spread against exact numbers.
+# **After this chapter you can** say when a straight-through gradient is the gradient of a function and when it is not,
+# and measure its bias and its spread against exact numbers.
 #
 # <!-- strip -->
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
@@ -72,16 +73,16 @@ from rltok.show.notebook import judge
 from rltok.variance import exact
 
 plots.use_style()
-# rounding errors of about 1e-16: what should be equal can be asked to be
+# rounding errors of about 1e-16, so that equal numbers come out equal
 torch.set_default_dtype(torch.float64)
 
 # %% [markdown]
 # ## Forward hard, backward soft
 #
-# Chapters 02 and 03 went around the drawn decision: loss times score, and then much work to make the estimate less noisy. A simpler
-# way: *forward*, take the hard decision $a$, 0 or 1; *backward*, pretend that it had been its probability $p$, which has a derivative.
-# This is the *straight-through estimator* {cite}`bengio2013`, in the variant that keeps the slope of the sigmoid. In code it is one
-# line: a number whose value is $a$ and whose gradient is that of $p$.
+# Chapters 02 and 03 took the drawn decision as it is: loss times score, and then much work to make the estimate less
+# noisy. There is a simpler way: *forward*, take the hard decision $a$, 0 or 1; *backward*, pretend that it had been its
+# probability $p$, which has a derivative. This is the *straight-through estimator* {cite}`bengio2013`. In code it is
+# one line: a number whose value is $a$ and whose gradient is that of $p$.
 
 # %%
 t = 0.45  # the loss is (a - t)^2
@@ -97,22 +98,23 @@ assert abs(logit.grad.item() - by_hand) < 1e-15
 print(f"p = {p.item():.3f}, a = {a.item():.0f}, slope {by_hand:+.4f}")
 
 # %% [markdown]
-# No second forward pass, no score, little noise. What is wrong with it?
+# No score, and little noise. What is wrong with it?
 #
 # ### One decision
 #
-# Take the loss $f(a) = (a - t)^2$ with $t$ a little below one half {cite}`tucker2017`. Without a boundary it is $t^2$, with one it is
-# $(1 - t)^2$, which is more, so the better choice is no boundary. The expected loss is a straight line in $p$,
+# Take the loss $f(a) = (a - t)^2$ with $t$ a little below one half {cite}`tucker2017`. Without a boundary it is $t^2$,
+# with one it is $(1 - t)^2$, which is more, so the better choice is no boundary. The expected loss is a straight line
+# in $p$,
 #
 # $$\mathbb{E} f = p\,(1 - t)^2 + (1 - p)\,t^2 = t^2 + p\,(1 - 2t),$$
 #
-# and its slope says everywhere: smaller $p$. The straight-through slope for $p$ is $f'(a) = 2 (a - t)$ at the $a$ that was drawn. Its
-# average over draws is
+# and its slope says everywhere: smaller $p$. The straight-through slope for $p$ is $f'(a) = 2 (a - t)$ at the $a$ that
+# was drawn. Its average over draws is
 #
 # $$p \cdot 2(1 - t) + (1 - p) \cdot 2(0 - t) = 2\,(p - t).$$
 #
-# Now descend along each of these two slopes, from $p = 0.8$, in small steps of the logit. Predict: at which $p$ does the descent along
-# the straight-through slope end, with $t = 0.45$?
+# Now descend along each of these two slopes, from $p = 0.8$, in small steps of the logit. Predict: at which $p$ does
+# the descent along the straight-through slope end, with $t = 0.45$?
 
 # %% tags=["prediction"]
 guess = None  # a value of p
@@ -164,14 +166,15 @@ right.legend()
 plots.show(figure)
 
 # %% [markdown]
-# Straight-through stops at $p = t$. If the *probability itself* stood in the place of the decision, the loss would be zero there. But
-# it never does: what is drawn is 0 or 1. The estimator solves the problem that it pretends to have.
+# Straight-through stops at $p = t$. If the *probability itself* stood in the place of the decision, the loss would be
+# zero there. But it never does: what is drawn is 0 or 1. The estimator solves the problem that it pretends to have.
 #
 # ### Two decisions
 #
-# Perhaps straight-through at least descends on *some* function, if not on the expected loss? Take two independent decisions with
-# probabilities $p_1$ and $p_2$, and the loss $f(a) = a_1^2\, a_2$. The function below adds up all four strings, as in chapter 02, and
-# returns two gradients with respect to the probabilities: that of the expected loss, and the mean of the straight-through gradient.
+# Perhaps the mean straight-through gradient is at least the gradient of *some* other function? Take two independent
+# decisions with probabilities $p_1$ and $p_2$, and the loss $f(a) = a_1^2\, a_2$. The function below adds up all four
+# strings, as in chapter 02, and returns two gradients with respect to the probabilities: that of the expected loss, and
+# the mean of the straight-through gradient.
 
 
 # %%
@@ -204,13 +207,13 @@ print(f"at p = {here}: exact {rounded(both[0])},", end=" ")
 print(f"straight-through {rounded(both[1])}")
 
 # %% [markdown]
-# By hand: $\mathbb{E} f = p_1 p_2$, with the gradient $(p_2,\, p_1)$. The straight-through gradient of one draw is
-# $(2 a_1 a_2,\; a_1^2)$, and its mean is $(2 p_1 p_2,\; p_1)$. Is that the gradient of some other function? There is a test. Walk
-# once around a rectangle and add up slope times step. On the gradient of a function the sum is the height at the end minus the
-# height at the start: 0, since both are the same place.
+# By hand: $\mathbb{E} f = p_1 p_2$, with the gradient $(p_2,\, p_1)$. The straight-through gradient of one draw is $(2
+# a_1 a_2,\; a_1^2)$, and its mean is $(2 p_1 p_2,\; p_1)$. Is that the gradient of some function? There is a test. Walk
+# once around a rectangle and add up slope times step. For the gradient of a function the sum is the height at the end
+# minus the height at the start: 0, since both are the same place.
 #
-# Predict: what is the sum of the mean straight-through gradient around the rectangle $0 \le p_1 \le 1/2$, $0 \le p_2 \le 1$, along
-# the bottom first? The mean above is all that it takes: one side after the other.
+# Predict: what is the sum of $(2 p_1 p_2,\; p_1)$ around the rectangle $0 \le p_1 \le 1/2$, $0 \le p_2 \le 1$? Walk
+# along the bottom to the right, up, back along the top, and down; on each side only one of the two slopes counts.
 
 # %% tags=["prediction"]
 guess = None  # a number
@@ -229,14 +232,16 @@ print(judge(guess, round(sums[1], 3)))
 assert abs(sums[0]) < 1e-12 and abs(sums[1] - 1 / 4) < 1e-12
 
 # %% [markdown]
-# It is not zero, although the walk ends where it began. (In logits the sum is the same, since each $p_i$ is a function of its own logit.)
-# So the mean straight-through gradient is the gradient of *no* function. Descent along it need not go down on anything, and the usual
-# arguments for convergence do not apply. It may work well all the same; that is a matter of measurement.
+# It is not zero, although the walk ends where it began. (In logits the sum is the same, since each $p_i$ is a function
+# of its own logit.) So the mean straight-through gradient is the gradient of *no* function. Descent along it need not
+# lower anything, and the usual arguments for convergence do not apply. It may work well all the same; that is a matter
+# of measurement.
 #
 # ### Where it is exact
 #
-# As functions of decisions, $a_1^2 a_2$ and $a_1 a_2$ are *the same*, since $0^2 = 0$ and $1^2 = 1$. The expected loss cannot tell
-# them apart. Straight-through can: it asks how the loss would change *between* 0 and 1, where no decision ever is.
+# As functions of decisions, $a_1^2 a_2$ and $a_1 a_2$ are *the same*, since $0^2 = 0$ and $1^2 = 1$. The expected loss
+# cannot tell them apart. Straight-through can: it asks how the loss would change *between* 0 and 1, where no decision
+# ever is.
 
 # %%
 plain = exact_and_straight(lambda a: a[0] * a[1], here)
@@ -248,10 +253,10 @@ print("straight-through, a1 a2:  ", rounded(plain[1]))
 print("exact, both:              ", rounded(plain[0]))
 
 # %% [markdown]
-# For $a_1 a_2$ straight-through is exact. In general it is exact, for independent decisions, when the loss is *multilinear*: linear in
-# each $a_i$ while the others stay. Then the slope for $a_i$ is the difference that flipping $a_i$ makes. Any table of losses has
-# exactly one multilinear formula. But a network does not compute that formula; it computes its own. The folded cell checks the claim
-# on random multilinear losses.
+# For $a_1 a_2$ straight-through is exact. In general it is exact, for independent decisions, when the loss is
+# *multilinear*: linear in each $a_i$ while the others stay. Then the slope for $a_i$ is the difference that flipping
+# $a_i$ makes. Any table of losses can be written as one multilinear formula. But a network does not compute that
+# formula; it computes its own. The folded cell checks the claim on random multilinear losses.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 generator = torch.Generator().manual_seed(0)
@@ -279,15 +284,17 @@ print("equal to 12 decimals")
 # %% [markdown]
 # ## The same on a network
 #
-# Now a network that is trained this way: *dynamic pooling* {cite}`nawrot2023`. A small perceptron gives each byte a logit $l$. Then a
-# *soft gate* is drawn, a number between 0 and 1, with noise inside the sigmoid and a temperature $\tau$:
+# Now a network that is trained this way: *dynamic pooling* {cite}`nawrot2023`. A few layers, the *boundary predictor*,
+# give each byte a logit $l$. Then a *soft gate* is drawn, a number between 0 and 1, from a sigmoid with noise inside
+# and a temperature $\tau$:
 #
 # $$s = \sigma\Big(\frac{l + \log(1 - u) - \log u}{\tau}\Big), \qquad u \text{ uniform between 0 and 1.}$$
 #
-# (This is a *relaxed Bernoulli* variable, or Gumbel-sigmoid {cite}`jang2017,maddison2017`.) There is a boundary if $s > 1/2$; backward,
-# the gradient goes to $s$. And $s > 1/2$ means that the bracket is positive, which is $u < \sigma(l)$: each boundary is a Bernoulli
-# decision with probability $p = \sigma(l)$, independent of the others once the bytes are given. So the probability of a string is a
-# product, and the exact answer is within reach. We take the smallest such network and the row of chapter 02.
+# (This is a *relaxed Bernoulli* variable, or Gumbel-sigmoid {cite}`jang2017,maddison2017`.) There is a boundary if $s >
+# 1/2$; backward, $s$ takes its place. Now $s > 1/2$ means that the numerator is positive, which is $u < \sigma(l)$. So
+# each boundary is a Bernoulli decision with probability $p = \sigma(l)$, independent of the others once the bytes are
+# given. The probability of a string is then a product, and the exact answer is within reach. We take the smallest such
+# network and the row of chapter 02.
 
 # %%
 settings = {
@@ -329,7 +336,8 @@ print(f"largest distance: {off[1:].max():.1f} standard errors")
 # %% [markdown]
 # ### Exact loss, exact gradient
 #
-# Position 0 is always forced, so there are 128 strings, each with its loss and its probability.
+# Position 0 is always forced, so there are 128 strings, each with its loss and its probability. (In the code,
+# `Boundaries` holds the hard decisions and, as `soft`, the gates, which matter for the gradient only.)
 
 # %%
 strings = exact.enumerate_boundaries(N)
@@ -366,10 +374,11 @@ print(f"mean of {draws} draws {mean:.4f} ± {error:.4f}")
 assert abs(mean - value) < 4 * error
 
 # %% [markdown]
-# PyTorch differentiates the whole sum. The folded cell checks the result against finite differences along random directions in
-# *all* weights. From then on we look at the *boundary predictor's* own weights, and at the loss of the text alone (the rule's
-# own loss, for the rate, is left out on all sides). The loss reaches these weights through the $N$ logits alone. So slopes for
-# the logits, multiplied by one fixed matrix, are all that is needed.
+# PyTorch differentiates the whole sum. The folded cell checks the result against finite differences along random
+# directions in *all* weights. From then on we look at the boundary predictor's own weights, and at the loss of the text
+# alone (the rule's own loss, for the rate, is left out). This loss depends on those weights through the $N$ logits
+# only. So it is enough to know the slope for each logit; one fixed matrix, the Jacobian of the logits, turns these
+# slopes into the gradient.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 everything = list(model.parameters())
@@ -435,9 +444,10 @@ print(f"length {truth.norm().item():.4f}")
 # %% [markdown]
 # ### The straight-through gradient
 #
-# How do the gates act on the loss? The bytes after one boundary, up to and including the next boundary's byte, form a token, and
-# the token is a weighted mean of their states. Backward, a gate is allowed to change one thing only: how much the *later* bytes
-# of its own token weigh in that mean. Bytes after the last boundary belong to no token. Here is one draw:
+# How does a gate act on the loss? The bytes after one boundary, up to and including the byte of the next boundary, form
+# a token, whose state is a weighted mean of theirs. The weight of a byte comes from the gates of the bytes before
+# it in its token, so in the backward pass a gate reaches only the weights of the bytes *after* it. Bytes after the last
+# boundary belong to no token. Here is one draw:
 
 # %%
 k = 1  # one of the draws, with boundaries and gaps
@@ -480,10 +490,9 @@ assert slopes[boundaries].abs().max() < 1e-15
 assert slopes[:, -1].abs().max() == 0
 
 # %% [markdown]
-# A boundary that was drawn ends its token, so no later byte of the token is left to be weighed: its slope is 0. Bytes after the
-# last boundary have slope 0 too. So the loss never pushes at a boundary that was drawn, and nowhere does it see what ending a
-# token would do to the prediction of the *next* byte. (The tests of `rltok` check these sums against the dense matrix of bytes
-# and tokens in the original.)
+# A boundary that was drawn ends its token, so no later byte of the token is left: its slope is 0. Bytes after the last
+# boundary have slope 0, too. So the loss never pushes at a boundary that was drawn, and nowhere does it see what ending
+# a token would do for the prediction of the *next* byte.
 #
 # That was one draw. Now 2048, position by position, beside the exact slopes:
 
@@ -497,9 +506,9 @@ share = (slopes[:, 1:].abs() > 1e-15).double().mean().item()
 print(f"share of slopes that are not 0: {share:.2f}")
 
 # %% [markdown]
-# No draws are needed for this mean either. At a given string the slope of the loss for each gate is fixed; what remains is the slope
-# of the gate, $s (1 - s) / \tau$, averaged over the noise that leads to the decision, and a fine grid of $u$ does that. The folded
-# cell computes the *exact* mean straight-through gradient of any short row.
+# The mean can be computed without draws, too. At a given string the slope of the loss for each gate is fixed. What
+# remains is the slope of the gate itself, $s (1 - s) / \tau$, averaged over all $u$ that lead to this decision; a fine
+# grid of $u$ will do. The folded cell computes the *exact* mean straight-through gradient of any short row.
 
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
@@ -550,13 +559,13 @@ print(f"bias {bias / truth.norm():.2f} of the exact length")
 print(f"  the mean of the draws is {apart:.1f} standard errors away")
 
 # %% [markdown]
-# On this row the mean leans the right way, but it is so short that its bias is nearly as long as the exact gradient itself. No number
-# of further draws would remove it.
+# On this row the direction of the mean is roughly right, but it is so short that its bias is nearly as long as the
+# exact gradient itself. No number of further draws would remove it.
 #
 # ### Against REINFORCE
 #
-# The score-function estimate of chapters 02 and 03 works here as well: the decisions are Bernoulli, so the slope for a logit is
-# $-A_i\,(a_i - p_i) / N$, where $A_i$ is the sum of the rewards from position $i$ on, relative to the early head. First its
+# The score-function estimate of chapters 02 and 03 works here as well: the decisions are Bernoulli, so the slope for a
+# logit is $-A_i\,(a_i - p_i) / N$, where $A_i$ is the sum of the rewards (15) from position $i$ on. First its
 # expectation over all 128 strings, then single draws, the *same* strings that straight-through had.
 
 # %%
@@ -595,9 +604,9 @@ for name, (_, mean) in estimates.items():
     print(f"{name:29s} {off:5.2f}  {spread:18.2f}")
 
 # %% [markdown]
-# As many texts say, straight-through has the smaller spread. (In part because its gradient is shorter.) Now average $n$ draws. The
-# mean squared distance from the exact gradient is then $\text{bias}^2 + \text{spread}^2 / n$. Predict from the table: from about how
-# many draws on is REINFORCE nearer?
+# Straight-through has the smaller spread, in part because its gradient is shorter. Now average $n$ draws. The mean
+# squared distance from the exact gradient is then $\text{bias}^2 + \text{spread}^2 / n$. Predict from the table: from
+# about how many draws on is REINFORCE nearer?
 
 # %% tags=["prediction"]
 guess = None  # a number of draws
@@ -624,12 +633,13 @@ axes.legend()
 plots.show(figure)
 
 # %% [markdown]
-# Averaging helps REINFORCE and does not help straight-through. A distance of 1 is no better than the answer "zero".
+# Averaging helps REINFORCE and does not help straight-through. (At a distance of 1, an estimate of zero would be as
+# good.)
 #
 # ### More rows, more networks
 #
-# One row or one network may be bad luck. The next cell enumerates 24 rows of a text on the same network, and the row above on six fresh
-# networks, of which the first is the one above. Both gradients are exact.
+# Is this row an exception, or this network? The next cell takes 24 rows of a text on the same network, and the row
+# above on five fresh networks besides the one above. Both gradients are exact.
 
 # %%
 prose = FIXED_TEXTS["prose"]
@@ -655,23 +665,27 @@ for seed in range(1, 7):
 model, rule, predictor = kept
 
 # %% [markdown]
-# Row by row and network by network every angle occurs, from nearly the same direction to nearly the opposite one. The first row
-# on the first network was one of the better ones. Exercise 4 asks whether training changes that. This does *not* say that
-# dynamic pooling cannot learn: its predictor shares the encoder with everything else, and a loss of its own (a *prior* on the
-# number of boundaries in a row) holds the rate. It says that what moves its boundaries is not the gradient of the expected loss.
+# By row and by network, every angle occurs, from nearly the same direction to nearly the opposite one. The first row on
+# the first network was one of the better cases. Exercise 4 asks whether training changes that. This does *not* say that
+# dynamic pooling cannot learn: the encoder that its predictor reads learns from the rest of the loss, too, and a loss
+# of its own (a *prior* on the number of boundaries in a row) holds the rate. It says that what moves its boundaries is
+# not the gradient of the expected loss.
 #
 # ## H-Net: nothing is drawn
 #
-# *H-Net* {cite}`hwang2025` compares the states $X$ of neighbouring bytes, each multiplied by a matrix. The gate is large where they
-# point in different directions,
+# *H-Net* {cite}`hwang2025` compares the states $X$ of neighbouring bytes. Its *router*, two matrices $W_q$ and $W_k$,
+# gives a gate that is large where they point in different directions,
 #
 # $$s_i = \tfrac12 \big(1 - \cos(W_q X_{i-1},\, W_k X_i)\big), \qquad a_i = 1 \text{ if } s_i > \tfrac12,$$
 #
-# and nothing is drawn, so there is no expected loss. As a function of the *router's* weights $W_q$ and $W_k$, the boundaries stay the
-# same for a while, and then one flips. The gradient has two sources. One is a factor that is always 1 and pretends to be the
-# confidence, $s_i$ at a boundary and $1 - s_i$ elsewhere: straight-through. The other is a *smoothing* that mixes each token with the
-# tokens before it, weighted by the gates: a true path. `rltok` can leave the smoothing out, so we can look at both. Here is the loss
-# along one line in $W_q$, the way the gradient points downhill.
+# and nothing is drawn. As $W_q$ or $W_k$ moves, the boundaries stay the same for a while, and then one flips. The
+# gradient has two sources. One is a factor on what each byte gets from its token. It is always 1 and pretends, in the
+# backward pass, to be the confidence, $s_i$ at a boundary and $1 - s_i$ elsewhere: straight-through. The other is a *smoothing* that mixes each token with the
+# tokens before it, weighted by the gates; its gradient is true. `rltok` can leave the smoothing out, so we can look at
+# both.
+#
+# Here is the loss along a line of weights $W_q$: the network's own are at 0, and to the right is what the gradient
+# calls downhill. The orange line has the slope that backpropagation gives at 0.
 
 # %% cellView="form" jupyter={"source_hidden": true} mystnb={"figure": {"caption": "Loss of one sentence along a line in the router's weights, through a fresh H-Net at 0. Orange: the slope that backpropagation gives at 0. Left: without smoothing, the loss is a staircase. Right: with smoothing, pieces with a slope, and jumps.", "name": "fig-router"}, "image": {"alt": "Two panels. Left: flat steps of different heights, and a falling orange line that follows none of them. Right: short sloping pieces with jumps between them; the orange line has nearly the slope of the piece in the middle."}} tags=["hide-input"]
 sentence = row(
@@ -718,8 +732,8 @@ for panel, (smooth, title) in zip(
         ]
     )
     still = np.abs(np.diff(losses)[~flips]).max()
-    print(f"{title}: {flips.sum()} flips; between them,", end=" ")
-    print(f"loss moves by up to {still:.4f} a point")
+    print(f"{title}: {flips.sum()} flips;", end=" ")
+    print(f"between flips a step moves the loss by at most {still:.4f}")
     assert losses.std() > 0 and (smooth == "ema" or still < 1e-12)
     gaps = np.flatnonzero(flips) + 1
     panel.plot(
@@ -736,10 +750,9 @@ panels[0].set_ylabel("nats per byte")
 plots.show(figure)
 
 # %% [markdown]
-# Without smoothing the true derivative is 0 wherever it exists, and the gradient (orange) is pure pretence. Does it at least say
-# what happens further away, where boundaries flip? Take random directions, go a distance of 1, and compare: how often did the
-# loss move the way the slope said? A coin would be right half of the time. The last case has the smoothing alone: there the
-# pretended factor is a plain 1.
+# Without smoothing the true derivative is 0 wherever it exists, and the gradient is pure pretence. Does it at least say
+# what happens further away, where boundaries flip? Go a distance of 1 in random directions: how often does the loss
+# move the way the slope says? A coin would be right half of the time. The last variant has the smoothing alone.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 from rltok.rules import hnet
@@ -771,27 +784,29 @@ for name, (smooth, hnet.confidence) in variants.items():
 hnet.confidence = pretended
 
 # %% [markdown]
-# On these fresh models the pretended factor says next to nothing. The smoothing, whose gradient is honest between the jumps,
-# does the work, and does it alone at least as well. This fits what H-Net's authors say smoothing is for. It is also a warning
-# about the word "straight-through": methods under this name differ in how much is pretended.
+# On these fresh models the pretended factor says next to nothing. The smoothing, whose gradient is true between the
+# jumps, does at least as well alone. That is a warning about
+# the word "straight-through": methods under this name differ in how much is pretended.
 #
 # ## What we saw
 #
-# * A straight-through gradient takes the hard decision forward and pretends backward. Its mean is not the gradient of the
-#   expected loss, and need not be the gradient of any function. It is exact where the loss is linear in each decision.
-# * On a network that can be enumerated, the mean straight-through gradient of dynamic pooling was short, and its direction had
-#   little to do with the exact one. No averaging removes that. REINFORCE on the same draws is right on average and scatters more.
-# * H-Net draws nothing, so its loss is a staircase in the router's weights. Its smoothing gives a true gradient between the jumps; on
-#   fresh models the pretended part alone said next to nothing.
+# * A straight-through gradient takes the hard decision forward and pretends backward. Its mean is not the gradient of
+#   the expected loss, and need not be the gradient of any function. It is exact where the loss is linear in each
+#   decision.
+# * On a network that can be enumerated, the mean straight-through gradient of dynamic pooling was short, and its
+#   direction had little to do with the exact one. No averaging removes that. REINFORCE on the same draws is right on
+#   average and scatters more.
+# * H-Net draws nothing, so its loss is a staircase in the router's weights. Its smoothing gives a true gradient between
+#   the jumps; on fresh models the pretended part alone said next to nothing.
 #
-# What was enumerated is exact, and all of it comes from small fresh models on short rows. Whether a biased direction trains worse is
-# another question: [chapter 05b](05b_every_rule.ipynb) asks it of tiny runs, [chapter 07](07_reading_the_results.ipynb) at scale.
+# All of it comes from small fresh models on short rows. Whether a biased direction trains worse is another question:
+# [chapter 05b](05b_every_rule.ipynb) asks it of tiny runs, [chapter 07](07_reading_the_results.ipynb) at scale.
 #
 # ## Exercises
 #
-# **1. Where does it stop?** (easy, 5 minutes). For one decision and the loss $(a - t)^2$, for which $t$ do straight-through and
-# exact descent end at nearly the same expected loss, although at different $p$? For which is the harm largest? Take $t$ from 0 to
-# one half.
+# **1. Where does it stop?** (easy, 5 minutes). For one decision and the loss $(a - t)^2$: how far above the lowest
+# expected loss does straight-through end? For which $t$ from 0 to one half is this harm largest, and for which is there
+# none?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for target in (0.05, 0.25, 0.45, 0.49, 0.5):
@@ -803,8 +818,8 @@ print("the harm is t (1 - 2 t): none at t = 0 and one half,", end=" ")
 print("largest at t = 1/4")
 
 # %% [markdown]
-# **2. Go around again** (easy, 10 minutes). Is the mean straight-through gradient of $f(a) = a_1^2 + a_2^2$ the gradient of a
-# function? If so, of which? Is it the right one?
+# **2. Another loss** (easy, 10 minutes). Is the mean straight-through gradient of $f(a) = a_1^2 + a_2^2$ the gradient
+# of a function? If so, of which? Is it the right one?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for place in ([0.2, 0.7], [0.5, 0.5]):
@@ -815,10 +830,10 @@ print("each component depends on its own p alone, so it is a gradient:")
 print("of p_1^2 + p_2^2, while the expected loss is p_1 + p_2")
 
 # %% [markdown]
-# **3. Another temperature** (medium, 10 minutes). Set the temperature of the gates in `both_gradients` to 1 and to a tenth
-# (`tau` is a global variable, and the hard decisions do not depend on it). What happens to cosine and length on the row of this
-# chapter? Then compare the mean slope of the gate, `slope_of_gate`, with the slope of the probability, $p (1 - p)$, for some logits.
-# What can a temperature mend, and what not?
+# **3. Another temperature** (medium, 10 minutes). Run `both_gradients` at a temperature of 1 and of a tenth (`tau` is a
+# global variable, and the hard decisions do not depend on it). What happens to cosine and length? Then compare, for
+# some logits, the mean slope of the gate, `slope_of_gate`, with the slope of the probability, $p (1 - p)$. What can a
+# temperature change, and what not?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 kept = tau
@@ -868,5 +883,6 @@ print(f"length {straight_total.norm() / total.norm():.2f} of the exact one")
 # %% [markdown]
 # ## Where to go next
 #
-# [Chapter 05b](05b_every_rule.ipynb) puts all rules to the same text. What the paper, its authors' code and `rltok` do differently for
-# dynamic pooling and H-Net is in [paper against code](../book/paper_against_code.md).
+# [Chapter 05b](05b_every_rule.ipynb) lets all rules cut the same text. [Paper against
+# code](../book/paper_against_code.md) says what the paper, its authors' code and `rltok` do differently for dynamic
+# pooling and H-Net.

@@ -18,10 +18,10 @@
 # %% [markdown] tags=["header-strip"]
 # # 06 Run it
 #
-# **In short.** A run of the paper's size is the code of the chapters before with another preset: on one H100 it takes hours, and
-# a tenth of it minutes. You start it with one command and leave it alone. After an interruption the same command goes on where
-# it stopped; on a CPU it reaches the same weights, to the last digit. The chapters before were about what is trained, and this
-# one is about how; [chapter 06b](06b_what_the_large_run_did.ipynb) says what came of our runs.
+# **In short.** A run of the paper's size needs no new code, only another preset. On one H100 it takes hours, and a tenth of it
+# minutes. You start it with one command and leave it alone. After an interruption the same command goes on where it stopped; on a
+# CPU it reaches the same weights, to the last digit. The chapters before were about what is trained, and this one is about how;
+# [chapter 06b](06b_what_the_large_run_did.ipynb) says how our runs turned out.
 #
 # **After this chapter you can** say what a large run takes before you start it, start it, stop it, go on with it, and read its record.
 #
@@ -89,14 +89,13 @@ if root is None:
 results = root / "notebooks" / "results"
 plan = tomllib.loads((root / PLAN).read_text())
 runs = {run["name"]: run for run in plan["run"]}
-print("methods in the plan:", len(runs))
 
 # %% [markdown]
 # ## The same code, a larger preset
 #
 # The paper's main model has 147 million parameters and reads six gigabytes of text. What is new at this size is planning, because a
-# mistake now costs hours and money. A *plan* is a file; ours is `scripts/measure/sweeps/147m.toml`. Here is its first run, beside the
-# paper's:
+# mistake now costs hours and money. A *plan* is a file; ours, `scripts/measure/sweeps/147m.toml`, has six methods. Here is its first
+# run beside the paper's, with FLOPs as chapter 01 counts them (the paper leaves attention out):
 
 
 # %%
@@ -115,7 +114,7 @@ Markdown(ch06_plan.plan_table(both))
 # Network and optimizer are the paper's. Three things are not:
 #
 # * **The text.** The paper reads FineWeb, pages of the web. We could not download it and read English from public repositories and old
-#   books. Bits per byte on one text say nothing about bits per byte on another.
+#   books. Bits per byte on different texts cannot be compared.
 # * **How much of it.** We read our text once, a tenth of the paper's budget, and cut each document into windows of full length;
 #   the paper takes the beginning of each document. [Chapter 06b](06b_what_the_large_run_did.ipynb) is about what follows from
 #   that.
@@ -128,16 +127,16 @@ rate = config.model.rule.target_rate
 a_byte = rltok.flops.flops_per_byte(config.model, rate)
 print(f"we read {reads / wants:.1%} of the paper's bytes")
 print(f"FLOPs of the paper's budget by our count: {a_byte * wants:.3g}")
-print(f"where the paper's Figure 3 ends: {FIGURE_3['flops']:.3g}")
+print(f"last FLOPs of the paper's Figure 3: {FIGURE_3['flops']:.3g}")
 
 # %% [markdown]
-# The last two lines are a check: our count lands close to where the paper's curves end.
+# The last two lines are a check: the paper's Figure 3 draws losses over FLOPs, and our count lands close to where its curves end.
 #
 # ## Text for it
 #
-# With a network, FineWeb comes from the hub, after `pip install 'rltok[data]'`. Prepare it once; after an interruption the same command
-# reads what is missing. Our plan cuts whole documents into windows and drops the end of each, so it asks for twice as much text as it
-# reads. The first command is for the paper's run, the second for our plan. (The checks of this book run neither.)
+# With a network, FineWeb comes from the Hugging Face hub, after `pip install 'rltok[data]'`. Prepare it once; after an interruption the
+# same command reads what is missing. The first command is for the paper's run, the second for our plan, which drops the end of a
+# document where it does not fill a window; to be safe it prepares twice as much text as it reads. (No check of this book runs them.)
 
 # %%
 FINEWEB = "fineweb"  # short for the sample that the authors' code reads
@@ -155,14 +154,14 @@ for one, out in ((paper, "fineweb"), (config, "fineweb_windows")):
 # %% [markdown]
 # A prepared folder is read from the disk as it is needed, so the machine's memory need not hold it. Without a network, `--data` takes
 # files: text, `.jsonl`, or `.parquet` with a column `text`. Ours are Parquet files named `english-*`, put together from public
-# repositories; [the page on our texts](../book/texts.md) lists them. With other text your numbers will be others, and only the
-# differences between your methods compare with ours. Put the files into a folder `corpora`, which git ignores.
+# repositories; [the page on our texts](../book/texts.md) lists them. With other text, compare differences between methods with ours,
+# not losses. Put the files into a folder `corpora`, which git ignores.
 #
 # ## What it takes
 #
-# Memory decides first. Eq. (17) compares the rows of one forward pass, so with fewer rows it is another estimator: a card must
-# hold as many rows at once as the plan says. (`rltok doctor` says what your card holds, and `rltok bench` how fast it is.) Time
-# follows from FLOPs:
+# Memory decides first. Eq. (17) compares the rows of one forward pass, so fewer rows make another estimator: a card must hold as
+# many rows at once as the plan says (`train.micro_batch`). `rltok doctor` says what your card holds, and `rltok bench` how fast it
+# is. Time follows from FLOPs:
 
 # %%
 card = "NVIDIA H100 80GB HBM3"
@@ -170,7 +169,7 @@ print(f"one pass over our text: {a_byte * reads:.2g} FLOPs")
 print(f"{card}: at most {DATASHEET_RATES[card]:.2g} FLOPs a second")
 
 # %% [markdown]
-# How many minutes does the pass take on this card? (No training reaches the datasheet's rate. A third of it is good.)
+# Predict: how many minutes does the pass take on this card? (No training reaches the datasheet's rate. A third of it is good.)
 
 # %% tags=["prediction"]
 guess = None  # minutes
@@ -183,16 +182,15 @@ budgets = {"one pass": reads, "6 GB": wants}
 Markdown(ch06_plan.cost_table("147m", budgets, speeds))
 
 # %% [markdown]
-# The table has a row for our kernels and one for plain PyTorch. These are times of updates; start, evaluation, checkpoints and
-# scores come on top. If your card holds fewer rows than `train.micro_batch` in the plan, write there how many it holds and
-# commit the file: the sweep is another one then, and its records do not mix with ours. If it does not hold two rows, which eq.
-# (17) needs, run the preset `32m`.
+# The first row is with our Triton kernels, the second with plain PyTorch. These are times of updates; start, evaluation, checkpoints
+# and scores come on top. If your card holds fewer rows than the plan says, write the number that it holds into the plan and commit the
+# file; do not mix such records with ours. A card that does not hold two rows, which eq. (17) needs, can run the preset `32m`.
 #
 # ## Start it and leave it
 #
-# A run of hours has to survive a closed lid. So start it *detached*, with its progress in a file. Type this block in the folder of the
-# repository, with its environment active (`. .venv/bin/activate`). To go on after an interruption, type the block again: finished runs
-# stay as they are, and the one that was cut goes on from its newest checkpoint.
+# A run of hours has to survive a closed terminal. So start it *detached*, with its progress in a file. Type this block in the folder of
+# the repository, with its environment active (`. .venv/bin/activate`). To go on after an interruption, type the block again: finished
+# runs stay as they are, and the interrupted one goes on from its newest checkpoint.
 #
 # ```
 # mkdir -p runs
@@ -213,7 +211,7 @@ Markdown(ch06_plan.cost_table("147m", budgets, speeds))
 # kill $(cat runs/147m.pid)
 # ```
 #
-# A line appears whenever a tenth of the bytes is done, so the log is silent at first. The sweep starts from committed code only, because
+# A line appears whenever a tenth of the bytes is done, so the log is silent at first. The command needs committed code, because
 # its records name the commit. (Saving this notebook is a change, too: `git stash` puts it aside.) Each run trains, is scored on
 # validation text and benchmarks, and leaves a record. Test text is read by another command, once for each run, after all choices are made:
 #
@@ -248,9 +246,9 @@ print(
 #
 # ## Interrupted on purpose
 #
-# What does an interruption cost? A run goes on from its newest checkpoint, and what came after that is done again. Does the second time
-# give the same numbers? Rows, first weights and every draw of a boundary are functions of the seed and the number of the update, so it
-# should. Here is the same configuration with a small network and short rows:
+# What does an interruption cost? A run goes on from its newest checkpoint, and what came after that is done again. It should give the
+# same numbers the second time, because initial weights, rows and every draw of a boundary are functions of the seed and the number of
+# the update. Here is the same configuration with a small network and short rows:
 
 # %%
 small = with_settings(
@@ -288,7 +286,7 @@ def stopped_in(update):
     step = training.train_step
 
     def stopping(*given, **more):
-        if given[4] == update:
+        if given[4] == update:  # the number of the update
             raise KeyboardInterrupt
         return step(*given, **more)
 
@@ -316,11 +314,10 @@ kept = sorted((folder / "cut" / "checkpoints").iterdir())
 print("checkpoints:", ", ".join(path.name for path in kept))
 
 # %% [markdown]
-# Predict: how many updates will be done again, and how many lines of the log will in the end differ from those of the run that was never
-# stopped?
+# Predict: how many updates will be done again?
 
 # %% tags=["prediction"]
-guess = None  # two numbers, such as (3, 5)
+guess = None  # a number
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 resumed = rltok.train(small, corpus, folder / "cut", resume=True, **here)
@@ -331,11 +328,12 @@ weights = [rltok.load(folder / run).state_dict() for run in ("cut", "whole")]
 same = all(
     torch.equal(weights[0][name], weights[1][name]) for name in weights[1]
 )
-print(judge(guess, (second["redone"], different)))
-print(f"went on after update {second['after']}; weights equal: {same}")
+print(judge(guess, second["redone"]))
+print(f"went on after update {second['after']}; in the end {different} lines")
+print(f"differ from the run that never stopped; weights equal: {same}")
 assert different == 0 and same
 
-# %% mystnb={"figure": {"caption": "Loss by update: never interrupted (line), stopped and gone on (dots), and what the interruption lost (crosses).", "name": "fig-scale-resume"}, "image": {"alt": "A falling, noisy line. Dots lie exactly on it from the first update to the last; crosses lie on it, too, where updates were lost."}}
+# %% mystnb={"figure": {"caption": "Loss by update: never interrupted (line), stopped and resumed (dots), and the updates that the interruption lost (crosses).", "name": "fig-scale-resume"}, "image": {"alt": "A falling, noisy line. Dots lie exactly on it from the first update to the last; crosses lie on it, too, where updates were lost."}}
 figure, axes = plt.subplots()
 after = second["after"]
 shown = {
@@ -352,21 +350,22 @@ axes.legend()
 plots.show(figure, checksum=False)
 
 # %% [markdown]
-# The crosses lie on the line, too: what was lost was right, and was done again. The run's record keeps the fact: each start is an entry,
-# with device, commit, and the updates that were done again. The plan logs only every few updates, so its records say *at least*.
+# The crosses lie on the line, too: the lost updates came out the same when they were done again. The run's record has an entry for each
+# start, with device, commit and the number of updates done again. (That number is counted from lines of the log. Where not every
+# update has a line, as in our plan, the record says *at least*.)
 #
-# A CPU gives every digit again. On a card, sums may be taken in another order from run to run, and a last digit that differs grows over
-# hundreds of updates: the curve goes on, but not with the digits of a run that was never stopped. [An
+# On a card, sums may be taken in another order from run to run, and a difference in the last digit grows over hundreds of updates: the
+# curve goes on, but not with the digits of a run that was never stopped. [An
 # appendix](../book/beside_the_first_sweep.md#the-same-seed-twice) measures how far apart two runs of one seed end.
 #
 # ## On Colab
 #
 # Colab takes the machine back when it likes, and its disk with it. So the run's folder has to lie on Google Drive, and the cell that
-# starts the run also goes on with it. (We had no Colab to try this on.) The cell takes as many rows of `147m` as should fit the card, and
-# `small` where not even the fewest do; a free T4 has neither the memory for `147m` nor bf16. Fewer rows are another estimator, so go on
-# with a run on the same kind of card. Drive keeps
-# [what a program deletes](https://github.com/huggingface/transformers/issues/14922) in its bin, where it still counts: frequent
-# checkpoints fill it, and rare ones make an interruption dear.
+# starts the run also goes on with it. (We had no Colab to try this on.) The cell takes as many rows of `147m` as should fit the card, or
+# the preset `small` where `147m` does not fit at all; a free T4 has neither the memory for `147m` nor bf16. Fewer rows make another
+# estimator, so go on with a run on the same kind of card. [What a program deletes on
+# Drive](https://github.com/huggingface/transformers/issues/14922) goes to its bin and still takes up space: frequent checkpoints fill
+# the Drive, and rare ones make an interruption costly.
 
 # %%
 colab_every = 250  # updates from checkpoint to checkpoint
@@ -403,7 +402,7 @@ else:
 # ## Read its record
 #
 # A finished run leaves a record with its settings, commit, device, cost and scores. These are our runs of the plan. *As planned* says
-# that the digest of a record's settings is that of the plan; *memory* is the peak of the last session; *seconds* are those of all
+# that the digest of a record's settings is that of the plan; *memory* is the peak since the last start; *seconds* are those of all
 # updates.
 
 # %%
@@ -416,15 +415,15 @@ Markdown(
 )
 
 # %% [markdown]
-# One of our runs was killed on purpose (`kill -9`), soon after a checkpoint, and the command typed again. BPE guidance and H-Net take
-# longer for two reasons of their own: the processor cuts text into BPE tokens, and H-Net draws several times as many boundaries at
-# first. Put records of yours into `notebooks/results/sweeps/147m` and commit them, and this page and the next ones show yours.
+# One of our runs was killed on purpose (`kill -9`), soon after a checkpoint, and the command typed again. BPE guidance takes longer
+# because the CPU cuts text into its tokens, and H-Net because it begins with several times as many boundaries. If you put your records
+# into `notebooks/results/sweeps/147m` and commit them, this page and the next ones show them.
 #
 # ## What we saw
 #
 # * Scaling up changes a preset and a card, and no code.
 # * Time follows from a measured speed, before anything is started. Memory decides which cards can take part.
-# * A run that is stopped goes on to the same curve. An interruption costs the updates since the last checkpoint.
+# * A run that was stopped continues the same curve. An interruption costs the updates since the last checkpoint.
 # * A record says whether a run was the one that was planned.
 #
 # ## Exercises
@@ -437,8 +436,9 @@ hours = 3 * wants / fast["bytes_per_second"] / 3600
 print(f"{hours:.1f} hours, {hours * 2:.0f} of your currency")
 
 # %% [markdown]
-# **2. How often?** (medium, 10 minutes). The plan makes a checkpoint every `train.checkpoint_every` updates. How often would you, on an
-# H100, if an interruption may cost at most 30 seconds? What speaks against it? (A disk writes, say, one gigabyte a second.)
+# **2. How often?** (medium, 10 minutes). The plan makes a checkpoint every `train.checkpoint_every` updates. How many updates apart may
+# checkpoints be on an H100 if an interruption is to cost at most 30 seconds? What speaks against it? (A disk writes, say, one gigabyte
+# a second.)
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 an_update = config.bytes_per_update / fast["bytes_per_second"]
@@ -451,8 +451,8 @@ head = ["updates", "seconds lost at most", "time spent on checkpoints"]
 Markdown(markdown(head, rows))
 
 # %% [markdown]
-# **3. Twice** (medium, 10 minutes). Stop the small run before its first checkpoint and, after it went on, between the last two. Predict
-# the entries of its record, then look.
+# **3. Twice** (medium, 10 minutes). Stop the small run twice: before its first checkpoint, and between its last two. Predict the entries
+# of its record, then look.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for update in (10, 45):

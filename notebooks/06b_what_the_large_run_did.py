@@ -18,11 +18,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 06b What the large run did
 #
-# **In short.** Our first run of the paper's size did not put its boundaries at spaces. Its interruption and its code were not to
-# blame, a second seed did not put them there either, and a learning rate that peaks late was only a part of the reason. In a run
-# as short as ours, the policy's weights can move only a small part of the way that the paper's run lets them move; at 32M, a
-# learning rate of their own makes up for that. [Chapter 06](06_run_it.ipynb) made the run, this chapter is the search for what
-# happened in it, told from its end, and [chapter 07](07_reading_the_results.ipynb) weighs the methods.
+# **In short.** Our first run of the paper's size did not put its boundaries at spaces. Neither its interruption nor its code was to
+# blame, a second seed did not find spaces either, and a learning rate that peaks late is only part of the reason. In a run as short
+# as ours the policy's weights can move far less than in the paper's; at 32M, a learning rate of their own makes up for that.
+# [Chapter 06](06_run_it.ipynb) made the run; this chapter looks for what happened in it, and begins with the answer; [chapter
+# 07](07_reading_the_results.ipynb) weighs the methods.
 #
 # **After this chapter you can** say how far a run lets a policy move, and test an explanation of a surprising run before you believe it.
 #
@@ -78,7 +78,7 @@ Markdown(ch06_case.finding(case))
 # %% [markdown]
 # *How far* is the *travel* of [chapter 04](04_the_boundary_policy.ipynb#how-far-must-the-policys-weights-move): the learning rates of all
 # updates, added up and divided by $D$, as a share of the paper's run. Adam moves a weight by about its learning rate in each update,
-# however large the gradient is, so travel is known before a run starts. Every policy of the case:
+# however large the gradient is, so travel is known before a run starts. All policies that this chapter is about:
 
 # %%
 Markdown(ch06_case.travel_table(case))
@@ -86,21 +86,21 @@ Markdown(ch06_case.travel_table(case))
 # %% [markdown]
 # *White space* and *first letters* are the shares of each with a boundary after it. The last two columns are differences in bits
 # per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses
-# where a single seed borrows it from other runs. (The list above compares with BPE guidance at *equal* rates, the table does
+# where a single seed borrows it from other runs. (At 32M the list above compares with BPE guidance at *equal* rates, the table does
 # not.) Travel is not everything: where the learning rate peaks early in training (*early peak*), the small policy found white
-# space with little travel. We come back to that.
+# space with little travel, as shown below.
 #
 # ## What the run did
 #
-# Now to the beginning. This is what the run gave us, beside a policy of 32M with a learning rate of its own: the colour is the probability
-# of a boundary, a red edge is one that was drawn.
+# The large run (in our plans `ours_gamma0.9`), and below it a policy of 32M with a learning rate of its own (`policy_x20`), on the same
+# held-out passage. The colour is the probability of a boundary, a red edge is one that was drawn.
 
 # %%
 pair = (case.large, SLOW), (case.best, FAST)
 HTML(
     "".join(
-        f"<p>{told}</p>" + figures.sample_html(sweep, name, 240)
-        for told, sweep, name in case.rows
+        f"<p>{label}</p>" + figures.sample_html(sweep, name, 240)
+        for label, sweep, name in case.rows
         if (sweep, name) in [(one, name_in(one, kind)) for one, kind in pair]
     )
 )
@@ -120,24 +120,24 @@ Markdown(
 )
 
 # %% [markdown]
-# The boundary comes after the *first consonants*, one byte after the place where the other policy has it. A word that begins
-# with a vowel mostly gets none there; *late* becomes `l│ate`, *planet* `p│l│anet`. After s and t, with which most clusters
-# begin, the policy waits for the next letter: *the* becomes `th│e`. (The policy sees only what came before, so it cannot know
-# that a vowel follows; after a consonant it bets on one.) These boundaries mark words, too, one byte late.
+# The boundary comes after the *first consonants* of a word: *late* becomes `l│ate`, *planet* `p│l│anet`. Words that begin with a
+# vowel mostly have none at their beginning. After s and t, which often begin a group of consonants, the policy waits for the next
+# letter: *the* becomes `th│e`. (The policy sees only what came before, so it cannot know that a vowel follows; after other
+# consonants it bets on one.) So these boundaries mark beginnings of words, too, only later than at the space.
 #
 # ## Where we looked
 #
-# A result that disagrees with the paper is first of all a suspect. We went through what could have been wrong, and the most
-# promising suspicion came out of a comparison of settings: at 32M, the same policy with the same code found white space in our
-# first sweep (*early peak* above), whose learning rate peaks twice as high, and after far less text. So we trained the small
-# model with the large one's schedule (`ours_as_147m`), and with parts of it, one seed each:
+# A result that disagrees with the paper may be a mistake. The most promising suspicion came out of a comparison of settings: in our
+# first sweep at 32M (*early peak* above), the same policy with the same code found white space. There the learning rate peaks twice as
+# high as in the large run, and after far less text. So we trained the small model with the large one's schedule (`ours_as_147m`), and
+# with parts of it, one seed each:
 
 # %%
 print(ch06_case.schedules(case, ended=False))
 
 # %% [markdown]
-# The first run is that of the first sweep, with a boundary after nearly all white space. Predict: which of the others put
-# boundaries after more than half of it?
+# The first line is the first sweep, with a boundary after nearly all white space. Predict: which of the others put boundaries after
+# more than half of it?
 
 # %% tags=["prediction"]
 guess = None  # names
@@ -147,18 +147,18 @@ print(ch06_case.schedules(case, ended=True))
 
 # %% [markdown]
 # Where the peak comes late, the small policy does not go to white space, whether the peak is high or low; where it comes early,
-# it does. But the policies with a late peak settle nowhere else either, and a tiny model whose policy is pulled harder finds
-# white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So the schedule was a part of the answer.
-# All suspicions together:
+# it does. But the large policy chose other places, and these small ones with a late peak stay undecided. And a tiny model, with
+# settings that pull its policy harder, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So
+# the schedule is only part of the answer. All suspicions together:
 
 # %%
 Markdown(suspicions_table(case))
 
 # %% [markdown]
-# "Tokens that help too late" was our favourite: in a large model bytes alone predict well, so the policy might settle on something else
-# before its tokens are worth anything. It is a nice explanation, and three numbers contradict it: when small policies went to white space,
-# tokens hardly helped them, either. "Weights that move too little" came last, from counting: our run has a tenth of the paper's updates,
-# and weights that move by about a learning rate in each update get a tenth as far.
+# "Tokens that help too late" was our favourite: in a large model the early head, which sees no tokens, predicts well, so the policy
+# might settle on something else before its tokens are worth anything. The numbers contradict it: when small policies went to white
+# space, tokens hardly helped them, either. (Below zero, the early head predicts better than the whole model.) "Weights that move too
+# little" came last, by counting: our run has a tenth of the paper's updates, so its weights can move a tenth as far.
 #
 # ## How far, and when
 
@@ -166,36 +166,37 @@ Markdown(suspicions_table(case))
 plots.show(ch06_case.figure(case))
 
 # %% [markdown]
-# A policy of 32M with its own learning rate is at white space before the network has learned much. One with a single rate and a late peak
-# is undecided for a good part of its run, in which the network gets used to boundaries at random places; then it goes to spaces or, with
-# another seed, to first letters. The large run looks like such a seed. Under an early peak the same small travel is spent in the first
-# updates, and all seeds go to spaces; but the network then predicts worse ([chapter
+# A policy of 32M with its own learning rate is at white space before the network has learned much. With one rate and a late peak, it is
+# undecided for a good part of its run, while the network gets used to boundaries at random places. Then one seed goes to spaces, one
+# to first letters, and one stays undecided; the large run looks like the second. Under an early peak the same small travel is spent in
+# the first updates, and all seeds go to spaces; but the network then predicts worse ([chapter
 # 07](07_reading_the_results.ipynb#another-learning-rate)).
 #
-# Three things remain open: whether boundaries at first letters cost anything, why H-Net, which has no policy, avoids spaces at this size,
-# too, and why seeds part when travel is small. Everything else that was measured is in [The runs of 147M](../book/large_runs.md).
+# Three things remain open: whether boundaries at first letters cost anything; why H-Net, which has no policy, avoids spaces at this
+# size, too; and why seeds go different ways when travel is small. Everything else that was measured is in [The runs of
+# 147M](../book/large_runs.md).
 #
 # ## What we saw
 #
-# * Before a run, compare how far its policy can move with the run that you want to repeat. `rltok train` does so and says it.
+# * Before a run, compare how far its policy can move with how far it could in the run that you want to repeat. `rltok train` prints it.
 # * Settle the learning rate of each part before you compare methods.
-# * An explanation is worth a table that could contradict it.
-# * One large run is one seed: small runs with several seeds said what it meant.
+# * Put an explanation beside numbers that could contradict it.
+# * One large run is one seed. Small runs with several seeds showed what its outcome was worth.
 #
 # ## Exercises
 #
 # **1. How many times?** (easy, 5 minutes). By what would you multiply the network's learning rate for the policy in our plan of
-# 147M, so that it can move as far as the paper's?
+# 147M, so that it can move as far as the paper's? And in the plans of 32M?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
-for told, sweep, name in case.rows:
+for label, sweep, name in case.rows:
     config = ch06_case.settings(sweep, name)
     times = config.train.policy_lr_multiplier / travel_share(config)
-    print(f"{told}: {times:.3g} times the network's")
+    print(f"{label}: {times:.3g} times the network's")
 
 # %% [markdown]
-# **2. Spent early** (medium, 10 minutes). How much of the paper's travel is each policy given within its first 10 MB of text? Which of
-# them found white space?
+# **2. Spent early** (medium, 10 minutes). What share of the paper's whole travel does each policy have behind it after its first 10 MB
+# of text? Which policies found white space?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 paper = rltok.preset("147m")
@@ -211,12 +212,12 @@ def moved(config, updates):
 
 
 whole = moved(paper, paper.num_updates)
-policies = {told: ch06_case.settings(*run) for told, *run in case.rows}
-for told, config in (policies | {"the paper": paper}).items():
+policies = {label: ch06_case.settings(*run) for label, *run in case.rows}
+for label, config in (policies | {"the paper": paper}).items():
     early = moved(config, 10_000_000 // config.bytes_per_update)
-    print(f"{told:26s}{early / whole:.3%}")
-print("Moving early helps where there is little travel. Where there is much,")
-print("it is not needed: the paper's run begins more slowly than ours.")
+    print(f"{label:32s}{early / whole:.3%}")
+print("With little travel it helps to move early. With much it is not")
+print("needed: the paper's run begins more slowly than ours.")
 
 # %% [markdown]
 # **3. Which of the differences?** (hard, 20 minutes). Our run and the paper's differ in text, amount of text, gamma and seeds. Suppose

@@ -14,6 +14,7 @@
 #   rltok:
 #     constants:
 #       '0.99': gamma of the text
+#       '95': level of an interval, in per cent
 #     download_mb: 0
 # ---
 
@@ -24,8 +25,8 @@
 # Whether it predicts better than H-Net, a white-space rule or BPE guidance, our seeds do not decide. The chapters before this one built
 # the method, took it apart and ran it; this one says what came of it, and how far to believe it.
 #
-# **After this chapter you can** say what our runs found of the paper's claim and how sure it is; read a difference between two methods
-# with its interval; and put a record of your own in the place of ours.
+# **After this chapter you can** say which of the paper's claims our runs support and how surely, and read a difference between two
+# methods with its interval.
 #
 # <!-- strip -->
 # *CPU · under 1 minute on one x86_64 core · under 1 GB of memory · no download*
@@ -97,10 +98,9 @@ Markdown("\n\n".join(s for s in headline.sentences(best, large) if s))
 # %% [markdown]
 # ## The one table
 #
-# Every method against even spacing, at each size that has been run. Behind ± stands half the width of a 95 % interval, in
-# parentheses where a single run borrows it. The name of each row ends in the plan that makes it again, a file of
-# `scripts/measure/sweeps` or, for the smallest size, a command. Runs on more text or on code become rows here once their records
-# are stored.
+# Every method against even spacing, at each size that has been run; lower is better. The number after ± is half the width of a 95 %
+# interval, in parentheses where a single run borrows it. A row's name ends in the plan that makes its runs, a file of
+# `scripts/measure/sweeps`, or in a command.
 
 # %%
 sizes = ch07_results.settings(results)
@@ -108,9 +108,8 @@ methods = [FAST, SLOW, "bpe", "hnet_port", "whitespace"]
 Markdown(ch07_results.minus_table(sizes, "even", methods))
 
 # %% [markdown]
-# Lower is better. *Own rate*: the policy's weights have twenty times the network's learning rate. BPE guidance looks at the
-# bytes that follow before it decides, which no model can do while it writes; the second table compares with it, and has its causal
-# form, too:
+# *Own rate*: the policy's weights have twenty times the network's learning rate. BPE guidance looks at the bytes that follow before
+# it decides, which no model can do while it writes. Here is everything against BPE guidance, its causal form included:
 
 # %%
 others = [FAST, SLOW, "bpe_causal", "hnet_port", "whitespace"]
@@ -123,22 +122,22 @@ Markdown(ch07_results.minus_table(sizes, "bpe", others))
 Markdown(ch07_results.share_table(sizes, methods))
 
 # %% [markdown]
-# The preset `tiny` divides by $D = 1$, not 16, so that its policy moves far without a rate of its own ([chapter
-# 04](04_the_boundary_policy.ipynb#how-far-must-the-policys-weights-move)). The paper's interval is of its text alone: it seems to have
-# one seed. All other methods and scores stand in [Results in full](../book/results_in_full.md), benchmarks with [the first
+# At `tiny` no policy has a rate of its own: that preset divides by $D = 1$, not 16, so its policy moves far without one ([chapter
+# 04](04_the_boundary_policy.ipynb#how-far-must-the-policys-weights-move)). The paper's intervals are over text alone; it seems to have
+# run one seed. All other methods and scores are in [Results in full](../book/results_in_full.md), benchmarks in [the first
 # sweep](../book/first_sweep.md).
 #
 # ### Differences, seed by seed
 #
-# Here are three seeds each of the policy with its own rate and of three rivals:
+# Here are three seeds of the policy with its own rate and of three rivals:
 
 # %%
 print(ch07_results.by_seed(best, [FAST, "hnet_port", "whitespace", "even"]))
 
 # %% [markdown]
-# Differences are taken seed by seed. From three of them, a mean counts if it lies further from zero than two and a half times
-# their standard deviation. Predict: if more seeds scattered as these three do, with how many would the policy's lead over H-Net
-# count?
+# Differences are taken seed by seed. The mean of $n$ of them counts if it is further from zero than $t\,s / \sqrt{n}$, where $s$ is
+# their standard deviation and $t$ is 4.3 for three seeds and falls towards 2 for many. Predict: if more seeds scattered as these
+# three do, with how many would the policy's lead over H-Net count?
 
 # %% tags=["prediction"]
 guess = None  # a number of seeds
@@ -154,22 +153,19 @@ print(judge(guess, seeds))
 Markdown(ch07_results.verdicts_table(best))
 
 # %% [markdown]
-# The policy leads in every seed, but by amounts so different that the mean of three is known badly; only over even spacing does
-# it count. In the last two rows the policy has as many boundaries as its rival, because more of them mean more computation.
-# There we cannot tell it from a tokenizer, with or without look ahead. The paper calls its policy as good as guidance; ours may
-# be, within these intervals.
+# Only over even spacing does the policy's lead count. It is ahead of H-Net and the white-space rule with every seed, too, but by
+# amounts so different that three seeds do not settle the mean. In the last two rows the policy has as many boundaries as its rival,
+# because more of them mean more computation; there we cannot tell it from a tokenizer, with or without look ahead. The paper calls
+# its policy as good as guidance, and within these intervals ours may be, too.
 #
 # ## The policy needs a learning rate of its own
 #
-# Adam moves a weight by about its learning rate in each update, and our runs have a small part of the paper's updates. A higher
-# rate for the policy's weights makes up for that. What does it change?
+# Our runs have a small part of the paper's updates, and a higher learning rate for the policy's weights makes up for that. With it a
+# policy decides early, in all runs but one for white space, whatever the discount and the number of lags. With one rate for all
+# weights it is still undecided halfway, and then its seeds go different ways:
 
-# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One thin line a seed; plan 32m_best. Rate \u00d7 20 has a discount of 0.95 and eight lags unless it says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
+# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One line a seed; plan 32m_best. Rate \u00d7 20: twenty times the network's learning rate, with a discount of 0.95 and eight lags unless the legend says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
 plots.show(ch07_results.policies_figure(best))
-
-# %% [markdown]
-# With its own rate a policy decides early, and all but one of these runs decide for white space, whatever the discount and the number of
-# lags. The paper's policy, with one rate for all weights, is still undecided halfway, and then its seeds *part*:
 
 # %%
 print("a boundary after  white space  first letters   entropy, nats")
@@ -180,28 +176,34 @@ for seed, run in sorted(best.runs[SLOW].items()):
     print(f"seed {seed} {space:21.0%} {letter:14.0%} {entropy:15.2f}")
 
 # %% [markdown]
-# First letters are the other place where policies end up, one byte later. In their loss these three runs hardly differ.
+# First letters are the other place where policies end up, one byte later. The losses of these three seeds hardly differ (second row of
+# the table above).
 #
 # ### Seeds against methods
 #
-# Does white space make the difference, then? Bits per byte of each seed of two variants of the policy and of the entropy rule
-# (chapter 05b), and in parentheses the share of white space:
+# Seeds of one method differ as much as methods do, and not because of white space alone. Here are bits per byte, and in parentheses the
+# share of white space, for each seed of two variants of the policy and of the entropy rule (chapter 05b):
 
 # %%
-for name in (FAST + "_lags0", FAST + "_gamma0.99", "entropy"):
+variants = {
+    "policy, own rate, no lags": FAST + "_lags0",
+    "policy, own rate, γ = 0.99": FAST + "_gamma0.99",
+    "entropy rule": "entropy",
+}
+for label, name in variants.items():
     shares = best.values(name, "whitespace_share", place)
     bits = ch07_results.bits_of(best, name).values()
     each = ", ".join(f"{b:.3f} ({w:.0%})" for b, w in zip(bits, shares))
-    print(f"{name}: {each}")
+    print(f"{label}: {each}")
     print(f"  from best to worst {ch07_results.spread(best, name):.3f}")
 lead = differences.gap(best, FAST, "even", place)
-print(f"policy with its own rate ahead of even spacing by {-lead.bits:.3f}")
+print(f"for comparison, policy ahead of even spacing: {-lead.bits:.3f}")
 
 # %% [markdown]
-# With γ = 0.99 the worst seed is the one at first letters. But without lags all three end at white space, and one is still further
-# behind the others than the policy is ahead of even spacing. `entropy` draws by a rule that is fitted before training and stays, and its
-# seeds lie nearly as far apart. So which optimum a seed finds matters as much as the method, even where boundaries agree.
-# Why, these runs do not say. It is what makes the intervals above wide.
+# With γ = 0.99 the worst seed is the one at first letters. But without lags all three seeds end at white space, and one is further
+# behind the others than the policy is ahead of even spacing. The entropy rule is fitted before training and never changes, and its
+# seeds lie nearly as far apart. So the seed matters even where boundaries agree; these runs do not say why. This is what makes the
+# intervals above wide.
 #
 # ## Where the boundaries are
 #
@@ -216,7 +218,7 @@ passages = [
 ]
 HTML(
     "".join(
-        f"<p>{sweep.name}, seed {seed}</p>"
+        f"<p>{sweep.name}: {ch07_results.called(name)}, seed {seed}</p>"
         + figures.sample_html(sweep, name, characters=160, seed=seed)
         for sweep, name, seed in passages
         if seed in sweep.runs.get(name, {})
@@ -234,15 +236,15 @@ Markdown(
 )
 
 # %% [markdown]
-# The run of 147M, with one learning rate for all weights, chose first letters and punctuation, as a seed of 32M did. [Chapter
-# 06b](06b_what_the_large_run_did.ipynb) looks at it more closely.
+# The run of 147M avoids white space and marks first letters and punctuation, as seed 2 of 32M does ([chapter
+# 06b](06b_what_the_large_run_did.ipynb) says more).
 #
 # ## Another learning rate
 #
-# What does an early peak of the learning rate do to a comparison? Our
-# [first sweep](../book/first_sweep.md), `32m`, took the paper's schedule for every method: its learning rate peaks after the same *share*
-# of training, which in short runs is after very few updates. Four methods ran again with a later, lower peak (`32m_slow`), and
-# finally each method with the schedule that validation text prefers for it (`32m_best`):
+# A comparison at one learning-rate schedule can put methods in the wrong order; our [first sweep](../book/first_sweep.md), `32m`, did. It
+# took the paper's schedule for every method: the learning rate peaks after the same *share* of training as there, which in short runs
+# is after very few updates. Four methods ran again with a later, lower peak (`32m_slow`), and finally each method with the schedule
+# that validation text prefers for it (`32m_best`):
 
 # %% mystnb={"figure": {"caption": "Bits per byte minus those of even spacing at the same schedule, with 95\u00a0% intervals; test text. A policy with a rate of its own ran in the last sweep only.", "name": "fig-results-peaks"}, "image": {"alt": "For each method up to three points with intervals. Under the early peak the paper's policy is left of zero, BPE guidance and white space right of it. Each at its best, all are left of zero, and the policy with its own rate and BPE guidance furthest."}}
 early = read_sweeps(results / "sweeps", only="32m")["32m"]
@@ -255,22 +257,22 @@ schedules["each at its best: 32m_best"] = best
 plots.show(ch07_results.peaks_figure(schedules, methods))
 
 # %% [markdown]
-# [Numbers that moved](../book/numbers_that_moved.md) lists what changed with the schedule. Two changes matter most; even
-# spacing, which has no policy, shows what a schedule alone is worth:
+# Even spacing, which has no policy, shows what the schedule alone is worth, and the policy as in the paper falls behind BPE guidance
+# ([all changes](../book/numbers_that_moved.md)):
 
 # %%
-for told, sweep in schedules.items():
+for label, sweep in schedules.items():
     even = sweep.mean("even", place)
     gap = ch07_results.minus(sweep, SLOW, "bpe")
     name = ch07_results.name_in(sweep, SLOW)
-    print(f"{told}\n  even spacing {even.bits:.3f} bits per byte")
+    print(f"{label}\n  even spacing {even.bits:.3f} bits per byte")
     print(f"  policy as in the paper minus BPE guidance {gap.bits:+.3f}")
     print(f"  and its share of white space {headline.shares(sweep, name)}")
 
 # %% [markdown]
-# Under the early peak, rules that know white space from the start gained nothing from it, and the policy, whose rate was high while the
-# network was new, found it. With a later peak the network predicts far better, but a policy that shares its learning rate
-# moves too late; chapter 04 shows the same with tiny models in minutes.
+# Under the early peak, rules that mark white space from the start were not ahead of even spacing, and the policy, whose learning rate was
+# high while the network was new, found white space. With a later peak the network predicts far better, but a policy that shares its
+# learning rate moves too late.
 #
 # ## How to read a difference
 #
@@ -284,9 +286,8 @@ for told, sweep in schedules.items():
 
 # %%
 alone = [best.mean(name, place).error_units for name in (FAST, "even")]
-print(
-    f"error over documents of {FAST}: {alone[0]:.4f}, of even: {alone[1]:.4f}"
-)
+print(f"error over documents: policy {alone[0]:.4f},", end=" ")
+print(f"even spacing {alone[1]:.4f}")
 print(f"of their difference, if independent: {math.hypot(*alone):.4f}")
 
 # %% [markdown]
@@ -302,8 +303,8 @@ print(f"paired: {lead.error_units:.4f}, {times:.1f} times smaller")
 # %% [markdown]
 # ### What one seed says
 #
-# Two things could have been otherwise: the documents held out, and the seed, which fixes first weights, order of the text and
-# every boundary. More documents do not make the error over seeds smaller, so whichever interval is wider counts. An error from
+# Two things are left to chance: which documents were held out, and the seed, which fixes initial weights, order of the text and
+# every boundary. More documents do not make the error over seeds smaller, so the wider of the two intervals counts. An error from
 # three seeds is itself an estimate from three numbers, and Student's $t$ makes up for that:
 
 # %%
@@ -326,13 +327,13 @@ print(
 # ### The rule and its date
 
 # %%
-say(f"The rule in force: {RULE}.")
+say(f"The rule in force, and its date: {RULE}.")
 
 # %% [markdown]
-# The rule is code, written before the runs at scale, because whoever looks at numbers first finds a rule that suits them. It
-# changed four times, last with the first sweeps known; [the rule](../book/claims.md#the-rule-of-judging) says how, and Numbers
-# that moved which verdicts. The runs of `32m_best` came after the last change, with schedules chosen on validation text and one
-# seed (plan `32m_search`). One script reads test text, once for each run.
+# Differences become verdicts by [a rule](../book/claims.md#the-rule-of-judging) that is code. It was written before the runs at scale,
+# because whoever looks at numbers first finds a rule that suits them. It has changed four times, the last time when the first sweeps
+# were known. The runs of `32m_best` came after that; their schedules were chosen with one seed on validation text (plan
+# `32m_search`). Test text is read by one script, once for each run.
 #
 # ### A record cannot be edited
 #
@@ -344,15 +345,16 @@ folder = results / "best" / best.name
 name, record = next(iter(read_folder(folder).items()))
 forged = copy.deepcopy(record)
 forged["scores"]["validation"]["unit_bits"][0] -= 100
-for told, one in (("as it is", record), ("forged", forged)):
+for label, one in (("as it is", record), ("forged", forged)):
     try:
         found = check(one, name)
-        say(f"{told}: seed {found['seed']}, commit {found['commit'][:7]}")
+        say(f"{label}: seed {found['seed']}, commit {found['commit'][:7]}")
     except RltokError as error:
-        say(f"{told}: {error}")
+        say(f"{label}: {error}")
 
 # %% [markdown]
-# This does not stop somebody who makes a new digest; it stops slips. Replace a record by one of your own, and every table follows.
+# This guards against slips, not against forgers, who would make a new digest. [Records of your
+# own](../book/using_rltok.md#sweeps-and-records-of-them) can take the place of ours.
 #
 # ### Equal cost
 #
@@ -371,22 +373,23 @@ both = ("flops", "attention_flops")
 for name in methods:
     ratio = cost(name, "flops") / cost("even", "flops")
     whole = cost(name, *both) / cost("even", *both)
-    print(f"{name:12s} {ratio:.3f}, with attention {whole:.3f}")
+    words = ch07_results.called(name)
+    print(f"{words:24s} {ratio:.3f}, with attention {whole:.3f}")
 
 # %% [markdown]
 # ## What we saw
 #
-# * A policy whose weights can move far enough nearly always finds spaces, and with eight lags it beats even spacing in every seed. At
-#   equal rates it cannot be told from a tokenizer, within intervals of a few hundredths of a bit.
+# * A policy whose weights can move far enough nearly always finds spaces, and predicts better than even spacing. With as many boundaries
+#   it cannot be told from a tokenizer, within intervals of a few hundredths of a bit.
 # * With one learning rate for all weights, a run as short as ours leaves the outcome to the seed.
 # * Seeds differ as much as methods do, so an order of methods needs several of each.
-# * A comparison at one schedule compares schedules. Our first one had the order wrong.
+# * A comparison at one schedule can put methods in the wrong order, as our first one did.
 # * Numbers come from records, verdicts from a rule with a date.
 #
 # ## Exercises
 #
-# **1. One seed** (easy, 5 minutes). Take each seed's difference from `even` alone, for the methods of the table. For which
-# method would one seed have told another story than three?
+# **1. One seed** (easy, 5 minutes). Take the difference from even spacing of each seed alone, for the methods of the tables. For which
+# method would a single seed have misled you?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 even = ch07_results.bits_of(best, "even")
@@ -395,26 +398,27 @@ for name in methods:
     gaps = [bits[seed] - even[seed] for seed in bits]
     found = differences.gap(best, name, "even", place)
     each = " ".join(f"{gap:+.3f}" for gap in gaps)
-    print(f"{name:12s} {each}  all seeds: {found.verdict}")
+    print(f"{ch07_results.called(name):24s} {each}  three: {found.verdict}")
 
 # %% [markdown]
-# **2. Unpaired** (medium, 10 minutes). How many of these differences would still count with each method's own error over
-# documents instead of the paired one?
+# **2. Unpaired** (medium, 10 minutes). How many of the differences of exercise 1 would still count if each method had its own error
+# over documents, instead of the paired one of the difference?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 for name in methods:
     gap = differences.gap(best, name, "even", place)
     means = (best.mean(n, place).error_units for n in (name, "even"))
     wide = replace(gap, error_units=math.hypot(*means))
-    print(f"{name:12s} paired: {gap.verdict:10s} apart: {wide.verdict}")
+    words = ch07_results.called(name)
+    print(f"{words:24s} paired: {gap.verdict:10s} unpaired: {wide.verdict}")
 
 # %% [markdown]
-# **3. A margin** (medium, 10 minutes). A claim that one method is as good as another needs a margin. From which margin on is the
-# policy no worse than BPE guidance at the same rate?
+# **3. A margin** (medium, 10 minutes). A claim that one method is no worse than another needs a margin: by how much it may still be
+# worse. How large must the margin be for such a claim about the policy and BPE guidance, at equal rates?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 gap = differences.matched_gap(best, f"{FAST}_rate_bpe", place)
-print(f"from a margin of {gap.bits + gap.reach():.3f} bits per byte on")
+print(f"at least {gap.bits + gap.reach():.3f} bits per byte")
 
 # %% [markdown]
 # **4. Your own claim** (hard, 20 minutes). Is the loss lower where a method draws more boundaries? Use rates and losses of all runs

@@ -18,10 +18,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 08 Explore and generate: a trained model on your own sentence
 #
-# **In short.** A small model of English that comes with the package ends its tokens after the spaces of sentences that it never
-# saw, and continues a prompt with English words that make no sense. Caches make that fast and change no byte. In other scripts
-# it still ends a token at nearly every space; the other boundaries tell more about its training text than about the script. The
-# chapters before asked where boundaries come from and what they are worth; this one hands you the result.
+# **In short.** A small model of English that comes with the package ends its tokens after the spaces of sentences that it never saw,
+# and continues a prompt with English words that make no sense. Caches make this writing fast and change no byte of it. In other
+# scripts the model still ends a token at nearly every space, but most of its other boundaries divide characters, probably because
+# it hardly read such text. The chapters before asked where boundaries come from and what they are worth; this one hands you the
+# result.
 #
 # **After this chapter you can** look at any text through any model, generate text with its boundaries, and say what a model's
 # boundaries on another script do and do not tell.
@@ -79,15 +80,15 @@ print(f"trained on rows of {row_bytes:,} bytes")
 # ## A sentence of yours
 #
 # `rltok.load` takes the name of a model that comes with the package (`rltok models` lists them), a run's folder or a file.
-# Below, it reads a sentence and draws it as the book's [first page](../book/intro.md) does.
+# Below, a model reads a sentence, which is then drawn as on the book's [first page](../book/intro.md).
 #
-# The model is surest of a byte in the middle of a word, and least sure of the first letter of the next. If boundaries stand
-# before such bytes, the bytes right after them are more surprising than others. *Boundary enrichment* is the ratio: mean
-# surprise right after a boundary over mean surprise of all bytes, from the early head, which knows no boundaries. Random places
-# give about 1. What does the sentence in the next cell give?
+# Bytes in the middle of a word are the easiest to predict, and the first letter of the next word is the hardest. If boundaries
+# stand before such letters, the bytes right after boundaries are more surprising than others. *Boundary enrichment* (chapter 00) is
+# the ratio: mean surprise right after a boundary over mean surprise of all bytes, for the early head, which knows no boundaries.
+# Random places give about 1. Predict: what does the sentence in the next cell give?
 
 # %% tags=["prediction"]
-guess = None  # of: below 1, about 1, above 1.5
+guess = None  # of: below 1, 1 to 1.5, above 1.5
 
 # %% jupyter={"outputs_hidden": true} tags=["measurement", "hide-output"]
 sentence = "Nobody on the quay seemed to mind the unscheduled departure."
@@ -95,7 +96,7 @@ reading = read(model, sentence, row_bytes=row_bytes, seed=0)
 ratio = enrichment(reading)
 print(f"{sum(reading.boundaries)} boundaries in {len(reading.data)} bytes")
 print(f"boundary enrichment {ratio:.2f}")
-kind = "above 1.5" if ratio > 1.5 else "about 1" if ratio > 0.9 else "below 1"
+kind = "above 1.5" if ratio > 1.5 else "1 to 1.5" if ratio >= 1 else "below 1"
 print(judge(guess, kind))
 
 # %%
@@ -103,21 +104,19 @@ picture = reading_html(reading, "A sentence and its boundaries") + keys()
 display(HTML(picture))
 
 # %% [markdown]
-# The panel below does this while you type, for one model or for two side by side, with the spans that they divide differently in
-# yellow. Hover over a character for its code points and bytes. On the page of the book no Python runs behind it, and you see its
-# first state; in JupyterLab or Colab it answers.
+# The panel below does this while you type, for one model or for two side by side; where the two disagree, the text is yellow. Hover
+# over a character for its code points and bytes. In JupyterLab or Colab the panel answers; on the page of the book it is a picture.
 
 # %% tags=["nbval-ignore-output"]
 # not compared: a live widget has another identity every time
 explorer(NAME, "demo", text=sentence)
 
 # %% [markdown]
-# ## Going on from a prompt
+# ## Continue a prompt
 #
 # The model draws a byte, reads it, decides whether a token ends there, and draws the next. `temperature` divides the logits:
-# below 1 likely bytes become likelier, and 0 always takes the likeliest. `top_k` lets only the k likeliest bytes come. The next
-# cell draws 500 bytes. What percentage of the words will be English, that is, stand anywhere in the books and reports of the
-# bundled training text?
+# below 1 likely bytes become likelier, and 0 always takes the likeliest. `top_k` admits the k likeliest bytes only. The next cell
+# draws 500 bytes. Predict: what percentage of the words will be English, that is, occur anywhere in the bundled training text?
 
 # %% tags=["prediction"]
 guess = None  # a number from 0 to 100
@@ -145,7 +144,7 @@ print(judge(guess, share))
 # %%
 print(textwrap.fill(prompt + row.text, width=78))
 print()
-print("unknown there:", *sorted({w for w in words if w not in known})[:6])
+print("not in it:", *sorted({w for w in words if w not in known})[:6])
 
 # %% [markdown]
 # Nearly every word is English and hardly a sentence means anything: a model of this size learns spelling and some grammar. In a
@@ -168,8 +167,8 @@ for settings in (
 # ## What the cache does
 #
 # A full pass for every byte computes everything again for all bytes before it. With caches, a byte layer keeps keys and values of
-# the bytes in its window, a token layer those of all tokens, and the token layers run only where a boundary fires. For the
-# prompt and the bytes above: how many times fewer byte positions does that compute?
+# the bytes in its window, a token layer those of all tokens, and the token layers run only after a boundary. Predict for the
+# prompt and the bytes above: how many times fewer byte positions are computed?
 
 # %% tags=["prediction"]
 guess = None  # a number
@@ -182,8 +181,8 @@ print(f"{'tokens':8s}{work.tokens_full:12,}{work.tokens_cached:8,}")
 print(judge(guess, round(work.bytes_full / work.bytes_cached)))
 
 # %% [markdown]
-# Fewer positions are no use if the text changes. Both ways use the same random numbers, one for each boundary and one for each
-# byte; so the bytes must agree, and the boundaries:
+# The text must not change. Both ways use the same random numbers, one for each boundary and one for each byte, so bytes and boundaries
+# must agree:
 
 # %%
 short = Sampling(max_bytes=40, temperature=0.8, seed=0)
@@ -194,7 +193,7 @@ print("same boundaries:", cached.boundaries == full.boundaries)
 assert cached == full
 
 # %% [markdown]
-# Time is another matter, because small steps use a processor badly. From the stored record, made once on a quiet machine, with
+# The gain in time is smaller, because small steps use a processor badly. In bytes per second, from a stored record of models with
 # fresh weights:
 
 # %%
@@ -203,11 +202,10 @@ Markdown(ch08_explore.speeds(results / "generation.json"))
 # %% [markdown]
 # ## Other scripts
 #
-# What does a model of English do with Tamil? We only look; nothing is trained here. The record holds openings of one guide for
-# maintainers of software in translations, and another page of the guide in English
-# ([opensource.guide](https://opensource.guide), CC BY 4.0). Japanese has no spaces between words, and each of its characters
-# takes three bytes. After which kind of byte will most tokens end: white space, other ASCII, the last byte of a longer
-# character, or an earlier byte of one?
+# What does a model of English do with Tamil? Nothing is trained here. The texts are beginnings of a guide for maintainers of software
+# ([opensource.guide](https://opensource.guide), CC BY 4.0) in its translations, and of another page of it in English. Japanese has no
+# spaces between words, and each of its characters takes three bytes. Predict: after which kind of byte will most Japanese tokens end: white space, other ASCII, the
+# last byte of a longer character, or an earlier byte of one?
 
 # %% tags=["prediction"]
 guess = None  # of: white space, other ASCII, last byte, earlier byte
@@ -231,8 +229,8 @@ seen = read(model, piece, row_bytes=row_bytes, seed=0)
 display(HTML(reading_html(seen, "The opening in Japanese") + keys()))
 
 # %% [markdown]
-# A line inside a character is a token that ends in the middle of it: boundaries are rarer after the last byte of a character than
-# after an earlier one, in Tamil and in Japanese. In all languages:
+# A line inside a character marks a token that ends in the middle of it. In Tamil and in Japanese this is the rule: boundaries are rarer
+# after the last byte of a character than after an earlier one. Here are all languages:
 
 # %%
 found = [
@@ -249,23 +247,21 @@ for name in set(texts) - {"english"}:
     drawn, there = (
         x + y for x, y in zip((drawn, there), kinds["white space"])
     )
-print(f"beside English: boundaries after {drawn} of {there} white spaces")
+print(f"all but English: boundaries after {drawn} of {there} white spaces")
 
 # %% [markdown]
 # ### Is the training text the reason?
 #
-# The last column says how little the model read: of a million bytes of its training text, only so many are in the script of the
-# line (for languages in Latin letters: letters beyond ASCII). What it met beyond ASCII was mostly no letters, but marks such as
-# dashes and quotation marks. So it had little occasion to learn which bytes end a character. What it did learn carries over: a
-# space is a space in every language, and gets its boundary. Without spaces it hardly finds a boundary in English either, as
-# exercise 1 shows.
+# Probably. The last column says how little the model read: of a million bytes of its training text, only so many are in the script of
+# the row (for languages in Latin letters: letters beyond ASCII). What it read beyond ASCII was mostly dashes and quotation marks, not
+# letters. So it could hardly learn which bytes end a character. What it did learn carries over: a space is a space in every
+# language, and gets its boundary. Without spaces the model hardly draws a boundary in English either, as exercise 1 shows.
 
-# %% mystnb={"figure": {"caption": "Boundaries that divide a character, over how much of its script the training text held.", "name": "fig-other-scripts"}, "image": {"alt": "A point a language. French and Spanish, with the most text, lie lowest; Japanese, Tamil and Chinese highest, but Chinese had about as much text as Russian and more than Korean, which lies far lower."}}
+# %% mystnb={"figure": {"caption": "Share of boundaries that divide a character, over how much of its script the training text held; a dot for each language.", "name": "fig-other-scripts"}, "image": {"alt": "A point a language. French and Spanish, with the most text, lie lowest; Japanese, Tamil and Chinese highest, but Chinese had about as much text as Russian and more than Korean, which lies far lower."}}
 plots.show(ch08_explore.scripts_figure(found, record["training"]))
 
 # %% [markdown]
-# More text of a script goes with fewer divided characters, but not strictly: scripts differ in more than that, in bytes a character
-# above all.
+# The more text of a script, the fewer divided characters, but not strictly: scripts also differ in bytes per character.
 
 # %%
 scripts = record["training"]["scripts"]
@@ -281,19 +277,19 @@ for name in ("english", "japanese"):
     print(f"{one.bytes_per_token / one.bytes_per_character:.1f} characters")
 
 # %% [markdown]
-# The table cannot say whether the rule *could* find words in Japanese. For that it would have to be trained on Japanese, and
-# nobody has done so here. Nor is a low number of bits a byte a sign of understanding: every other byte of Greek is the first of
-# two, and these take few different values. And a fixed rule that ends tokens at white space would end almost none in Japanese or
-# Chinese; this model ends many, in the wrong places.
+# The table cannot say whether the method *could* find words in Japanese; for that a model would have to be trained on Japanese. Nor do
+# few bits per byte mean that the model understands: a Greek letter takes two bytes, and the first of them takes few values, which are
+# easy to predict. A fixed rule that ends tokens at white space would make next to no tokens of Japanese or Chinese; this model makes
+# many, cut in the wrong places.
 
 # %% [markdown]
 # ## What we saw
 #
 # * On a sentence it never saw, the model's boundaries fall before surprising bytes, most of them after spaces.
 # * It writes English words without sense; temperature and `top_k` trade variety for spelling.
-# * Caches compute hundreds of times fewer positions and give the same bytes and boundaries.
-# * On scripts that it hardly read, boundaries at spaces remain, and many others divide characters. That speaks of its training
-#   text; the method was not tried on these scripts.
+# * With caches hundreds of times fewer positions are computed, for the same bytes and boundaries.
+# * On scripts that it hardly read, boundaries at spaces remain, and many others divide characters. This is about its training text;
+#   the method was not tried on these scripts.
 #
 # ## Exercises
 #
@@ -314,8 +310,8 @@ print(f"boundaries: {len(drawn)} in {len(joined)} bytes")
 print(f"at an end of a word: {hits} of {len(ends)} ends")
 
 # %% [markdown]
-# **2. Half a prompt** (easy, 5 minutes) A text that was generated and is given back as a prompt goes on as it did, because random
-# numbers belong to positions. Check it: generate 40 bytes, then 20, and 20 more after those.
+# **2. In two parts** (easy, 5 minutes) Random numbers belong to positions. So a text that was generated, when given back as a prompt,
+# goes on as if it had never stopped. Check it: generate 40 bytes; then 20, and 20 more after those.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 (whole,) = generate(model, [prompt], max_bytes=40, seed=3)
@@ -325,3 +321,8 @@ print(f"at an end of a word: {hits} of {len(ends)} ends")
 )
 print("the same text:", start.data + rest.data == whole.data)
 assert start.data + rest.data == whole.data
+
+# %% [markdown]
+# ## Where to go next
+#
+# This is the last chapter. [Using rltok](../book/using_rltok.md) has the commands to train, show and compare models of your own.

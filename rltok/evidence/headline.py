@@ -1,4 +1,4 @@
-"""Whether the paper was reproduced, in a few sentences, a table and a picture: what README and pages open with.
+"""Whether the paper was reproduced, in four paragraphs, a table and a picture: what README and the first page open with.
 
 stored records --verdict--> Markdown      --figure--> share of white space with a boundary, over the text read
 
@@ -16,7 +16,7 @@ from rltok.evidence.differences import gap, matched_gap
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.verdicts import LEAST_SEEDS
 from rltok.evidence.words import many, number, on_one_line
-from rltok.presets import travel_share
+from rltok.presets import LITTLE_TRAVEL, preset, travel_share
 from rltok.show.tables import markdown
 from rltok.statistics import Difference
 
@@ -24,18 +24,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BEST, LARGE = "32m_best", "147m"  # each method under its best schedule; the paper's size, under one schedule for all
-FAST, SLOW = "policy_x20", "policy"  # with a learning rate of its own, and as in the paper
+FAST, SLOW = "policy_x20", "policy"  # with a higher learning rate than the network, and with the network's
 NAMES = {
-    FAST: "policy with a learning rate of its own",
-    SLOW: "policy as in the paper",
-    "bpe": "BPE guidance (looks ahead)",
-    "bpe_causal": "BPE without its look ahead",
-    "hnet_port": "H-Net, as the paper's authors ran it",
+    FAST: "fast policy",
+    SLOW: "paper's policy",
+    "bpe": "BPE guidance",
+    "bpe_causal": "causal BPE",
+    "hnet_port": "H-Net",
     "whitespace": "white-space rule",
-    "even": "evenly spaced",
+    "even": "even spacing",
 }
-SHORT = NAMES | {"bpe": "BPE guidance", "hnet_port": "H-Net", "whitespace": "the white-space rule", "even": "even spacing"}
-ROWS = (FAST, SLOW, "bpe_causal", "hnet_port", "whitespace")  # of the table, each beside even spacing
+IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW, "whitespace")}
+ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port", "whitespace")  # of the table, each beside even spacing
+DRAWN = {
+    SLOW: "REINFORCE, the network's learning rate, as in the paper",
+    "bpe": "a BPE tokenizer that reads the whole text, later bytes too",
+    "bpe_causal": "a BPE tokenizer that reads only the bytes so far",
+    "hnet_port": "straight-through gradients, as if a boundary were its probability",
+    "whitespace": "after a space or punctuation mark that follows no other: after a comma, not after the space behind it",
+}
 LINES = (FAST, SLOW, "hnet_port", "even")  # of the picture
 LARGE_POLICY = "ours_gamma0.9"  # as in the paper but for its discount, at 147M parameters
 SETTLED = 0.95  # share of white space from which we say that boundaries stand at white space
@@ -74,16 +81,18 @@ def _gaps(sweep: Sweep, name: str, others: Sequence[str]) -> dict[str, Differenc
     return {other: difference for other, difference in each.items() if difference is not None}
 
 
-def against(gaps: Mapping[str, Difference]) -> str:
+def _listed(names: Sequence[str]) -> str:
+    """Names as a sentence lists them: A, B and C."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def against(gaps: Mapping[str, Difference], *, amounts: bool = True) -> str:
     """In words: which of the others a method predicts better than, which worse, and from which it cannot be told apart."""
-    heads = {"lower": "better than", "undecided": "not clearly better or worse than", "higher": "worse than"}
-    sides = {side: [f"{SHORT[other]} ({_amount(gap)})" for other, gap in gaps.items() if gap.verdict == side] for side in heads}
-    return ", and ".join(f"{heads[side]} {' and '.join(named)}" for side, named in sides.items() if named)
-
-
-def share(sweep: Sweep, name: str) -> float:
-    """Share of white space with a boundary after it, mean over seeds."""
-    return statistics.fmean(sweep.values(name, "whitespace_share", place_of(sweep)))
+    heads = {"lower": "better than", "undecided": "neither clearly better nor worse than", "higher": "worse than"}
+    words = {other: IN_SENTENCES[other] + (f" ({_amount(gap)})" if amounts else "") for other, gap in gaps.items()}
+    sides = {side: [words[other] for other, gap in gaps.items() if gap.verdict == side] for side in heads}
+    return ", and ".join(f"{heads[side]} {_listed(named)}" for side, named in sides.items() if named)
 
 
 def shares(sweep: Sweep, name: str, remark: str = " (by seed)") -> str:
@@ -97,48 +106,48 @@ def span(values: Sequence[float], remark: str = "") -> str:
     return f"{low:.0%} to {high:.0%}{remark}" if high - low > APART else f"{statistics.fmean(values):.0%}"
 
 
-def settled_after(sweep: Sweep, name: str) -> float | None:
-    """Bytes of training text after which every seed stays at white space (`SETTLED`); None where one does not."""
-    steps = []
-    for run in sweep.runs[name].values():
-        late = [point["bytes"] for point in run["held_out"] if (point["whitespace_share"] or 0) < SETTLED]
-        after = [point["bytes"] for point in run["held_out"] if point["bytes"] > max(late, default=-1)]
-        if not after:
-            return None
-        steps.append(after[0])
-    return max(steps)
-
-
 def sentences(best: Sweep, large: Sweep) -> list[str]:
-    """Whether the paper was reproduced, beside what, what works, what surprised us, what failed, and how sure all that is."""
-    return [answer(best, large), rivals(best), _works(best), _surprise(best), _failed(large), _how_sure(best)]
+    """Whether the paper was reproduced and how sure that is, what works, what surprised us, what failed."""
+    return [answer(best, large), _works(best), _surprise(best), _failed(large)]
 
 
 def answer(best: Sweep, large: Sweep) -> str:
-    """Yes, no or in part, with the claims of the paper that our runs show and those that they do not."""
+    """Yes, no or in part, with the claims of the paper that our runs show and those that they do not, and how sure that is."""
     gaps = _gaps(best, FAST, ("even", "hnet_port"))
-    times, spaces = settings(best, FAST).train.policy_lr_multiplier, at_spaces(best, FAST)
+    every = 1 / settings(best, "even").model.rule.target_rate
     shown = {
-        f"that the policy learns to end tokens at spaces, given {times:g} times the network's learning rate": spaces,
-        "that it then predicts text better than even spacing": gaps["even"].verdict == "lower",
-        "that it predicts better than H-Net": gaps["hnet_port"].verdict == "lower",
-        "that the paper's single learning rate is enough": SLOW in best.runs and at_spaces(best, SLOW),
-        "that the paper's policy learns spaces at the paper's size": at_spaces(large, LARGE_POLICY),
-    }
+        f"that a *fast policy*, with {_times(best)} the network's learning rate, learns to end tokens at white space":
+            at_spaces(best, FAST),
+        f"that it then predicts text better than *even spacing*, a boundary every {every:g} bytes":
+            gaps["even"].verdict == "lower",
+        "that it predicts better than *H-Net*, which learns boundaries in another way": gaps["hnet_port"].verdict == "lower",
+        "that the *paper's policy*, with the network's learning rate, learns to end tokens at white space":
+            SLOW in best.runs and at_spaces(best, SLOW),
+        "that the paper's policy does so at the paper's size": at_spaces(large, LARGE_POLICY),
+    }  # fmt: skip
+    if FAST in large.runs:
+        shown["that the fast policy ends tokens at white space at that size, too"] = at_spaces(large, FAST)
     sides = {side: [claim for claim, holds in shown.items() if holds == side] for side in (True, False)}
     said = "No" if not sides[True] else "In part" if sides[False] else "Yes"
     heads = {True: "Shown", False: "Not shown"}
-    lists = (f"{heads[side]}: {'; '.join(claims)}." for side, claims in sides.items() if claims)
-    return f"**Was the paper reproduced? {said}.** {' '.join(lists)}"
+    lists = (f"*{heads[side]}:* {'; '.join(claims)}." for side, claims in sides.items() if claims)
+    return f"**Was the paper reproduced? {said}.** {' '.join(lists)} {_how_sure(best)}"
 
 
-def rivals(best: Sweep) -> str:
-    """What the policy is held against, and why the white-space rule leaves some white space out."""
+def _how_sure(best: Sweep) -> str:
+    run, paper = best.records[0], preset(LARGE).train.training_bytes
+    seeds = {len(best.runs[name]) for name in (*ROWS, "even") if name in best.runs}
+    counted = many(min(seeds), "seed") if len(seeds) == 1 else f"{min(seeds)} to {many(max(seeds), 'seed')}"
+    slow = SLOW in best.runs and travel_share(settings(best, SLOW)) < LITTLE_TRAVEL
+    short = ", too short a run to judge the paper's policy" if slow else ""
     return (
-        "**Compared with:** *even spacing*; *H-Net*, which learns by straight-through gradients; *BPE guidance*, boundaries where"
-        " a BPE tokenizer starts tokens, which later bytes decide; the same *without its look ahead*; the *white-space rule*,"
-        f" after the first of adjacent spaces and punctuation marks (not the space after a comma: {shares(best, 'whitespace')})."
+        f"*How sure:* {counted} of each method, at {run['matrix_parameters'] / 1e6:.0f}M parameters and"
+        f" {run['bytes'] / 1e6:.0f} MB of text (the paper: {LARGE.upper()}, {paper / 1e9:g} GB){short}."
     )
+
+
+def _times(best: Sweep) -> str:
+    return f"{settings(best, FAST).train.policy_lr_multiplier:g} times"
 
 
 def at_spaces(sweep: Sweep, name: str) -> bool:
@@ -147,61 +156,55 @@ def at_spaces(sweep: Sweep, name: str) -> bool:
 
 
 def _works(best: Sweep) -> str:
-    config = settings(best, FAST)
-    after = settled_after(best, FAST)
-    since = "" if after is None else f" (at least {SETTLED:.0%} in every seed once it has read {after / 1e6:.0f} MB)"
+    head = "What works" if at_spaces(best, FAST) else "What we hoped would work"
+    means = {name: best.mean(name, place_of(best)).bits for name in (*ROWS, "even") if name in best.runs}
+    tokenizers, alike = _tokenizers(best)
+    gaps = _gaps(best, FAST, ("even", "hnet_port", "whitespace")) | tokenizers
     return (
-        f"**What works:** a policy with {config.train.policy_lr_multiplier:g} times the network's learning rate"
-        f" ends tokens after {share(best, FAST):.0%} of white space{since}. It predicts held-out text, in bits per byte,"
-        f" {against(_gaps(best, FAST, ('even', 'hnet_port', 'whitespace')))}. {_guidance(best)}"
+        f"**{head}:** the fast policy ends tokens after {shares(best, FAST)} of white space. It predicts"
+        f" {against(gaps, amounts=False)}{' (BPE: in further runs, with equally many boundaries)' if alike else ''}."
+        f" Lowest in the table: {IN_SENTENCES[min(means, key=means.__getitem__)]}."
     )
+
+
+def _tokenizers(best: Sweep) -> tuple[dict[str, Difference], bool]:
+    """Differences from tokenizers: at as many boundaries as they draw, and True, where such runs have their seeds."""
+    rivals = ("bpe", "bpe_causal")
+    equal = {rival: matched_gap(best, f"{FAST}{RATE_OF}{rival}", place_of(best)) for rival in rivals}
+    known = {rival: difference for rival, difference in equal.items() if difference and difference.seeds >= LEAST_SEEDS}
+    return (known, True) if len(known) == len(rivals) else (_gaps(best, FAST, rivals), False)
 
 
 def _surprise(best: Sweep) -> str:
     if SLOW not in best.runs:
         return ""
-    travel = travel_share(settings(best, SLOW))
+    slow, fast = (travel_share(settings(best, name)) for name in (SLOW, FAST))
+    head = "What works, too" if at_spaces(best, SLOW) else "What surprised us"
     return (
-        f"**What surprised us:** with the paper's single learning rate, the policy's weights can move only"
-        f" {travel:.0%} as far as in the paper's longer run. It ends with a boundary after {shares(best, SLOW)} of white space,"
-        f" and predicts {against(_gaps(best, SLOW, ('even',)))}. A short run tests a policy only if it can move."
+        f"**{head}:** the paper's policy ends tokens after {shares(best, SLOW, ' (depending on the seed)')} of white space."
+        " An update moves a weight by about the learning rate, and our runs have few: the policy's weights can move"
+        f" {slow:.0%} as far as in the paper's run; with {_times(best)} the learning rate, {fast:.0%}."
     )
-
-
-def _guidance(best: Sweep) -> str:
-    """At as many boundaries as the tokenizer where such runs have their seeds, else each at its own rate."""
-    tokenizers = ("bpe", "bpe_causal")
-    equal = {rival: matched_gap(best, f"{FAST}{RATE_OF}{rival}", place_of(best)) for rival in tokenizers}
-    if all(difference and difference.seeds >= LEAST_SEEDS for difference in equal.values()):
-        return f"Run with as many boundaries as the tokenizer, it predicts {against(equal)}."
-    return f"It predicts {against(_gaps(best, FAST, tokenizers))}, each at a rate of its own."
 
 
 def _failed(large: Sweep) -> str:
-    name, guide = LARGE_POLICY, "bpe"
-    budget = statistics.fmean(run["bytes"] for run in large.runs[name].values())
-    difference = gap(large, name, guide, place_of(large))
-    side = "" if difference is None else f", {abs(difference.bits):.3f} bits per byte {_side(difference)} {SHORT[guide]}"
-    fast = "" if FAST in large.runs else "; one with a learning rate of its own is yet to run"
+    head = "What works at the paper's size" if at_spaces(large, LARGE_POLICY) else "What failed"
+    read = statistics.fmean(run["bytes"] for run in large.runs[LARGE_POLICY].values())
+    far = travel_share(settings(large, LARGE_POLICY))
+    short = "This run, too, was short: the" if far < LITTLE_TRAVEL else "The"
+    fast = f"At this size, {_ended(large, FAST, FAST)}" if FAST in large.runs else "The fast policy is yet to run at this size"
     return (
-        f"**What failed:** at 147M parameters, on {budget / 1e9:.2g} GB, the policy as in the paper"
-        f" ({many(len(large.runs[name]), 'run')}) ended tokens after {share(large, name):.0%} of white space"
-        f"{side}{fast}."
+        f"**{head}:** at {LARGE.upper()} parameters and {read / 1e9:.2g} GB of text, {_ended(large, LARGE_POLICY, SLOW)}."
+        f" {short} policy's weights could move {far:.0%} as far as in the paper's run. {fast}."
     )
 
 
-def _side(difference: Difference) -> str:
-    return "behind" if difference.bits > 0 else "ahead of"
-
-
-def _how_sure(best: Sweep) -> str:
-    run = best.records[0]
-    seeds = {len(best.runs[name]) for name in (*ROWS, "even") if name in best.runs}
-    counted = many(min(seeds), "seed") if len(seeds) == 1 else f"{min(seeds)} to {many(max(seeds), 'seed')}"
+def _ended(large: Sweep, name: str, kind: str) -> str:
+    """Where the boundaries of a large run ended, and whether it predicts better or worse than two others."""
+    predicted = against(_gaps(large, name, ("bpe", "even")), amounts=False)
     return (
-        f"**How sure:** {run['matrix_parameters'] / 1e6:.0f}M parameters and {run['bytes'] / 1e6:.0f} MB of English a run (the"
-        f" paper: 147M, 6 GB of FineWeb); {counted}; each method under its best learning-rate schedule (by validation text);"
-        f" scores on {place_of(best)} text, ± half a 95% interval of Student's t."
+        f"{IN_SENTENCES[kind]} ({many(len(large.runs[name]), 'run')}) ended tokens after {shares(large, name)} of white space"
+        + (f" and predicted {predicted}" if predicted else "")
     )
 
 
@@ -211,24 +214,30 @@ def settings(sweep: Sweep, name: str) -> Config:
 
 
 def table(best: Sweep) -> str:
-    """Markdown: five methods, lowest first, beside even spacing."""
+    """Markdown: six methods, lowest first, beside even spacing."""
     place = place_of(best)
-    means = {name: best.mean(name, place) for name in ROWS if name in best.runs}
+    drawn = DRAWN | {FAST: f"REINFORCE, {_times(best)} the network's learning rate"}
     rows = []
-    for name in sorted(means, key=lambda name: means[name].bits):
-        less = gap(best, name, "even", place)
-        rate = statistics.fmean(best.values(name, "rate", place))
-        row = [NAMES[name], f"{means[name].bits:.3f}", on_one_line(number(less.bits, less.reach(), "+.3f")), f"{rate:.3f}"]
-        rows.append([*row, shares(best, name, remark="")])
-    even = f"minus even spacing ({best.mean('even', place).bits:.3f})"
-    return markdown(["32M parameters, boundaries by", "bits per byte", even, "boundaries per byte", "after white space"], rows)
+    for name in sorted((name for name in ROWS if name in best.runs), key=lambda name: best.mean(name, place).bits):
+        amount = _amount(gap(best, name, "even", place))
+        rows.append([f"**{NAMES[name]}**: {drawn[name]}", amount, shares(best, name, remark=" by seed")])
+    even = f"bits per byte, minus even spacing's {best.mean('even', place).bits:.3f}"
+    return markdown(["boundaries from", even, "white space followed by a boundary"], rows)
+
+
+def legend(best: Sweep) -> str:
+    """How the numbers of the table came about."""
+    return (
+        f"Lower is better. Means over seeds on {place_of(best)} text; ± is a 95% confidence interval over seeds and documents."
+        " Each method has the learning-rate schedule that was best on validation text."
+    )
 
 
 def verdict(results: Path) -> str:
-    """Markdown: the sentences, then the table."""
+    """Markdown: the answer, the table, then the other sentences."""
     best = best_sweep(results)
-    lines = [f"* {sentence}" for sentence in sentences(best, large_sweep(results)) if sentence]
-    return "\n\n".join(("\n".join(lines), table(best)))
+    first, *others = sentences(best, large_sweep(results))
+    return "\n\n".join((first, table(best), legend(best), "\n".join(f"* {sentence}" for sentence in others if sentence)))
 
 
 def figure(results: Path) -> "Figure":
@@ -246,5 +255,5 @@ def figure(results: Path) -> "Figure":
             label = NAMES[name] if seed == min(best.runs[name]) else None
             axes.plot(*zip(*points, strict=True), color=colour, label=label)
     axes.set(xlabel="training text read (MB)", ylabel="share of white space\nwith a boundary after it", ylim=(0, 1.02))
-    axes.legend(loc="center right")
+    drawing.legend(loc="outside upper center", ncols=2)
     return drawing

@@ -8,7 +8,6 @@ from rltok.errors import RltokError
 from rltok.explore.reading import read
 from rltok.runs.loading import load, load_config, locate
 from rltok.show.readings import Reading, differing, keys, reading_html, summary
-from rltok.show.widgets import require_widgets
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import to_utf8
 
@@ -100,7 +99,11 @@ def explorer(model: str | Path, other: str | Path | None = None, text: str = "Wh
     Raises:
         RltokError: no such model, or ipywidgets is not installed.
     """
-    widgets = require_widgets("the explorer", "`rltok show MODEL TEXT` shows boundaries in a terminal.")
+    try:
+        import ipywidgets
+    except ImportError as error:
+        instead = "`rltok show MODEL TEXT` shows boundaries in a terminal."
+        raise RltokError(f"the explorer needs ipywidgets. Run: pip install 'rltok[notebook]'. {instead}") from error
     names = [model] if other is None else [model, other]
     models = [(load(place), load_config(place).data.sequence_length) for place in map(locate, names)]
-    return Panel(widgets, list(map(str, names)), models, text, seed).box
+    return Panel(ipywidgets, list(map(str, names)), models, text, seed).box

@@ -150,8 +150,8 @@ def unet_diagram(labels: Sequence[str], boundaries: Sequence[int]) -> "Figure":
         arrow((i + 0.12, 1), (i + 0.12, 4.2), "0.6", lw=0.8, linestyle=":")  # the skip of eq. (9)
         arrow((ends[token], 3.2), (i, 4.2), PALETTE[1])
         if boundaries[i]:
-            box(i, 2.2, f"$X'_{token}$", "#fbe3b5")
-            box(i, 3.2, f"$Y'_{token}$", "#fbe3b5")
+            box(i, 2.2, f"$X'_{token + 1}$", "#fbe3b5")
+            box(i, 3.2, f"$Y'_{token + 1}$", "#fbe3b5")
             arrow((i, 1), (i, 2.2), PALETTE[3])
             for earlier in ends[: token + 1]:
                 arrow((earlier, 2.2), (i, 3.2), PALETTE[2], lw=0.7)

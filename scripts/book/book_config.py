@@ -2,17 +2,18 @@
 
 PYTHONPATH=scripts/notebooks python scripts/book/book_config.py
 
-rewrites book/_config.yml and book/_generated/repository.md; a test checks that they are current.
+rewrites book/_config.yml, and repository.md and run_it.md in book/_generated; a test checks that they are current.
 
 `make address` changes the address, here and everywhere else. Without an address there are no buttons and no links. Colab opens
 notebooks from GitHub only.
 """
 
-from nbtools.address import BRANCH, COLAB, colab_link, repository
+from nbtools.address import BRANCH, COLAB, GITHUB, colab_link, repository
 from nbtools.rules import ROOT
 
 CONFIG = ROOT / "book" / "_config.yml"
 PAGE = ROOT / "book" / "_generated" / "repository.md"
+RUN_IT = ROOT / "book" / "_generated" / "run_it.md"
 FIRST_NOTEBOOK = "00_quickstart"
 
 
@@ -48,24 +49,40 @@ def _fill(text: str, name: str, lines: list[str]) -> str:
     return before + begin + "".join(f"{indent}{line}\n" for line in lines) + indent + end + after
 
 
+def _published(address: str) -> list[str]:
+    """Where GitHub publishes the pages: previews of links name their picture by its whole address."""
+    owner, _, name = address.removeprefix(GITHUB).partition("/")
+    return [f"ogp_site_url: https://{owner}.github.io/{name}/"] if address.startswith(GITHUB) else []
+
+
 def render_config(text: str, address: str) -> str:
     """book/_config.yml with the parts between its markers made anew."""
-    return _fill(_fill(text, "repository", _top(address)), "theme", _theme(address))
+    parts = {"repository": _top(address), "theme": _theme(address), "published": _published(address)}
+    for name, lines in parts.items():
+        text = _fill(text, name, lines)
+    return text
 
 
 def render_page(address: str) -> str:
     """What the first page says about where the source is."""
     if not address:
-        return "The source lies beside this book; this copy names no public address.\n"
-    lines = [f"The source: [{address.removeprefix('https://')}]({address})."]
+        return "The code is in the folder that this book was built from.\n"
+    return f"The source: [{address.removeprefix('https://')}]({address}).\n"
+
+
+def render_run_it(address: str) -> str:
+    """Buttons of the first page: into the page's own model, the first chapter and, where Colab can open it, its notebook."""
+    buttons = ["link} #try-it-on-your-own-text\n:color: primary\nTry it in this page"]
+    buttons.append(f"ref}} ../notebooks/{FIRST_NOTEBOOK}\n:ref-type: myst\n:color: primary\n:outline:\nRead the first chapter")
     if link := colab_link(address, FIRST_NOTEBOOK):
-        lines.append(f"Without installing anything: [open the quickstart in Colab]({link}).")
-    return " ".join(lines) + "\n"
+        buttons.append(f"link}} {link}\n:color: primary\n:outline:\nRun it in Colab")
+    return "::::{div} rltok-buttons\n" + "".join(f":::{{button-{button}\n:::\n" for button in buttons) + "::::\n"
 
 
 def main() -> None:
-    """Rewrite both files."""
+    """Rewrite all three files."""
     address = repository()
+    RUN_IT.write_text(render_run_it(address))
     CONFIG.write_text(render_config(CONFIG.read_text(), address))
     PAGE.write_text(render_page(address))
 

@@ -75,6 +75,15 @@ function contrast() {
   return {theme: document.documentElement.dataset.theme, weak: weak.slice(0, 2).map(e => e.outerHTML.slice(0, 90))};
 }
 
+// Numbers that a line may part from their error, and formulas from the mark behind them.
+function apart() {
+  const numbers = [...document.querySelectorAll('article :is(p, td, th)')].flatMap(
+    e => e.textContent.match(/[\d.]+ ± \(?\d/g) || []);
+  const formulas = [...document.querySelectorAll('article :is(p, td, th, li) .math')].filter(
+    e => /^[.,;:!?)]/.test(e.nextSibling?.data || '') && getComputedStyle(e.parentElement).whiteSpace !== 'nowrap');
+  return [...numbers, ...formulas.map(e => e.textContent.slice(0, 40) + e.nextSibling.data[0])];
+}
+
 // Coloured text, widgets and pictures that a page holds and shows.
 function shown() {
   const seen = selector => [...document.querySelectorAll(selector)].filter(e => e.getClientRects().length).length;
@@ -83,9 +92,16 @@ function shown() {
     coloured: seen('article span[style*="background"], article .rltok-tokens span'),
     models: document.querySelectorAll('script[type="application/vnd.jupyter.widget-view+json"]').length,
     widgets: seen('article .jupyter-widgets, article .lm-Widget'),
+    apart: apart(),
     untold: images.filter(i => !i.alt.trim()).map(i => i.outerHTML.slice(0, 90)),  // those of widgets, too
     broken: images.filter(i => i.complete && i.naturalWidth === 0).map(i => i.getAttribute('src')),
   };
+}
+
+// What a page's head should hold for search engines, previews of links and tabs of browsers, and does not.
+function unmarked() {
+  const wanted = ['meta[name="description"]', 'meta[property="og:title"]', 'meta[property="og:image"]', 'link[rel="icon"]'];
+  return wanted.filter(mark => !document.head.querySelector(mark));
 }
 
 // Where the keyboard is, and whether that can be seen.

@@ -38,7 +38,7 @@ PLANTED = {
     "not_there.js": "<script src='not_there.js'></script>",
     "planted-late": "<script>addEventListener('load', () => setTimeout(() => console.error('planted-late'), 100))</script>",
     "asks for https://": "<script src='https://example.org/planted.js'></script>",
-    "1 formulas not drawn": "<span class='math'>x</span>",
+    "1 formulas not drawn": "<p>planted <span class='math'>x</span>.</p>",
     "1 formulas are tab stops, 1 without": "<mjx-container tabindex='0'></mjx-container>",
     "no text for those": "<img src='data:image/gif;base64,R0lGODlhAQABAAAAACw='>",
     "cannot be shown": "<img alt='planted' src='planted.png'>",
@@ -46,8 +46,13 @@ PLANTED = {
     "wider than the window": "<p style='width: 3000px'>wide</p>",
     "must be scrolled": "<pre style='overflow-x: auto; width: 20em'>a line of planted code that is too long for its box</pre>",
     "cannot be scrolled": "<details><pre style='overflow-x: hidden; width: 9em'>planted, folded code</pre></details>",
+    "may break within 2.477 ± 0": "<p>2.477 ± 0.012</p>",
+    "may break within x.": "",  # the formula above
     "contrast under 3": "<p style='color: #eee; background: #fff'>pale</p>",
     "the theme is": "",
+    'no meta[name="description"]': "",
+    'no meta[property="og:image"]': "",
+    'no link[rel="icon"]': "",
     "do not reach the text": "",
 }
 PROBES = (Path(__file__).parent / "book_probes.js").read_text(encoding="utf-8")
@@ -133,6 +138,12 @@ def _keyboard_problems(browser: Browser, name: str) -> list[str]:
     return problems + [f"{name}: the focus cannot be seen on {what}. {mend}" for what in unseen[:2]]
 
 
+def _head_problems(browser: Browser, name: str) -> list[str]:
+    """What search engines, previews of links and tabs of browsers show; the search page is for none of them."""
+    missing = [] if name == SEARCH else _ask(browser, "unmarked")
+    return [f"{name}: its head has no {mark}. Look at html_favicon and ogp_image in book/_config.yml." for mark in missing]
+
+
 def _content_problems(browser: Browser, name: str, label: str) -> list[str]:
     """Formulas with their numbers, pictures, widgets, coloured text."""
     problems = []
@@ -150,6 +161,7 @@ def _content_problems(browser: Browser, name: str, label: str) -> list[str]:
     if shown["models"] and not shown["widgets"]:
         problems.append(f"{label}: {shown['models']} widgets are not drawn. Is book/_extra/vendor/embed.js there?")
     problems += [f"{label}: no text for those who cannot see {image}. Give it an alt." for image in shown["untold"]]
+    problems += [f"{label}: a line may break within {what}. See scripts/book/keep_together.py." for what in shown["apart"]]
     problems += [f"{label}: picture {source} cannot be shown. Run `make book` again." for source in shown["broken"]]
     if name in COLOURED and not shown["coloured"]:
         problems.append(f"{label}: no coloured text, which this page is about. Look at its first figure.")
@@ -193,6 +205,7 @@ def page_problems(browser: Browser, page: Path, name: str, screenshots: Path) ->
             browser.picture(screenshots / f"{name.removesuffix('.html').replace('/', '-')}-{shape}-{theme}.png")
         browser.shape(width, height, dark=False)
         problems += _keyboard_problems(browser, name) if shape == "desktop" else []
+    problems += _head_problems(browser, name)
     problems += [f"{name}: the console says {error}. Mend the script, or take it out." for error in browser.errors()]
     outside = [address for address in browser.requests() if address.startswith(("http", "ws", "ftp"))]
     return problems + [f"{name}: asks for {address}. Put it under book/_extra/vendor, or leave it out." for address in outside]

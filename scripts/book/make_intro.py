@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from readme_numbers import RECORD, table
+from readme_numbers import RECORD, table, whole_words
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "book" / "_generated" / "picture.md"
@@ -55,7 +55,7 @@ def block(caption: str, painted: str, shown: float = SHOWN) -> str:
 def picture(record: dict[str, Any]) -> str:
     """The same held-out passage cut by an untrained and by a trained model, as the first seed's demo drew it."""
     passage = record["runs"][0]["passage"]
-    blocks = [block("Before training", passage["before"]), block("After training", passage["after"])]
+    blocks = [block(f"{moment.title()} training", whole_words(passage[moment])) for moment in ("before", "after")]
     return "```{raw} html\n" + "\n".join(blocks) + "\n```\n"
 
 

@@ -23,7 +23,7 @@ PAGE = ROOT / "book" / "_generated" / "moments.md"
 BEGIN = "// Written by scripts/book/make_moments.py.\nconst rltokMoments = "
 SEED = 0  # the one whose records keep the boundaries of texts
 LARGE_POLICY = "ours_gamma0.9"
-NAMES = headline.NAMES | {LARGE_POLICY: "policy as in the paper, but for a smaller discount"}
+NAMES = headline.NAMES | {LARGE_POLICY: "paper's policy, with a smaller discount"}
 SCRIPTS = ("byte_view", "moments_data", "moments_widget")
 WITHOUT = "With JavaScript there is a slider here through the moments of training; this is the last one of each run."
 

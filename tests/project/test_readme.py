@@ -23,6 +23,11 @@ def test_the_table_is_the_one_made_from_the_record():
     assert readme_numbers.render(README, RECORD) == README, "run: python scripts/book/readme_numbers.py"
 
 
+@pytest.mark.parametrize("passage", ["d│ Park│ is", "d │Park│ is", "d Park│ is"])
+def test_a_passage_begins_with_a_whole_word(passage):
+    assert readme_numbers.whole_words(passage) == "Park│ is"
+
+
 def test_the_record_was_measured_with_todays_demo_settings():
     assert RECORD["config_hash"] == demo_config(seed=0, smoke=False).digest(), "run scripts/measure/measure_tiny.py again"
 
@@ -50,6 +55,7 @@ def test_readme_is_short():
 
 def test_the_verdict_and_its_picture_are_of_the_stored_records():
     assert make_verdict.TEXT.read_text() == headline.verdict(make_verdict.RESULTS) + "\n", "run make_verdict.py"
+    assert make_verdict.SETTINGS.read_text() == make_verdict.settings() + "\n", "run make_verdict.py"
     drawing = headline.figure(make_verdict.RESULTS)
     assert f"<dc:description>{digest(drawing)}<" in re.sub(r"\s+", " ", make_verdict.PICTURE.read_text()).replace("> ", ">")
 

@@ -120,6 +120,6 @@ def effects_figure(record: dict[str, Any]) -> "Figure":
             )
         panel.axhline(0, color="0.5", linewidth=0.8)
         panel.set(title=titles[network["rule"]], xlabel="bytes after the place of the boundary")
-    panels[0].set_ylabel("change of loss (nats)")
+    panels[0].set_ylabel("change of loss (nats), 95 % interval")
     panels[0].legend(fontsize=8)
     return figure

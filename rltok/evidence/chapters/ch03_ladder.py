@@ -9,7 +9,6 @@ from rltok.errors import RltokError
 from rltok.evidence.figures import held_out_data
 from rltok.evidence.ladder import at, rows_of, stage_names
 from rltok.evidence.records import Sweep
-from rltok.show import widgets
 from rltok.show.plots import PALETTE
 from rltok.variance.gradients import GROUPS
 from rltok.variance.ladder import ALONE, CUMULATIVE, GAMMAS, gamma_sweep
@@ -226,7 +225,7 @@ def from_even_figure(sweep: Sweep, names: dict[str, str]) -> "Figure":
     return figure
 
 
-def gamma_figure(record: dict[str, Any], marked: float | None = None) -> "Figure":
+def gamma_figure(record: dict[str, Any]) -> "Figure":
     """Bias and rows needed against the discount: one line for each stage, the median over seeds; dots are seeds."""
     import matplotlib.pyplot as plt
 
@@ -246,8 +245,6 @@ def gamma_figure(record: dict[str, Any], marked: float | None = None) -> "Figure
     for panel in (left, right):
         panel.set_xticks(x, [f"{gamma:g}" for gamma in GAMMAS], fontsize=8)
         panel.set_xlabel("discount γ")
-        if marked is not None:
-            panel.axvline(GAMMAS.index(marked), color="k", linewidth=0.8)
     left.axhline(0.5, color="0.5", linewidth=0.8, linestyle=":")
     left.set(ylabel="largest cosine that bias allows", ylim=(-0.2, 1.05))
     left.legend(fontsize=8)
@@ -269,18 +266,3 @@ def positions_figure(record: dict[str, Any], stage: str) -> "Figure":
     right.set(xlabel="position i", ylabel="spread of the return (nats)", yscale="log")
     right.legend(fontsize=8)
     return figure
-
-
-def slider(record: dict[str, Any]) -> Any:
-    """A slider over the discount that moves a mark through `gamma_figure` and says the numbers; needs ipywidgets."""
-
-    def draw(gamma: float) -> tuple["Figure", str]:
-        name = gamma_sweep()[GAMMAS.index(gamma)]
-        lines = [f"{stage}: {spread(rows_of(record, stage, name))} rows" for stage in stage_names(record)]
-        return gamma_figure(record, marked=gamma), "<br>".join(lines)
-
-    alt = (
-        "Two panels over the discount, a line for each stage, with a mark at the chosen one: left the largest cosine that bias"
-        " allows, right the rows needed for a cosine of 0.5, which the lines below give in numbers."
-    )
-    return widgets.slider(GAMMAS, 0.9, "γ", draw, alt=alt)

@@ -4,6 +4,7 @@ Nothing is computed from models here. Whether a difference counts as one is deci
 """
 
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -182,7 +183,7 @@ def words_table(record: dict[str, Any]) -> str:
         [f"{int(size):,}", f"{entry['without_bits']:.3f}", f"{entry['shifted_bits']:.3f}", f"{entry['leak']:.3f}"]
         for size, entry in record["words"].items()
     ]
-    return markdown(["vocabulary asked for", "from the beginning", "and its shifted bits", "leak, bits per byte"], rows)
+    return markdown(["vocabulary asked for", "without shifted bits", "with them", "leak, bits per byte"], rows)
 
 
 def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Difference]:
@@ -195,10 +196,12 @@ def leak_gaps(record: dict[str, Any], part: str) -> dict[str, Difference]:
 
 
 def leak_table(record: dict[str, Any], part: str) -> str:
-    """Markdown: every difference of a part with its verdict."""
-    rows = [[name, with_reach(gap), f"{gap.verdict}" + ("" if gap.verdict == "undecided" else f" for {name.split(' - ')[0]}")]
-            for name, gap in leak_gaps(record, part).items()]  # fmt: skip
-    return markdown(["difference", "bits per byte", "loss"], rows)
+    """Markdown: every difference of a part, first loss minus second, with the verdict on the first."""
+    rows = []
+    for name, difference in leak_gaps(record, part).items():
+        first, second = (re.sub(r"^(\w+) as( often as)? (\w+)$", r"\1, as many as \3", side) for side in name.split(" - "))
+        rows.append([first, second, with_reach(difference), difference.verdict])
+    return markdown(["loss with", "minus loss with", "bits per byte", "verdict on the first"], rows)
 
 
 def leak_by_place(record: dict[str, Any], first: str, second: str) -> dict[str, Difference]:

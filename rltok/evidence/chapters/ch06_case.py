@@ -18,7 +18,7 @@ from rltok.evidence.chapters.ch04_travel import MOSTLY
 from rltok.evidence.chapters.ch06_runs import schedule_sweep
 from rltok.evidence.chapters.ch06_starts import beside
 from rltok.evidence.chapters.ch07_results import EARLY, HEADS, cell, minus, name_in, paper_cell
-from rltok.evidence.headline import FAST, LARGE, SLOW, place_of, settings, shares, span
+from rltok.evidence.headline import FAST, LARGE, NAMES, SLOW, place_of, settings, shares, span
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import RATE_OF, SCHEDULE, Sweep, read_sweeps
 from rltok.evidence.words import NONE, many, on_one_line
@@ -45,14 +45,11 @@ class Case:
 
     @property
     def rows(self) -> list[tuple[str, Sweep, str]]:
-        """(words, sweep, name of the run) of every policy with one learning rate or with its own, largest model first."""
+        """(words, sweep, name of the run) of every paper's policy and every fast one, largest model first."""
         sweeps = (("", self.large), (", paper's budget", self.longer), ("", self.best), (", early peak", self.early))
         each = [(words, sweep, method) for words, sweep in sweeps if sweep is not None for method in (SLOW, FAST)]
-        named = [(f"{size(sweep)}, {KINDS[method]}{words}", sweep, name_in(sweep, method)) for words, sweep, method in each]
+        named = [(f"{size(sweep)}, {NAMES[method]}{words}", sweep, name_in(sweep, method)) for words, sweep, method in each]
         return [(words, sweep, name) for words, sweep, name in named if name is not None]
-
-
-KINDS = {SLOW: "one rate", FAST: "own rate"}
 
 
 def read(results: Path) -> Case:
@@ -124,7 +121,7 @@ def _far(case: Case) -> str:
     name = name_in(case.large, SLOW)
     if name is None:
         return ""
-    return f"Its policy's weights could move {travel_share(settings(case.large, name)):.0%} as far as in the paper's run of 6 GB."
+    return f"The policy's weights could move {travel_share(settings(case.large, name)):.0%} as far as in the paper's run of 6 GB."
 
 
 def _small(case: Case) -> str:
@@ -134,9 +131,7 @@ def _small(case: Case) -> str:
     times, far = config.train.policy_lr_multiplier, travel_share(config)
     equal = differences.matched_gap(case.best, f"{FAST}{RATE_OF}bpe", place)
     guidance = equal or differences.gap(case.best, FAST, "bpe", place)
-    told = (
-        f" It predicts {headline.against({'bpe': guidance})}{', with as many boundaries' if equal else ''}." if guidance else ""
-    )
+    told = f" It predicts {headline.against({'bpe': guidance})}{', at equal rates' if equal else ''}." if guidance else ""
     return (
         f"At {size(case.best)}, a policy whose weights have {times:g} times the network's learning rate, so that they could move"
         f" {far:.0%} as far, has a boundary after {shares(case.best, FAST)} of white space.{told}"
@@ -162,7 +157,7 @@ def travel_table(case: Case) -> str:
         about = f"{told}: {megabytes(sweep, name)}, {many(len(sweep.runs[name]), 'seed')}"
         rows.append([about, f"{travel_share(settings(sweep, name)):.0%}", shares(sweep, name), span(letters) if letters else NONE,
                      *(cell(minus(sweep, name, other)) for other in ("even", "bpe"))])  # fmt: skip
-    paper = ["147M, one rate: 6 GB, the paper", f"{travel_share(preset(LARGE)):.0%}", NONE, NONE]
+    paper = [f"147M, {NAMES[SLOW]}: 6 GB, the paper", f"{travel_share(preset(LARGE)):.0%}", NONE, NONE]
     rows.append([*paper, *(paper_cell(SLOW, other) for other in ("even", "bpe"))])
     return markdown(["policy", "travel", "white space", "first letters", "minus even", f"minus {HEADS['bpe']}"], rows)
 

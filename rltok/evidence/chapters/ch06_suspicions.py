@@ -53,7 +53,8 @@ def _estimator(case: Case) -> Answer:
         return None
     values = case.large.values("hnet_port", "whitespace_share", place_of(case.large))
     away = max(values) < MOSTLY
-    return "H-Net, which has no policy", f"white space: {low_high(values)}", "not alone: H-Net avoids it, too" if away else OPEN
+    verdict = "not alone: H-Net avoids white space, too" if away else OPEN
+    return "H-Net, which has no policy", f"white space: {low_high(values)}", verdict
 
 
 def _interruption(case: Case) -> Answer:
@@ -91,7 +92,7 @@ def _moment(case: Case) -> Answer:
         f"{turned.lead:+.3f} nats per byte when the large policy left white space; {min(went):+.3f} to {max(went):+.3f}"
         " when small ones went there"
     )
-    return "what tokens took off the loss", told, NO if turned.lead >= min(went) else OPEN
+    return "the early head's loss minus the model's", told, NO if turned.lead >= min(went) else OPEN
 
 
 def _schedule(case: Case) -> Answer:
@@ -112,11 +113,11 @@ def _distance(case: Case) -> Answer:
     if not {FAST, SLOW} <= case.best.runs.keys():
         return None
     slow, fast = (case.best.values(name, "whitespace_share", place_of(case.best)) for name in (SLOW, FAST))
-    told = f"white space: {low_high(slow)} with one rate, {low_high(fast)} with two"
+    told = f"white space: {low_high(slow)} without it, {low_high(fast)} with it"
     verdict = "yes, at 32M" if min(fast) >= MOSTLY > min(slow) else NO
     large = case.large.values(FAST, "whitespace_share", place_of(case.large))
     if large:
-        told += f"; at {size(case.large)}, with its own, {low_high(large)}"
+        told += f"; {low_high(large)} with it at {size(case.large)}"
         verdict = {(True, True): "yes", (True, False): "at 32M, not at 147M", (False, True): "at 147M, not at 32M"}.get(
             (verdict != NO, min(large) >= MOSTLY), NO)  # fmt: skip
     return "a learning rate of the policy's own, late peak", told, verdict

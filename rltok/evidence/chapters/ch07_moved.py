@@ -13,7 +13,7 @@ from rltok.errors import RltokError
 from rltok.evidence import differences, tables
 from rltok.evidence.chapters import ch06_runs, ch07_results
 from rltok.evidence.claims import claims
-from rltok.evidence.headline import SHORT, SLOW, shares
+from rltok.evidence.headline import NAMES, SLOW, shares
 from rltok.evidence.records import Sweep
 from rltok.evidence.small_claims import judged, small_claims
 from rltok.evidence.summary import GAMMAS
@@ -97,8 +97,8 @@ def overturned(sweeps: Sequence[Sweep]) -> str:
         if gaps[0] is None or gaps[-1] is None or ch07_results.side(gaps[0]) == ch07_results.side(gaps[-1]):
             continue
         rows.append(
-            [f"{ch07_results.HEADS[one]} minus {SHORT[other]}", *map(ch07_results.cell, gaps), ch07_results.side(gaps[-1])]
+            [f"{ch07_results.HEADS[one]} minus {NAMES[other]}", *map(ch07_results.cell, gaps), ch07_results.side(gaps[-1])]
         )
     share_cells = [shares(sweep, ch07_results.name_in(sweep, SLOW)) for sweep in sweeps]
-    rows.append(["white space with a boundary, policy as in the paper", *share_cells, NONE])
+    rows.append([f"white space with a boundary, {NAMES[SLOW]}", *share_cells, NONE])
     return markdown(["bits per byte", *(f"`{sweep.name}`" for sweep in sweeps), "now"], rows)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rltok.evidence import differences
 from rltok.evidence.differences import gap
-from rltok.evidence.headline import BEST, FAST, SHORT, SLOW, place_of, shares
+from rltok.evidence.headline import BEST, FAST, NAMES, SLOW, place_of, shares
 from rltok.evidence.paper import TABLE_1
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.summary import LOWER
@@ -30,14 +30,15 @@ EARLY = "32m"  # the sweep whose learning rate peaks early for every method; it 
 COMPARED = "tiny"  # made by a command, not by a plan
 RUNS = {SLOW: (SLOW, "ours_gamma0.9", "learned")}  # names of one method in several sweeps
 HEADS = {
-    FAST: "policy, own rate",
-    SLOW: "policy, as in the paper",
+    FAST: NAMES[FAST],
+    SLOW: NAMES[SLOW],
     "bpe": "BPE guidance",
     "bpe_causal": "causal BPE",
     "hnet_port": "H-Net",
     "whitespace": "white-space rule",
     "entropy": "entropy rule",
     "random_k": "random places",
+    "even": "even spacing",
 }
 PAPER = {SLOW: "ours", "bpe": "bpe", "hnet_port": "hnet_port", "even": "even"}  # in the paper's Table 1
 PAIRS = ((FAST, "even"), (SLOW, "even"), (FAST, "hnet_port"), (FAST, "whitespace"),
@@ -65,6 +66,14 @@ def settings(results: Path) -> list[Sweep]:
 def name_in(sweep: Sweep, method: str) -> str | None:
     """By what name a method ran in a sweep; None where it did not."""
     return next((name for name in RUNS.get(method, (method,)) if name in sweep.runs), None)
+
+
+def called(name: str) -> str:
+    """A method in the words of the tables; one that has none keeps its name."""
+    base, _, rival = name.partition(RATE_OF)
+    method = next((method for method, names in RUNS.items() if base in names), base)
+    words = HEADS.get(method, method)
+    return f"{words}, equally many boundaries" if rival else words
 
 
 def setting(sweep: Sweep) -> str:
@@ -110,7 +119,7 @@ def minus_table(sweeps: Sequence[Sweep], reference: str, methods: Sequence[str])
     """Markdown: bits per byte minus the reference's, a row for each sweep and one for the paper, ± half a 95 % interval."""
     rows = [[setting(sweep), *(cell(minus(sweep, method, reference)) for method in methods)] for sweep in sweeps]
     rows.append(["the paper: 147M, 6 GB", *(paper_cell(method, reference) for method in methods)])
-    return markdown([f"bits per byte, minus {SHORT[reference]}", *(HEADS[method] for method in methods)], rows)
+    return markdown([f"bits per byte, minus {NAMES[reference]}", *(HEADS[method] for method in methods)], rows)
 
 
 def share_table(sweeps: Sequence[Sweep], methods: Sequence[str]) -> str:
@@ -132,7 +141,7 @@ def by_seed(sweep: Sweep, names: Sequence[str]) -> str:
     seeds = sorted(sweep.runs[names[0]])
     lines = [f"{'bits per byte':24s}" + "".join(f"  seed {seed}" for seed in seeds)]
     for name in names:
-        lines.append(f"{name:24s}" + "".join(f"{bits:8.4f}" for bits in bits_of(sweep, name).values()))
+        lines.append(f"{called(name):24s}" + "".join(f"{bits:8.4f}" for bits in bits_of(sweep, name).values()))
     return "\n".join(lines)
 
 
@@ -151,7 +160,7 @@ def verdicts_table(sweep: Sweep) -> str:
         ours, theirs = bits_of(sweep, first), bits_of(sweep, second)
         each = ", ".join(f"{ours[seed] - theirs[seed]:+.3f}" for seed in ours if seed in theirs)
         rates = " and ".join(f"{statistics.fmean(sweep.values(name, 'rate', place)):.3f}" for name in (first, second))
-        rows.append([f"`{first}` − `{second}`", each, cell(found), f"**{side(found)}**", rates])
+        rows.append([f"{called(first)} − {called(second)}", each, cell(found), f"**{side(found)}**", rates])
     return markdown([f"`{sweep.name}`, {place} text", "by seed", "mean", "verdict", "boundaries per byte"], rows)
 
 
@@ -168,7 +177,7 @@ def places_table(sweeps: Sequence[tuple[Sweep, Sequence[str]]]) -> str:
         for name in (name for name in names if name in sweep.runs):
             for seed, run in sorted(sweep.runs[name].items()):
                 rates = run["scores"]["validation"]["class_rates"]
-                rows.append([f"`{sweep.name}`: `{name}`, seed {seed}", *(f"{rates[kind] or 0:.0%}" for kind in KINDS)])
+                rows.append([f"`{sweep.name}`: {called(name)}, seed {seed}", *(f"{rates[kind] or 0:.0%}" for kind in KINDS)])
     return markdown(["a boundary after", *KINDS.values()], rows)
 
 

@@ -99,9 +99,9 @@ def languages_table(found: list[Language], training: dict[str, Any]) -> str:
         training: bytes of its training text, and of each script in it.
     """
     head = [
-        "text", "bytes a character", "bits a byte", "bytes a token",
-        "of its boundaries, after white space", "and inside a character",
-        "its script beyond ASCII in training, bytes in a million",
+        "text", "bytes per character", "bits per byte", "bytes per token",
+        "boundaries after white space", "boundaries inside a character",
+        "its script in training, bytes per million",
     ]  # fmt: skip
     rows = [
         [one.name, f"{one.bytes_per_character:.1f}", f"{one.bits:.1f}", f"{one.bytes_per_token:.1f}", f"{one.after_space:.0%}",
@@ -123,7 +123,7 @@ def scripts_figure(found: list[Language], training: dict[str, Any]) -> "Figure":
             axes.annotate(one.name, place, xytext=(4, 3), textcoords="offset points", fontsize="small")
     axes.margins(x=0.12)  # room for the names
     axes.set(xscale="log", ylim=(0, 100), ylabel="boundaries inside a character (%)")
-    axes.set_xlabel("bytes of the script in a million of training (beyond ASCII)")
+    axes.set_xlabel("bytes of its script beyond ASCII, per million of training text")
     return figure
 
 

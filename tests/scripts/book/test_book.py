@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import book_config  # noqa: E402
+import make_cards  # noqa: E402
 import make_intro  # noqa: E402
 import make_log  # noqa: E402
 import make_speed  # noqa: E402
@@ -28,8 +29,6 @@ CITE = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
 CONSTANTS = {
     "0.99": "gamma of the paper",
     "0.9": "gamma of the preset tiny; also in the authors' code, there a weight of eq. (27) too",
-    "0.01": "lambda of the paper",
-    "0.3": "lambda of the preset tiny",
 }
 
 
@@ -181,6 +180,8 @@ def test_a_typed_number_is_found_with_its_line():
         *((page, partial(lambda page: make_speed.pages()[page], page)) for page in make_speed.pages()),
         (make_texts.PAGE, lambda: make_texts.render(make_texts.record(), make_texts.words())),
         (book_config.PAGE, lambda: book_config.render_page(book_config.repository())),
+        (book_config.RUN_IT, lambda: book_config.render_run_it(book_config.repository())),
+        (make_cards.PAGE, make_cards.render),
         (book_config.CONFIG, lambda: book_config.render_config(book_config.CONFIG.read_text(), book_config.repository())),
     ],
     ids=lambda value: value.name if isinstance(value, Path) else "",
@@ -191,18 +192,44 @@ def test_generated_parts_are_current(page, made):
     )
 
 
+def test_every_chapter_of_the_book_has_a_card_or_a_line_on_one():
+    linked = re.findall(r"\(\.\./(notebooks/\w+)\.ipynb\)", make_cards.PAGE.read_text(encoding="utf-8"))
+    assert linked == [chapter for chapter in CHAPTERS if chapter.startswith("notebooks/")]
+
+
+def test_a_chapter_without_a_figure_has_a_card_without_a_picture(monkeypatch):
+    plain = [{"cell_type": "markdown", "metadata": {}, "source": "# 09 New\n\n**In short.** It is 2.5 times so. More."}]
+    monkeypatch.setattr(make_cards, "load", lambda name: plain)
+    assert make_cards.card("09_new", "09b_more").splitlines() == [
+        ":::{grid-item-card} [09 New](../notebooks/09_new.ipynb)", "", "It is 2.5 times so.", "", "About 5 minutes\\",
+        "[09 New](../notebooks/09b_more.ipynb), 5 minutes more", ":::",
+    ]  # fmt: skip
+
+
+def test_reading_time_counts_prose_and_what_is_seen_and_no_code():
+    html = {"text/html": "<b>one</b><script>not this</script>", "text/plain": "nor this"}
+    outputs = {"": [{"text": ["two ", "words\n"]}, {"data": html}], "hide-output": [{"text": "unseen"}]}
+    cells = [{"cell_type": "markdown", "metadata": {}, "source": "four words of prose <!-- not these two -->"}]
+    for tag, shown in outputs.items():
+        cells.append({"cell_type": "code", "metadata": {"tags": [tag]}, "source": "x = 1 + 2", "outputs": shown})
+    assert make_cards.words(cells) == 4 + 2 + 1
+    assert [make_cards.minutes(counted) for counted in (1, 1000, 1001)] == [5, 5, 10]
+
+
 def test_without_an_address_there_are_no_buttons_and_with_one_they_all_point_there():
     plain = book_config.CONFIG.read_text(encoding="utf-8")
     bare = yaml.safe_load(book_config.render_config(plain, ""))
     assert not {"repository", "launch_buttons"} & bare.keys()
     assert not {"repository_url", "launch_buttons"} & bare["sphinx"]["config"]["html_theme_options"].keys()
-    assert "](" not in book_config.render_page("")
+    assert "](" not in book_config.render_page("") and "Colab" not in book_config.render_run_it("")
+    assert "ogp_site_url" not in bare["sphinx"]["config"]
     address = "https://github.com/someone/rltok"
     full = yaml.safe_load(book_config.render_config(plain, address))
     theme = full["sphinx"]["config"]["html_theme_options"]
     assert full["repository"]["url"] == theme["repository_url"] == address
     assert full["launch_buttons"]["colab_url"] == theme["launch_buttons"]["colab_url"]
-    assert "colab.research.google.com/github/someone/rltok/blob/main/notebooks/00" in book_config.render_page(address)
+    assert "colab.research.google.com/github/someone/rltok/blob/main/notebooks/00" in book_config.render_run_it(address)
+    assert full["sphinx"]["config"]["ogp_site_url"] == "https://someone.github.io/rltok/"
     assert book_config.source_link("f", "rltok/a.py", address) == f"[`f`]({address}/blob/main/rltok/a.py)"
     elsewhere = yaml.safe_load(book_config.render_config(plain, "https://example.org/rltok"))
     assert "repository" in elsewhere and "launch_buttons" not in elsewhere

@@ -101,7 +101,8 @@ def test_every_cell_of_the_case_runs_on_whatever_is_stored(tmp_path, monkeypatch
     later, paper = (kind == "whole plan"), kind not in ("even alone", "ours failed")
     assert ("With a learning rate of its own" in finding) == later == ("whole budget for that size" in finding)
     assert ("With one learning rate for all weights" in finding) == paper
-    assert travel.count("one rate") == 2 + paper + later and travel.count("own rate") == 1 + later  # with the paper's own row
+    counts = travel.count("paper's policy"), travel.count("fast policy")
+    assert counts == (2 + paper + later, 1 + later)  # with the paper's own row
 
 
 def test_without_a_large_run_the_case_says_what_to_make(tmp_path, monkeypatch):

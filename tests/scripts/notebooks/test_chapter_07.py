@@ -66,7 +66,8 @@ def test_the_papers_row_is_of_its_table():
 
 def test_verdicts_stand_with_each_seed_and_pairs_without_runs_are_left_out():
     sweep = sweep_of(*learned("policy_x20", 1.7, wiggle=0.0), *seeds_of("even", 1.8, wiggle=0.0))
-    (row,) = cells(ch07_results.verdicts_table(sweep)).values()
+    ((pair, row),) = cells(ch07_results.verdicts_table(sweep)).items()
+    assert pair == "policy, own rate − even spacing"
     assert row[0] == "-0.100, -0.100, -0.100" and row[2] == "**lower**" and row[3] == "0.200 and 0.200"
 
 
@@ -81,7 +82,7 @@ def test_places_are_shares_of_each_kind_of_byte_seed_by_seed():
     for run in sweep.records:
         run["scores"]["validation"]["class_rates"] = RATES
     found = cells(ch07_results.places_table([(sweep, ["policy", "nobody"])]))
-    assert found == {f"`32m`: `policy`, seed {seed}": ["90%", "10%", "5%", "0%"] for seed in (0, 1)}
+    assert found == {f"`32m`: policy, as in the paper, seed {seed}": ["90%", "10%", "5%", "0%"] for seed in (0, 1)}
 
 
 def test_what_turned_is_listed_and_what_did_not_is_not():
@@ -92,10 +93,10 @@ def test_what_turned_is_listed_and_what_did_not_is_not():
 
     first, last = sweep("first", 1.8, 2.1, 2.2, 0.9), sweep("last", 1.9, 1.7, 2.2, 0.1)
     found = cells(ch07_moved.overturned([first, last]))
-    assert found["policy, as in the paper minus BPE guidance"][-1] == "higher"
+    assert found["paper's policy minus BPE guidance"][-1] == "higher"
     assert found["BPE guidance minus even spacing"][-1] == "lower"
-    assert not any("random" in row or row == "policy, as in the paper minus even spacing" for row in found)
-    assert found["white space with a boundary, policy as in the paper"][:2] == ["90%", "10%"]
+    assert not any("random" in row or row == "paper's policy minus even spacing" for row in found)
+    assert found["white space with a boundary, paper's policy"][:2] == ["90%", "10%"]
 
 
 def test_seeds_differ_by_their_best_and_their_worst():
