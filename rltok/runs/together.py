@@ -58,11 +58,8 @@ def joined(config: Config, corpus: Corpus, device: torch.device) -> Iterator[Ran
     text = " ".join(corpus.description[split]["hash"] for split in ("train", "validation"))
     meeting = meet(roll_call({"code of rltok": _code(), "version of torch": torch.__version__, "set of settings": config.digest(),
                               "text": text, "kind of device": device.type}), device)  # fmt: skip
-    try:
-        yield Ranks(here.number, here.count, _sharers(config, here.number, here.count), meeting.waiting)
-    except RuntimeError:  # such as a connection that closed
-        meeting.look()
-        raise
+    sharers = _sharers(config, here.number, here.count)
+    yield Ranks(here.number, here.count, sharers, meeting.waiting, meeting.watched())
     meeting.part()
 
 

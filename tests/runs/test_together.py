@@ -1,10 +1,12 @@
 """rltok.runs.together: one run in several processes, from the command line; they write, say and resume as one."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from rltok.errors import RltokError
 from rltok.runs.checkpoint import checkpoints
 from rltok.runs.sessions import sessions_of
 from rltok.runs.together import own_device
+from rltok.system import processes
 from rltok.system.processes import Place, place
 
 SIX = SETTINGS | {"train.sequences_per_update": 6, "train.training_bytes": UPDATES * 6 * 64}
@@ -109,6 +112,40 @@ def test_after_a_control_c_which_comes_twice_from_torchrun_the_first_process_alo
     assert said(outputs) == [f"rltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}"] and not outputs[1]
 
 
+def test_of_an_interruption_of_another_process_the_first_one_speaks(job, tmp_path):
+    codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["SIGINT", "train_step", 5]]})
+    line = f"rltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}"
+    assert codes == [130, 130] and said(outputs) == [line] and not outputs[1]
+
+
+def test_so_it_does_where_they_had_not_met(job, tmp_path):
+    codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["SIGTERM", "load_corpus", 1]]})
+    assert codes == [2, 143] and said(outputs) == [f"rltok: process 1 of 2 ended. {GO_ON}"]
+
+
+def test_a_signal_is_heard_while_the_others_are_not_there(tmp_path):
+    with socket.socket() as silent:  # where the store would be
+        silent.bind(("localhost", 0))
+        silent.listen()
+        address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(silent.getsockname()[1])}
+        command = [sys.executable, "-m", "rltok", *map(str, train(tmp_path)["arguments"])]
+        environment = os.environ | address | {"RANK": "1", "WORLD_SIZE": "2"}
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as waiting:
+            with silent.accept()[0]:  # it waits now for an answer
+                waiting.terminate()
+                assert waiting.communicate()[1] == f"rltok: ended by SIGTERM. {GO_ON}\n" and waiting.returncode == 143
+
+
+def test_where_the_store_is_gone_before_all_have_met_the_error_is_one_line(monkeypatch):
+    def gone(*_):
+        raise RuntimeError("Connection reset by peer")
+
+    monkeypatch.setattr(processes, "place", lambda: Place(0, 2))
+    monkeypatch.setattr(processes, "_store", lambda: SimpleNamespace(add=lambda *_: 1, set=lambda *_: None, check=gone))
+    with pytest.raises(RltokError, match=r"^torchrun ended, or process 0, before all processes had met\. Start all again\.$"):
+        processes.roll_call({})
+
+
 def other_text(folder):
     (folder / "other").mkdir()
     return write_text(folder / "other", b"Another text, of another machine.\n" * 90)
@@ -169,7 +206,7 @@ def test_a_port_in_use_is_one_line(ended_together, tmp_path):
 
 def test_other_commands_refuse_torchrun(ended_together, finished):
     order = {"arguments": ["show", finished, "gulls"], "environment": {"RANK": "0", "WORLD_SIZE": "2"}}
-    line = "rltok: torchrun is for rltok train; rltok show is one process. Leave torchrun out."
+    line = "rltok: torchrun is for rltok train; rltok show is one process. Leave torchrun out, or unset RANK and WORLD_SIZE."
     assert ended_together(order) == ([2], [line + "\n"])
 
 
@@ -178,7 +215,7 @@ def test_other_commands_refuse_torchrun(ended_together, finished):
     [
         (
             {"RANK": "2", "WORLD_SIZE": "2"},
-            "RANK=2 must be at least 0 and below WORLD_SIZE=2. Start with torchrun, or unset both.",
+            "RANK=2 must be at least 0 and below WORLD_SIZE=2. Start with torchrun, or unset RANK and WORLD_SIZE.",
         ),
         ({"RANK": "first", "WORLD_SIZE": "2"}, "RANK='first' is no whole number. Start with torchrun, or unset it."),
     ],
