@@ -8,9 +8,9 @@ A process that ends before its time ends the others: before they meet through th
 it said of itself is said once, and what others then suffer is not said at all.
 """
 
-import _thread
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -35,6 +35,7 @@ GONE = "gone"
 UNSET = "or unset RANK and WORLD_SIZE"
 GO_ON = "Go on with the same command and --resume."
 FAILURES, INTERRUPTIONS = "failures", "interruptions"
+_ending = threading.Event()  # once this process has said in the store that it ends
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ def _ends(why: str) -> bool:
     there = _reaching().done() if _reaching.cache_info().currsize else _kept_by_torchrun()
     if here.count == 1 or not there:
         return False
+    _ending.set()
     store = _store()
     store.add(why, 1)
     store.set(_key(store.add(f"calls {here.number}", 0) + 1, here.number), GONE)
@@ -224,7 +226,8 @@ def _watch(group: dist.ProcessGroup, here: Place) -> None:
     try:
         dist.recv(torch.zeros(1), (here.number + 1) % here.count, group=group)
     except RuntimeError:
-        _end_after_another(here)
+        if not _ending.is_set():  # else the main thread speaks and ends it
+            _end_after_another(here)
 
 
 def _end_after_another(here: Place) -> None:
@@ -239,7 +242,7 @@ def _end_after_another(here: Place) -> None:
     except RuntimeError:
         interrupted = silent = False
     if interrupted and not silent:
-        _thread.interrupt_main()
+        os.kill(os.getpid(), signal.SIGINT)
         threading.Event().wait(TO_SPEAK)  # it then ends the process, unless an operation on a card holds it
     if not silent:
         print(f"rltok: another one of the {here.count} processes ended. {GO_ON}", file=sys.stderr, flush=True)
