@@ -10,7 +10,7 @@ from rltok import estimator
 from rltok.baselines import antithetic_coefficients
 from rltok.config import Config, ObjectiveConfig
 from rltok.device import autocast
-from rltok.errors import overflow
+from rltok.errors import RltokError, overflow
 from rltok.losses import Losses, least_entropy_loss, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
 from rltok.optim import annealed, gradient_norm, learning_rate, policy_start, restart, restarts, set_learning_rate
@@ -123,8 +123,8 @@ def train_step(
             and optimizer stay, and the scale is halved.
 
     Raises:
-        RltokError: a loss that is not finite, a gradient that is not where nothing scales, or a scale that fell below 1;
-            weights and optimizer are as before.
+        RltokError: a weight that no loss depends on, a loss that is not finite, a gradient that is not where nothing scales, or
+            a scale that fell below 1; weights and optimizer are as before.
     """
     metrics, done, now = StepMetrics(step), step - 1, annealed(config, step)
     if now is not config:
@@ -137,6 +137,7 @@ def train_step(
             share = scaler.scale(batch_sum(part) / total)
             metrics.add(batch[0], *accumulate_gradient(model, batch, now, share, rate_loss, ranks.replica))
         after_backward()
+    _check_used(model, step)
     metrics.gather(ranks)
     scaler.unscale_(optimizer)  # before norms and clipping, which are those of the gradient itself
     metrics.grad_norm_rule = gradient_norm(list(model.rule.parameters()))
@@ -154,3 +155,13 @@ def train_step(
     if metrics.skipped and scaler.get_scale() < 1:
         raise overflow(step, scaler.get_scale())
     return metrics
+
+
+def _check_used(model: AutoregressiveUNet, step: int) -> None:
+    """Raise `RltokError` where no gradient reached a weight: it would never be trained, and processes wait for each gradient."""
+    unused = [name for name, weight in model.named_parameters() if weight.requires_grad and weight.grad is None]
+    if unused:
+        raise RltokError(
+            f"update {step}: no loss depends on {', '.join(unused[:3])}. Use it in every forward pass, freeze it with"
+            " requires_grad_(False), or leave it out."
+        )

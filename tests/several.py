@@ -100,9 +100,13 @@ def write_updates(cases: dict[str, int], folder: str, number: int) -> None:
         np.savez(Path(folder, f"{case} {number}.npz"), **arrays)
 
 
-def of_code(code: str) -> None:
-    """Meet with other processes, as if this one had code of that digest; an error ends it as a command would."""
+def unlike(code: str = "1", precision: str = "float32") -> None:
+    """Meet with other processes, as if this one had code of that digest, or a card that computes in that precision.
+
+    An error ends it as a command would.
+    """
     together._code = lambda: code
+    together.precision_of = lambda *_: getattr(torch, precision)
     try:
         compute({"policy, 6 rows": 1})
     except RltokError as error:

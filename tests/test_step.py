@@ -316,6 +316,20 @@ def small_rows(**settings):
     return small_config(data__sequence_length=16, train__training_bytes=100 * 64, **settings)
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_weight_that_no_loss_depends_on_is_an_error_that_names_it(number):
+    """Left alone, a checkpoint would hold nothing of it to resume with, and several processes would wait for its gradient."""
+    model, config = tiny_model("whitespace"), config_for("whitespace")
+    for name in ("first", "second")[:number]:
+        setattr(model.rule, name, torch.nn.Parameter(torch.zeros(3)))
+    optimizer = make_optimizer(model, config.train)
+    names = ", ".join(("rule.first", "rule.second")[:number])
+    with pytest.raises(RltokError, match=rf"^update 1: no loss depends on {names}\. Use it .*requires_grad_\(False\)"):
+        train_step(model, optimizer, batches_of(), config, 1)
+    model.rule.requires_grad_(False)
+    train_step(model, optimizer, batches_of(), config, 1)
+
+
 def test_rows_and_draws_of_an_update_do_not_depend_on_the_split_into_micro_batches():
     for step in (1, 2, 5):
         halves, whole = stacked(small_rows(), step), stacked(small_rows(train__micro_batch=4), step)

@@ -58,7 +58,7 @@ def _read_config(path: str) -> Config:
     if os.path.exists(path) and not os.path.isfile(path):
         raise RltokError(f"{path} is no ordinary file. Write the settings to one, as the config.json of a run has them.")
     try:
-        return from_dict(json.loads(read_file(Path(path))))
+        values = json.loads(read_file(Path(path)))
     except MISSING as error:
         raise RltokError(
             f"there is no file {path}. Name the config.json of a run, or take the settings of a preset: --preset tiny."
@@ -67,6 +67,10 @@ def _read_config(path: str) -> Config:
         if isinstance(error, RltokError):
             raise
         raise RltokError(f"{path} is not a JSON file of settings ({error}). Take the config.json of a run.") from error
+    try:
+        return from_dict(values)
+    except RltokError as error:
+        raise RltokError(f"{path}: {error}") from error
 
 
 def _settings(options: argparse.Namespace) -> tuple[Config, str | None]:

@@ -86,7 +86,9 @@ def _end_at_once(code: int) -> None:
 def _run(options: argparse.Namespace) -> int:
     try:
         if options.command != "train" and processes.place().count > 1:
-            raise RltokError(f"torchrun is for rltok train; rltok {options.command} is one process. Leave torchrun out.")
+            raise RltokError(
+                f"torchrun is for rltok train; rltok {options.command} is one process. Leave torchrun out, {processes.UNSET}."
+            )
         with backends.use(options.backend or backends.requested()):
             getattr(commands, options.command)(options)
         return 0

@@ -1,6 +1,7 @@
 """A run's model as one file that can be passed on."""
 
 import os
+import re
 from pathlib import Path
 
 from rltok.errors import RltokError
@@ -23,7 +24,8 @@ def export(run: str | Path, file: str | Path, *, bf16: bool = False) -> Path:
     check_name(file, "file", "FILE")
     path = Path(file)
     if path.suffix != ".safetensors":
-        raise RltokError(f"{path} must end in .safetensors, by which others know what it is. Name it {path.name}.safetensors.")
+        name = re.sub(r"\.safetensors$", "", path.name, flags=re.IGNORECASE) or "model"
+        raise RltokError(f"{path} must be a NAME.safetensors, by which others know what it is. Name it {name}.safetensors.")
     if os.path.lexists(path):
         raise RltokError(f"{path} exists already. Name a new file.")
     if not os.path.isdir(path.parent):

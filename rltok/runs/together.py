@@ -15,7 +15,7 @@ import torch.distributed as dist
 from rltok.config import Config
 from rltok.data import Corpus
 from rltok.data.order import check_ranks, sharing
-from rltok.device import resolve_device
+from rltok.device import PRECISIONS, precision_of, resolve_device
 from rltok.errors import RltokError
 from rltok.ranks import ALONE, Ranks
 from rltok.system.processes import meet, place, roll_call
@@ -49,7 +49,7 @@ def joined(config: Config, corpus: Corpus, device: torch.device) -> Iterator[Ran
     """Inside, all processes of the run are connected; alone, nothing happens.
 
     Raises:
-        RltokError: code, settings or text of two processes differ.
+        RltokError: code, settings, text or precision of two processes differ.
     """
     here = place()
     if here.count == 1:
@@ -57,12 +57,10 @@ def joined(config: Config, corpus: Corpus, device: torch.device) -> Iterator[Ran
         return
     text = " ".join(corpus.description[split]["hash"] for split in ("train", "validation"))
     meeting = meet(roll_call({"code of rltok": _code(), "version of torch": torch.__version__, "set of settings": config.digest(),
-                              "text": text, "kind of device": device.type}), device)  # fmt: skip
-    try:
-        yield Ranks(here.number, here.count, _sharers(config, here.number, here.count), meeting.waiting)
-    except RuntimeError:  # such as a connection that closed
-        meeting.look()
-        raise
+                              "text": text, "kind of device": device.type,
+                              "precision": PRECISIONS[precision_of(config, device)]}), device)  # fmt: skip
+    sharers = _sharers(config, here.number, here.count)
+    yield Ranks(here.number, here.count, sharers, meeting.waiting, meeting.watched())
     meeting.part()
 
 

@@ -369,7 +369,7 @@ def train(
     corpus = _corpus(data, config)
     for line in filter(None, (corpus.summary, travel_advice(config) if full else None)):
         say(line)
-    with joined(config, corpus, chosen) as ranks, _claimed(out, config, corpus, resume, ranks) as folder:
+    with joined(config, corpus, chosen) as ranks, _claimed(out, config, corpus, resume, ranks) as folder, ranks.watched:
         run = _open(config, corpus, folder, chosen, ranks)
         for line in (*_beginning(run, resume), f"backend {backend}: {why}"):
             say(line)

@@ -119,11 +119,12 @@ def given_step(
 
 @torch.no_grad()
 def _drawn(model: AutoregressiveUNet, batches: list[MicroBatch], config: Config) -> list[Tensor]:
-    """The boundaries that an update draws."""
+    """The boundaries that an update draws, by the draw that trains."""
     made = []
     for ids, uniforms in batches:
         with autocast(config, ids.device):
-            made.append(model.decide(model.encode(ids[:, :-1]), ids, uniforms=uniforms).boundaries)
+            first = uniforms[:, : ids.shape[1] - 1]
+            made.append(model.decide(model.encode(ids[:, :-1]), ids, uniforms=first).boundaries)
     return made
 
 

@@ -8,14 +8,18 @@ A process that ends before its time ends the others: before they meet through th
 it said of itself is said once, and what others then suffer is not said at all.
 """
 
-import functools
 import json
 import os
+import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 
 import torch
 import torch.distributed as dist
@@ -23,10 +27,15 @@ import torch.distributed as dist
 from rltok.errors import RltokError
 
 LONG = timedelta(days=30)  # who waits for process 0 learns of its end from the watch, not from a clock
-REACHABLE = timedelta(minutes=5)
+REACHABLE = timedelta(minutes=5)  # process 0, which may still read its text
+THERE_BEFORE = timedelta(minutes=1)  # the store of torchrun
+TO_SPEAK = 10  # seconds until the main thread has said what it has to say
 PAUSE = 0.05  # seconds from look to look at the store
 GONE = "gone"
+UNSET = "or unset RANK and WORLD_SIZE"
+GO_ON = "Go on with the same command and --resume."
 FAILURES, INTERRUPTIONS = "failures", "interruptions"
+_ending = threading.Event()  # once this process has said in the store that it ends
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ def place() -> Place:
         return Place()
     number, count = _whole("RANK"), _whole("WORLD_SIZE")
     if not 0 <= number < count:
-        raise RltokError(f"RANK={number} must be at least 0 and below WORLD_SIZE={count}. Start with torchrun, or unset both.")
+        raise RltokError(f"RANK={number} must be at least 0 and below WORLD_SIZE={count}. Start with torchrun, {UNSET}.")
     return Place(number, count, _whole("LOCAL_RANK") if "LOCAL_RANK" in os.environ else number)
 
 
@@ -59,13 +68,36 @@ def _whole(name: str) -> int:
         raise RltokError(f"{name}={os.environ[name]!r} is no whole number. Start with torchrun, or unset it.") from None
 
 
-@functools.cache
+@cache
+def _reaching() -> Future[dist.Store]:
+    """The table of all processes, kept by torchrun or, without it, by process 0; reached once, in a thread of its own.
+
+    Who waits for the thread hears signals, which are not heard inside torch.
+    """
+    here, reached = place(), Future[dist.Store]()
+    limit = THERE_BEFORE if _kept_by_torchrun() else REACHABLE
+
+    def reach() -> None:
+        try:
+            store = next(dist.rendezvous("env://", here.number, here.count, timeout=limit))[0]
+            attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)  # --max-restarts keeps the store
+            reached.set_result(dist.PrefixStore(f"attempt {attempt}", store))
+        except (RuntimeError, ValueError) as error:
+            reached.set_exception(error)
+
+    threading.Thread(target=reach, daemon=True).start()
+    return reached
+
+
+def _kept_by_torchrun() -> bool:
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
 def _store() -> dist.Store:
-    """The table of all processes, kept by torchrun or, without it, by process 0. Raises `RltokError` where it is not reached."""
+    """`_reaching`, waited for. Raises `RltokError` where it is not reached."""
     here, address = place(), f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     try:
-        store = next(dist.rendezvous("env://", here.number, here.count, timeout=REACHABLE))[0]
-        return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)  # --max-restarts keeps it
+        return _reaching().result()
     except (RuntimeError, ValueError) as error:
         if "address already in use" in str(error).lower():
             raise RltokError(
@@ -73,7 +105,7 @@ def _store() -> dist.Store:
             ) from error
         raise RltokError(
             f"process {here.number} of {here.count} cannot meet the others at MASTER_ADDR:MASTER_PORT={address}. Start all with"
-            " torchrun, with one address and port."
+            f" torchrun, with one address and port, {UNSET}."
         ) from error
 
 
@@ -95,9 +127,11 @@ def interrupted() -> bool:
 
 def _ends(why: str) -> bool:
     """Note in the store that this process ends, so that no roll call waits for it; False where there is no store."""
-    here, kept = place(), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by torchrun, not by one of us
-    if here.count == 1 or not (kept or _store.cache_info().currsize):
+    here = place()
+    there = _reaching().done() if _reaching.cache_info().currsize else _kept_by_torchrun()
+    if here.count == 1 or not there:
         return False
+    _ending.set()
     store = _store()
     store.add(why, 1)
     store.set(_key(store.add(f"calls {here.number}", 0) + 1, here.number), GONE)
@@ -117,16 +151,19 @@ def roll_call(facts: dict[str, str]) -> str:
     Raises:
         RltokError: facts of two processes differ; `Lost`: a process ended.
     """
-    here, store = place(), _store()
-    call = store.add(f"calls {here.number}", 1)
-    store.set(_key(call, here.number), json.dumps(facts))
-    said = []
-    for number in range(here.count):
-        while not store.check([_key(call, number)]):
-            time.sleep(PAUSE)  # not in the store's own wait, in which no signal is heard
-        said.append(store.get(_key(call, number)).decode())
+    here, store, said = place(), _store(), []
+    try:
+        call = store.add(f"calls {here.number}", 1)
+        store.set(_key(call, here.number), json.dumps(facts))
+        for number in range(here.count):
+            while not store.check([_key(call, number)]):
+                time.sleep(PAUSE)  # not in the store's own wait, in which no signal is heard
+            said.append(store.get(_key(call, number)).decode())
+        untold = here.number == 0 and store.add(FAILURES, 0) == 0  # by who failed; who was interrupted leaves it to process 0
+    except RuntimeError as error:
+        raise RltokError("torchrun ended, or process 0, before all processes had met. Start all again.") from error
     if GONE in said:
-        raise Lost(f"process {said.index(GONE)} of {here.count} ended.")
+        raise (RltokError if untold else Lost)(f"process {said.index(GONE)} of {here.count} ended. {GO_ON}")
     first, *others = map(json.loads, said)
     for number, theirs in enumerate(others, start=1):
         for name in first:
@@ -146,9 +183,14 @@ class Meeting:
     watching: dist.ProcessGroup
     watch: threading.Thread
 
-    def look(self) -> None:
-        """Where something failed in this process: end it if another one ended before, which is why."""
-        self.watch.join(timeout=5)
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Around what the processes do together: an error that comes of the end of another one is left to the watch."""
+        try:
+            yield
+        except RuntimeError:  # such as a connection that closed
+            self.watch.join(timeout=TO_SPEAK)
+            raise
 
     def part(self) -> None:
         """End the watch and leave, once all others do."""
@@ -184,12 +226,24 @@ def _watch(group: dist.ProcessGroup, here: Place) -> None:
     try:
         dist.recv(torch.zeros(1), (here.number + 1) % here.count, group=group)
     except RuntimeError:
-        try:
-            store = _store()
-            silent = store.add(INTERRUPTIONS, 0) > 0 or store.add(FAILURES, 1) > 1
-        except RuntimeError:
-            silent = False
-        if not silent:
-            text = f"another one of the {here.count} processes ended. Go on with the same command and --resume."
-            print(f"rltok: {text}", file=sys.stderr, flush=True)
-        os._exit(1)
+        if not _ending.is_set():  # else the main thread speaks and ends it
+            _end_after_another(here)
+
+
+def _end_after_another(here: Place) -> None:
+    """End this process because another one did, with a word only where that one has left none.
+
+    Who was interrupted leaves it to process 0, whose main thread also knows the newest checkpoint.
+    """
+    try:
+        store = _store()
+        interrupted = store.add(INTERRUPTIONS, 0) > 0
+        silent = here.number > 0 or store.add(FAILURES, 0) > 0 if interrupted else store.add(FAILURES, 1) > 1
+    except RuntimeError:
+        interrupted = silent = False
+    if interrupted and not silent:
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(TO_SPEAK)  # it then ends the process, unless an operation on a card holds it
+    if not silent:
+        print(f"rltok: another one of the {here.count} processes ended. {GO_ON}", file=sys.stderr, flush=True)
+    os._exit(1)

@@ -119,7 +119,8 @@ def test_settings_that_make_no_sense(kind, refused, text, tmp_path):
 @pytest.mark.parametrize("content", ["{", "[1]", '{"train": {"seeed": 1}}', '{"train": 3}', "\udcff"])
 def test_a_config_file_that_is_none(content, refused, text, tmp_path):
     (tmp_path / "c.json").write_bytes(content.encode(errors="surrogateescape"))
-    refused("train", "--data", text, "--out", tmp_path / "run", "--config", tmp_path / "c.json")
+    message = refused("train", "--data", text, "--out", tmp_path / "run", "--config", tmp_path / "c.json")
+    assert message.startswith(f"rltok: {tmp_path / 'c.json'}")
     assert not (tmp_path / "run").exists()
 
 

@@ -1,10 +1,13 @@
 """rltok.runs.together: one run in several processes, from the command line; they write, say and resume as one."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ from rltok.errors import RltokError
 from rltok.runs.checkpoint import checkpoints
 from rltok.runs.sessions import sessions_of
 from rltok.runs.together import own_device
+from rltok.system import processes
 from rltok.system.processes import Place, place
 
 SIX = SETTINGS | {"train.sequences_per_update": 6, "train.training_bytes": UPDATES * 6 * 64}
@@ -109,6 +113,60 @@ def test_after_a_control_c_which_comes_twice_from_torchrun_the_first_process_alo
     assert said(outputs) == [f"rltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}"] and not outputs[1]
 
 
+def test_of_an_interruption_of_another_process_the_first_one_speaks(job, tmp_path):
+    codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["SIGINT", "train_step", 5]]})
+    line = f"rltok: interrupted; the newest checkpoint is step-00000003. {GO_ON}"
+    assert (codes, last_lines(outputs)) == ([130, 130], [line, ""])
+
+
+def test_so_it_does_where_they_had_not_met(job, tmp_path):
+    codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["SIGTERM", "load_corpus", 1]]})
+    assert codes == [2, 143] and said(outputs) == [f"rltok: process 1 of 2 ended. {GO_ON}"]
+
+
+def test_a_signal_is_heard_while_the_others_are_not_there(tmp_path):
+    with socket.socket() as silent:  # where the store would be
+        silent.bind(("localhost", 0))
+        silent.listen()
+        address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(silent.getsockname()[1])}
+        command = [sys.executable, "-m", "rltok", *map(str, train(tmp_path)["arguments"])]
+        environment = os.environ | address | {"RANK": "1", "WORLD_SIZE": "2"}
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as waiting:
+            with silent.accept()[0]:  # it waits now for an answer
+                waiting.terminate()
+                assert waiting.communicate()[1] == f"rltok: ended by SIGTERM. {GO_ON}\n" and waiting.returncode == 143
+
+
+def test_where_the_store_is_gone_before_all_have_met_the_error_is_one_line(monkeypatch):
+    def gone(*_):
+        raise RuntimeError("Connection reset by peer")
+
+    monkeypatch.setattr(processes, "place", lambda: Place(0, 2))
+    monkeypatch.setattr(processes, "_store", lambda: SimpleNamespace(add=lambda *_: 1, set=lambda *_: None, check=gone))
+    with pytest.raises(RltokError, match=r"^torchrun ended, or process 0, before all processes had met\. Start all again\.$"):
+        processes.roll_call({})
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_process_that_is_about_to_say_why_it_ends_is_not_cut_short_by_the_end_of_another(ends, monkeypatch):
+    """Two that fail with one message leave it to the first to say it; the other one may be gone before it has."""
+
+    def closed(*_, **__):
+        raise RuntimeError("Connection closed by peer")
+
+    ended, store = [], SimpleNamespace(add=lambda key, amount: amount, set=lambda *_: None)
+    monkeypatch.setattr(processes, "_ending", threading.Event())
+    monkeypatch.setattr(processes, "place", lambda: Place(0, 2))
+    monkeypatch.setattr(processes, "_kept_by_torchrun", lambda: True)
+    monkeypatch.setattr(processes, "_store", lambda: store)
+    monkeypatch.setattr(torch.distributed, "recv", closed)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    if ends:
+        assert processes.failed("this process fails.")
+    processes._watch(torch.distributed.ProcessGroup(0, 2), Place(0, 2))
+    assert ended == ([] if ends else [1])
+
+
 def other_text(folder):
     (folder / "other").mkdir()
     return write_text(folder / "other", b"Another text, of another machine.\n" * 90)
@@ -129,10 +187,18 @@ def test_processes_that_differ_are_an_error_before_anything_is_written(what, job
     assert line.endswith("Start all processes with the same code, settings and text.")
 
 
-def test_another_version_of_the_code_in_one_process_is_an_error(job):
-    codes, outputs = job(*({"arguments": {"check": "of_code", "code": code}} for code in ("1", "1", "2")))
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        ({"code": "2"}, "process 2 has another code of rltok (2) than process 0 (1)"),
+        ({"precision": "float16"}, "process 2 has another precision (fp16 autocast) than process 0 (fp32)"),
+    ],
+)
+def test_another_version_of_the_code_or_a_card_without_its_precision_in_one_process_is_an_error(other, line, job):
+    """Where `auto` finds cards of two kinds, one process alone would scale its loss."""
+    codes, outputs = job(*({"arguments": {"check": "unlike", **more}} for more in ({}, {}, other)))
     assert codes == [2, 2, 2]
-    assert [output.split(". ")[0] for output in outputs] == ["process 2 has another code of rltok (2) than process 0 (1)"] * 3
+    assert [output.split(". ")[0] for output in outputs] == [line] * 3
 
 
 def test_what_one_process_alone_lacks_it_says_and_the_others_do_not_wait(job, tmp_path):
@@ -169,7 +235,7 @@ def test_a_port_in_use_is_one_line(ended_together, tmp_path):
 
 def test_other_commands_refuse_torchrun(ended_together, finished):
     order = {"arguments": ["show", finished, "gulls"], "environment": {"RANK": "0", "WORLD_SIZE": "2"}}
-    line = "rltok: torchrun is for rltok train; rltok show is one process. Leave torchrun out."
+    line = "rltok: torchrun is for rltok train; rltok show is one process. Leave torchrun out, or unset RANK and WORLD_SIZE."
     assert ended_together(order) == ([2], [line + "\n"])
 
 
@@ -178,7 +244,7 @@ def test_other_commands_refuse_torchrun(ended_together, finished):
     [
         (
             {"RANK": "2", "WORLD_SIZE": "2"},
-            "RANK=2 must be at least 0 and below WORLD_SIZE=2. Start with torchrun, or unset both.",
+            "RANK=2 must be at least 0 and below WORLD_SIZE=2. Start with torchrun, or unset RANK and WORLD_SIZE.",
         ),
         ({"RANK": "first", "WORLD_SIZE": "2"}, "RANK='first' is no whole number. Start with torchrun, or unset it."),
     ],

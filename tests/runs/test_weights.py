@@ -106,7 +106,9 @@ def test_the_command_writes_it_and_says_how_to_look_at_it(run, finished, tmp_pat
     ("name", "why"),
     [
         ("taken.safetensors", "exists already. Name a new file."),
-        ("model.bin", "must end in .safetensors"),
+        ("model.bin", "model.bin must be a NAME.safetensors, by which others know what it is. Name it model.bin.safetensors."),
+        ("M.SAFETENSORS", "Name it M.safetensors."),
+        (".safetensors", "Name it model.safetensors."),
         ("none/model.safetensors", "there is no folder"),
         ("", "FILE is empty"),
     ],

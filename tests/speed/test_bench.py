@@ -197,6 +197,18 @@ def test_the_given_arm_has_as_many_tokens_in_the_same_places_and_one_loss(corpus
         assert len(ratios) == 4 and repeat["cost"] == pytest.approx(statistics.median(ratios) - 1)
 
 
+def test_of_several_draws_the_given_arm_has_the_boundaries_of_the_one_that_trains(corpus, monkeypatch):
+    seen = []
+
+    def compared(model, optimizer, batches, given, config):
+        ids, uniforms = batches[0]
+        seen.append(torch.equal(model(ids, uniforms=uniforms[:, :64]).boundaries, given[0]))
+
+    monkeypatch.setattr("rltok.speed.policy_cost.given_step", compared)
+    policy_cost(small_config(objective__draws=2, train__warmup_fraction=1.0, train__warmup_start=0.0), corpus, CPU, 5)
+    assert len(seen) == 22 and all(seen)
+
+
 def test_the_given_step_is_the_mean_loss_with_given_boundaries_and_gives_the_policy_no_gradient(corpus):
     config = small_config()
     model = new_model(config, CPU).train()
