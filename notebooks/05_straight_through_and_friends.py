@@ -18,7 +18,7 @@
 # %% [markdown] tags=["header-strip"]
 # # 05 Straight-through
 #
-# **In short.** The usual way around a drawn decision is to pretend, on the way back, that it was its own probability.
+# **In short.** The usual way around a drawn decision is to treat it, in the backward pass, as if it were its probability.
 # This gives a gradient with little noise, but of something other than the expected loss. On networks small enough to
 # add up every boundary string, the direction of its average had, on the whole, little to do with that of the exact
 # gradient, and more draws do not help. REINFORCE is noisier and right on average. Chapters 02 to 04 built the paper's
@@ -733,7 +733,7 @@ for panel, (smooth, title) in zip(
     )
     still = np.abs(np.diff(losses)[~flips]).max()
     print(f"{title}: {flips.sum()} flips;", end=" ")
-    print(f"between flips a step moves the loss by at most {still:.4f}")
+    print(f"between flips, steps of at most {still:.4f}")
     assert losses.std() > 0 and (smooth == "ema" or still < 1e-12)
     gaps = np.flatnonzero(flips) + 1
     panel.plot(

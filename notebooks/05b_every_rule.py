@@ -123,7 +123,7 @@ show("even", "random_k")
 #   about the next byte, above a threshold that is set so that the rate on training text is the target.
 # * `bpe` is the paper's "BPE guidance" (appendix D.1). A byte-pair tokenizer {cite}`sennrich2016` is trained first and cuts the
 #   text. The boundary of each of its tokens stands on the *first byte after* it, because on the token's last byte it would give away
-#   that the token ends. Such boundaries are called *shifted*. Vocabulary and text set their rate.
+#   that the token ends. (After a word that byte is the space, with which the next token begins.) Such boundaries are called *shifted*. Vocabulary and text set their rate.
 # * `bpe_causal` is ours. At each byte it lets the same tokenizer cut the text *up to there*, and draws a boundary if a token starts
 #   at that byte. These are not the boundaries of the text cut as a whole; there are more of them.
 
@@ -135,7 +135,7 @@ show("whitespace", "entropy", "bpe", "bpe_causal")
 #
 # * `dynamic_pooling` is the method of chapter 05 as published {cite}`nawrot2023`: drawn gates, tokens that are means of their bytes,
 #   and a prior on the number of boundaries in a row. `dynamic_pooling_port` is what the paper's authors ran: temperature 1 in place
-#   of one half, no learned vector for bytes before the first boundary, and in place of the prior the rate loss (24) on the noisy gates.
+#   of one half, and in place of the prior the rate loss (24) on the noisy gates.
 # * `hnet` is H-Net's router {cite}`hwang2025` in this network. Nothing is drawn; a *ratio loss* pulls the mean gate down while
 #   there are more boundaries than wanted, and up while there are fewer. The decoder gets token and byte states added up, and in
 #   `hnet` the byte states first go through a linear layer that starts at zero. `hnet_port`, the authors' variant, has no such layer.
@@ -252,7 +252,7 @@ for n in range(2, len(word) + 1):
     print(f"read {word[:n].decode()!r:11s} tokens: {tokens(word[:n])}")
 
 # %% [markdown]
-# `bpe` puts a boundary on the first byte of each token that follows another. Predict: at which letter of " walking" does this
+# `bpe` puts a boundary on the first byte of each token that follows another, as this word follows one. Predict: at which letter of " walking" does this
 # decision depend on whether the whole word is known, or only the bytes up to that letter?
 
 # %% tags=["prediction"]
@@ -321,8 +321,8 @@ Markdown(ch05_rules.leak_table(leak, "unet"))
 
 # %% [markdown]
 # So a shifted boundary does tell about later bytes, as " walking" shows; counts can use it; and of two small networks with equally
-# many tokens, the one that looks ahead had the lower loss. How large the effect is in the paper's Table 1, or with another
-# tokenizer, this does not show.
+# many tokens, the one that looks ahead had the lower loss. How large the effect is in the paper's own comparison, or with
+# another tokenizer, this does not show.
 #
 # ## Do the learned rules hold their rate?
 #

@@ -203,8 +203,8 @@ Markdown(ch06_plan.cost_table("147m", budgets, speeds))
 # echo $! > runs/147m.pid
 # ```
 #
-# With FineWeb, `--data corpora/fineweb_windows` replaces `--data` and `--validation`. `corpora/eval` holds the four benchmark sets as
-# files; with a network, `--tasks hub` fetches them. One run alone is `--only ours_gamma0.9`. To watch it, and to stop it:
+# With FineWeb, `--data corpora/fineweb_windows` replaces `--data` and `--validation`. `corpora/eval` holds four benchmark sets
+# (LAMBADA, HellaSwag, PIQA, ARC-Easy) as files; with a network, `--tasks hub` fetches them. One run alone is `--only ours_gamma0.9`. To watch it, and to stop it:
 #
 # ```
 # tail -f runs/147m.log

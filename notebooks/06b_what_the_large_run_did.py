@@ -136,7 +136,7 @@ Markdown(
 print(ch06_case.schedules(case, ended=False))
 
 # %% [markdown]
-# The first line is the first sweep, with a boundary after nearly all white space. Predict: which of the others put boundaries after
+# The first line is the first sweep (the plans of both sizes call this policy `ours_gamma0.9`), with a boundary after nearly all white space. Predict: which of the others put boundaries after
 # more than half of it?
 
 # %% tags=["prediction"]
@@ -146,7 +146,7 @@ guess = None  # names
 print(ch06_case.schedules(case, ended=True))
 
 # %% [markdown]
-# Where the peak comes late, the small policy does not go to white space, whether the peak is high or low; where it comes early,
+# In these runs, where the peak comes late, the small policy does not go to white space, whether the peak is high or low; where it comes early,
 # it does. But the large policy chose other places, and these small ones with a late peak stay undecided. And a tiny model, with
 # settings that pull its policy harder, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So
 # the schedule is only part of the answer. All suspicions together:
@@ -169,7 +169,7 @@ plots.show(ch06_case.figure(case))
 # A policy of 32M with its own learning rate is at white space before the network has learned much. With one rate and a late peak, it is
 # undecided for a good part of its run, while the network gets used to boundaries at random places. Then one seed goes to spaces, one
 # to first letters, and one stays undecided; the large run looks like the second. Under an early peak the same small travel is spent in
-# the first updates, and all seeds go to spaces; but the network then predicts worse ([chapter
+# the first updates, and all seeds go to spaces; but all networks of that schedule predict worse than under a late peak ([chapter
 # 07](07_reading_the_results.ipynb#another-learning-rate)).
 #
 # Three things remain open: whether boundaries at first letters cost anything; why H-Net, which has no policy, avoids spaces at this
@@ -216,8 +216,8 @@ policies = {label: ch06_case.settings(*run) for label, *run in case.rows}
 for label, config in (policies | {"the paper": paper}).items():
     early = moved(config, 10_000_000 // config.bytes_per_update)
     print(f"{label:32s}{early / whole:.3%}")
-print("With little travel it helps to move early. With much it is not")
-print("needed: the paper's run begins more slowly than ours.")
+print("Those that found white space moved early. Whether that is needed")
+print("where there is much travel, these runs do not show.")
 
 # %% [markdown]
 # **3. Which of the differences?** (hard, 20 minutes). Our run and the paper's differ in text, amount of text, gamma and seeds. Suppose

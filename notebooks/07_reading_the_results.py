@@ -108,7 +108,7 @@ methods = [FAST, SLOW, "bpe", "hnet_port", "whitespace"]
 Markdown(ch07_results.minus_table(sizes, "even", methods))
 
 # %% [markdown]
-# *Own rate*: the policy's weights have twenty times the network's learning rate. BPE guidance looks at the bytes that follow before
+# In the *fast policy* the policy's weights have twenty times the network's learning rate. BPE guidance looks at the bytes that follow before
 # it decides, which no model can do while it writes. Here is everything against BPE guidance, its causal form included:
 
 # %%
@@ -161,10 +161,10 @@ Markdown(ch07_results.verdicts_table(best))
 # ## The policy needs a learning rate of its own
 #
 # Our runs have a small part of the paper's updates, and a higher learning rate for the policy's weights makes up for that. With it a
-# policy decides early, in all runs but one for white space, whatever the discount and the number of lags. With one rate for all
+# policy decides early, whatever the discount and the number of lags, and in all runs but one for white space. With one rate for all
 # weights it is still undecided halfway, and then its seeds go different ways:
 
-# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One line a seed; plan 32m_best. Rate \u00d7 20: twenty times the network's learning rate, with a discount of 0.95 and eight lags unless the legend says otherwise.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
+# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One line a seed; plan 32m_best. Rate \u00d7 20: twenty times the network's learning rate, with a discount of 0.95 and eight lags unless the legend says otherwise; the paper's policy has 0.9 here.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
 plots.show(ch07_results.policies_figure(best))
 
 # %%
@@ -176,8 +176,8 @@ for seed, run in sorted(best.runs[SLOW].items()):
     print(f"seed {seed} {space:21.0%} {letter:14.0%} {entropy:15.2f}")
 
 # %% [markdown]
-# First letters are the other place where policies end up, one byte later. The losses of these three seeds hardly differ (second row of
-# the table above).
+# First letters are the other place where policies end up, one byte later. The losses of these three seeds hardly differ (row *paper's
+# policy − even spacing* of the table of differences).
 #
 # ### Seeds against methods
 #
@@ -236,8 +236,8 @@ Markdown(
 )
 
 # %% [markdown]
-# The run of 147M avoids white space and marks first letters and punctuation, as seed 2 of 32M does ([chapter
-# 06b](06b_what_the_large_run_did.ipynb) says more).
+# The run of 147M avoids white space and marks first letters, as seed 2 of 32M does, and punctuation, too
+# ([chapter 06b](06b_what_the_large_run_did.ipynb) says more).
 #
 # ## Another learning rate
 #

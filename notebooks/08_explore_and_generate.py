@@ -20,7 +20,7 @@
 #
 # **In short.** A small model of English that comes with the package ends its tokens after the spaces of sentences that it never saw,
 # and continues a prompt with English words that make no sense. Caches make this writing fast and change no byte of it. In other
-# scripts the model still ends a token at nearly every space, but most of its other boundaries divide characters, probably because
+# scripts the model still ends a token at nearly every space, but its other boundaries make little sense, probably because
 # it hardly read such text. The chapters before asked where boundaries come from and what they are worth; this one hands you the
 # result.
 #
@@ -255,7 +255,7 @@ print(f"all but English: boundaries after {drawn} of {there} white spaces")
 # Probably. The last column says how little the model read: of a million bytes of its training text, only so many are in the script of
 # the row (for languages in Latin letters: letters beyond ASCII). What it read beyond ASCII was mostly dashes and quotation marks, not
 # letters. So it could hardly learn which bytes end a character. What it did learn carries over: a space is a space in every
-# language, and gets its boundary. Without spaces the model hardly draws a boundary in English either, as exercise 1 shows.
+# language, and gets its boundary. In English without spaces the model hardly draws a boundary, as exercise 1 shows.
 
 # %% mystnb={"figure": {"caption": "Share of boundaries that divide a character, over how much of its script the training text held; a dot for each language.", "name": "fig-other-scripts"}, "image": {"alt": "A point a language. French and Spanish, with the most text, lie lowest; Japanese, Tamil and Chinese highest, but Chinese had about as much text as Russian and more than Korean, which lies far lower."}}
 plots.show(ch08_explore.scripts_figure(found, record["training"]))

@@ -74,6 +74,24 @@ WHO = {
     "naive": "the loss of all bytes of the row and the rate loss; no reduction of the variance",
     **{f"policy_x{times}{late}": f"the whole method with {times} times the learning rate for the policy's own weights{words}"
        for times in (1, 5, 60) for late, words in (("", ""), ("_late", ", which stay put at first"))},
+    **{f"{name}_every_{bytes_}": f"`{name}` with one boundary in {bytes_} bytes as its target"
+       for name in ("even", "random_k", "policy_x20", "entropy") for bytes_ in (2, 3, 8) if (name, bytes_) != ("entropy", 2)},
+    "even_every_1": "a boundary after every byte",
+    "policy_one_draw": "`policy_x20`",
+    "policy_two_draws": "`policy_x20` with a second draw of each row as the baseline of the first",
+    "policy_two_draws_train": "`policy_x20` with two draws of each row that both train, each against the other",
+    "policy_antithetic": "`policy_x20` with two draws of each row, one with 1 - u where the other has u, that both train",
+    "policy_early": "`policy_x20`",
+    "policy_late": "`policy_x20` with the policy's weights staying put for the first 30 %",
+    "policy_dense": "`policy_x20` that is to draw every second byte at first",
+    "policy_warm": "`policy_x20` with draws nearer to chance at first",
+    "policy_entropy": "`policy_x20` with a floor under its entropy at first",
+    "policy_beta2": "`policy_x20` with a shorter average of squared gradients for the policy's weights",
+    "policy_D": "`policy_x20` with a fourth of the scale D",
+    "policy_slow_then_fast": "`policy_x20` with the network's learning rate for the first 30 %",
+    "policy_fast_then_slow": "`policy_x20` with the network's learning rate after the first 30 %",
+    "policy_restarts": "`policy_x20` with the policy set back twice",
+    **{f"{name}_{size}": f"`{name}` with a vocabulary of {size}" for name in ("bpe", "bpe_causal") for size in (1000, 8000)},
     "policy_x20_late": "`policy_x20` with the policy's weights staying put at first",
 }  # fmt: skip
 

@@ -31,9 +31,9 @@ def settings() -> str:
     changes = {
         "highest learning rate": "everything is learned sooner",
         "divisor of the policy's logits ($D$)": "the policy moves sooner",
-        "weight in the loss of the policy's reward, and of how often it draws ($\\lambda_\\pi$, $\\lambda_{target}$)":
-            "the policy moves sooner, and is held harder to how often it should draw",
-        "discount: factor on a reward for each byte that it comes later ($\\gamma$)": "less variance, more bias",
+        "weights of two terms of the loss: the policy's reward, and how often it draws ($\\lambda_\\pi$, $\\lambda_{target}$)":
+            "the policy moves sooner, and is held closer to the wanted number of boundaries",
+        "discount: what a reward counts after each byte of delay ($\\gamma$)": "less variance, more bias",
         "bytes that a byte layer looks back": "only tokens carry what is further away",
     }  # fmt: skip
     values = zip(_values(preset("147m")), _values(preset("tiny")), strict=True)

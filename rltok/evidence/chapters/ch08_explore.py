@@ -100,12 +100,12 @@ def languages_table(found: list[Language], training: dict[str, Any]) -> str:
     """
     head = [
         "text", "bytes per character", "bits per byte", "bytes per token",
-        "boundaries after white space", "boundaries inside a character",
+        "of its boundaries: after white space", "inside a character",
         "its script in training, bytes per million",
     ]  # fmt: skip
     rows = [
         [one.name, f"{one.bytes_per_character:.1f}", f"{one.bits:.1f}", f"{one.bytes_per_token:.1f}", f"{one.after_space:.0%}",
-         f"{one.inside:.0%}", f"{1e6 * training['scripts'].get(one.script, 0) / training['bytes']:.1f}" if one.script else "none"]
+         f"{one.inside:.0%}", f"{1e6 * training['scripts'].get(one.script, 0) / training['bytes']:.1f}" if one.script else "-"]
         for one in found
     ]  # fmt: skip
     return markdown(head, rows)

@@ -68,7 +68,7 @@ def test_the_table_says_how_much_of_a_script_was_in_the_training_text():
     ]
     lines = ch08_explore.languages_table(found, TRAINING).splitlines()[2:]
     assert lines[0] == "| chinese | 3.0 | 6.0 | 2.8 | 1% | 88% | 50.0 |"
-    assert lines[1].endswith("| none |") and lines[2].endswith("| 0.0 |")
+    assert lines[1].endswith("| - |") and lines[2].endswith("| 0.0 |")
 
 
 def test_the_figure_places_each_language_by_its_script_and_leaves_english_out():

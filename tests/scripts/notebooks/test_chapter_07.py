@@ -67,7 +67,7 @@ def test_the_papers_row_is_of_its_table():
 def test_verdicts_stand_with_each_seed_and_pairs_without_runs_are_left_out():
     sweep = sweep_of(*learned("policy_x20", 1.7, wiggle=0.0), *seeds_of("even", 1.8, wiggle=0.0))
     ((pair, row),) = cells(ch07_results.verdicts_table(sweep)).items()
-    assert pair == "policy, own rate − even spacing"
+    assert pair == "fast policy − even spacing"
     assert row[0] == "-0.100, -0.100, -0.100" and row[2] == "**lower**" and row[3] == "0.200 and 0.200"
 
 
@@ -82,7 +82,7 @@ def test_places_are_shares_of_each_kind_of_byte_seed_by_seed():
     for run in sweep.records:
         run["scores"]["validation"]["class_rates"] = RATES
     found = cells(ch07_results.places_table([(sweep, ["policy", "nobody"])]))
-    assert found == {f"`32m`: policy, as in the paper, seed {seed}": ["90%", "10%", "5%", "0%"] for seed in (0, 1)}
+    assert found == {f"`32m`: paper's policy, seed {seed}": ["90%", "10%", "5%", "0%"] for seed in (0, 1)}
 
 
 def test_what_turned_is_listed_and_what_did_not_is_not():
