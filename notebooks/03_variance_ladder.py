@@ -277,7 +277,7 @@ print(judge(guess, round(factor)))
 # constant does most of it (exercise 2); on a trained network the early exit also knows which bytes are hard.
 #
 # (The early exit without causal credit, the middle line, has less variance than with it: in this small world the
-# earlier rewards partly cancel the later ones. On real text causal credit lowers the variance here, too.)
+# earlier rewards partly cancel the later ones. On real text causal credit lowers the variance of early-exit rewards, too.)
 #
 # ## Rung 3: time discounting
 #
@@ -401,8 +401,9 @@ for stage in record["stages"][:3]:
 
 # %% [markdown]
 # Predict a power of ten: at the early moment, how many rows does naive REINFORCE need for a useful direction? In the
-# small world it needed thousands of rows of 5 bytes. The pay that decisions have in common is a hundred times larger in
-# a row of 512 bytes, and the variance goes with its square.
+# small world it needed thousands of rows of 5 bytes. A row of 512 bytes is a hundred times longer, and a byte costs less
+# than half of what it did there, so the pay that decisions have in common is about forty times larger; the variance
+# goes with its square.
 
 # %% tags=["prediction"]
 guess = None  # a power of ten
@@ -475,8 +476,8 @@ plots.show(ch03_ladder.from_even_figure(sweep, curves))
 # A difference counts if it is larger than the number after ±, half the width of its 95 % interval; the table
 # then says *beyond*. A single seed has no spread of its own; [chapter 07](07_reading_the_results.ipynb#what-one-seed-says) explains what stands in for it.
 # The last line of each block is the control for the pull: $\gamma = 0.9$ with a $\lambda_\pi$ that makes up for the
-# smaller returns. (A difference is over the seeds that both methods have, so those of the second block are not the
-# first's subtracted.)
+# smaller returns. (A difference is over the seeds that both methods have, so subtracting two lines of the first block
+# need not give the line of the second.)
 
 # %%
 parts = curves | {

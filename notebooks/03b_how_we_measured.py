@@ -120,8 +120,9 @@ Markdown(
 )
 
 # %% [markdown]
-# The lower part shows each reduction *alone*. The batch mean alone saves powers of ten: at the start, where a byte
-# costs about the same in every row, more than the early exit does; early in training far less; late about as much.
+# The lower part shows each reduction *alone*. The batch mean alone saves powers of ten. At the start it saves more
+# than the early exit alone, because a byte costs about the same in every row; early in training far less; late about as
+# much.
 #
 # But *on top of the others* it saves nothing early. The reason is the mean reward, in the first three lines below: near
 # 0, so there is hardly anything to subtract. The other lines say why every estimator needs more rows late than early.
@@ -188,8 +189,8 @@ print(f"median {middle:.2f}, 90 % between {low:.2f} and {high:.2f}")
 # %% [markdown]
 # At most 512 rows were averaged here, so larger numbers of rows rest on the formula. It asks for too many where a few
 # batches carry most of the noise, as with the estimators without discount. So it can tell rungs apart that differ by
-# powers of ten, but not by a factor of a few. The factor of three of causal credit does not rest on it: with and
-# without it the mean is the same, so the rows compare as the variances do. (The comparisons are from start and early,
+# powers of ten, but not by a factor of a few. The factor of three of causal credit does not rest on the formula: with and
+# without causal credit the mean is the same, so the rows compare as the variances do. (The comparisons are from start and early,
 # for policy and encoder; late, the true gradient is known too poorly.)
 
 # %% [markdown]
@@ -283,7 +284,7 @@ print("at the start, anywhere:", [f"{value:.3f}" for value in starts])
 # The lead grows over the first few dozen positions and is level after that (left panel). Before training there is none:
 # the mean reward is negative for two seeds and positive for one.
 #
-# The right panel is the better argument for discounting: without a discount, a decision early in the row is paid with
+# The right panel is an argument for discounting: without a discount, a decision early in the row is paid with
 # the noise of all that follows.
 #
 # ## Shared parameters and the weight 0.01
@@ -310,7 +311,7 @@ for stage in ch03_ladder.stage_names(record):
     print(f"{min(shares):.2f} to {max(shares):.2f}")
 
 # %% [markdown]
-# In the encoder term (12) is at least twice as long, so leaving out nearly all of (13) changes little. (Late, the true
+# In the encoder, term (12) is at least twice as long, so leaving out nearly all of (13) changes little. (Late, the true
 # gradient of the encoder is known only roughly, so take those cosines with care.) The policy's own parameters get only
 # (13) and the pressure towards the target rate; for them $\lambda_\pi$ sets the balance of these two.
 #

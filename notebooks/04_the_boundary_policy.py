@@ -281,8 +281,8 @@ for name, loss in (
 # %% [markdown]
 # On probabilities the pull is gone exactly where a policy is certain, however wrong its rate is. To see what this does
 # in training, `scripts/measure/measure_rate_loss.py` trained the preset `tiny` on the bundled English sample without a
-# rate loss, with eq. (24), and with the loss on probabilities; from three starts, a bias for the target of 1/5, for
-# 1/100 and for 4/5; with three seeds each.
+# rate loss, with eq. (24), and with the loss on probabilities; always towards a rate of 1/5; from three starts, a
+# bias for a rate of 1/5, 1/100 or 4/5; with three seeds each.
 #
 # Predict: where does the rate end *without* a rate loss, from the start at the target?
 
@@ -360,7 +360,7 @@ print(f"sum     {float(parts.total(**weights)):+.4f}")
 # In English nobody knows the best boundaries. So here is a language in which the worth of a boundary can be computed.
 # It has eight words and no spaces. No word is the beginning of another, so a reader always knows where a word ends.
 # What matters is the *order* of the words: any two words in a row foretell the third, except for a surprise now and
-# then.
+# then. (In the code it is called `early`: its words differ from the first letter on.)
 
 # %%
 lexicon = Lexicon(WORDS["early"])
@@ -541,7 +541,7 @@ for name, config in runs.items():
 #
 # Predict: which is the smallest factor of the four that is enough for every seed's policy, moving from the start, to
 # draw after at least 80 % of white space? (Chapter 00's policy had the travel of the third line, and came to draw after
-# nearly all of it.)
+# nearly all of it. So 20 should be enough; is 5?)
 
 # %% tags=["prediction"]
 guess = None  # 1, 5, 20 or 60
@@ -592,7 +592,7 @@ Markdown(markdown(["preset", "early head", "policy", "both"], lines))
 #   naive REINFORCE did well too.
 # * The learned places are consistent. They are the ends of words where these are the best place, and anywhere in the
 #   word where places are equally good.
-# * A policy needs room to move, and early. A short run gives it little; a learning rate of its own makes up for that.
+# * A policy needs room to move, and must start early. A short run gives it little; a learning rate of its own makes up for that.
 #
 # All learned numbers here are of small models.
 #

@@ -445,8 +445,8 @@ print(f"length {truth.norm().item():.4f}")
 # ### The straight-through gradient
 #
 # How does a gate act on the loss? The bytes after one boundary, up to and including the byte of the next boundary, form
-# a token, whose state is a weighted mean of theirs. The weight of a byte comes from the gates of the bytes before
-# it in its token, so in the backward pass a gate reaches only the weights of the bytes *after* it. Bytes after the last
+# a token, whose state is the mean of theirs. In the backward pass the weight of a byte in that mean depends on the gates
+# of the bytes before it in its token, so a gate reaches only the weights of the bytes *after* it. Bytes after the last
 # boundary belong to no token. Here is one draw:
 
 # %%
@@ -639,7 +639,7 @@ plots.show(figure)
 # ### More rows, more networks
 #
 # Is this row an exception, or this network? The next cell takes 24 rows of a text on the same network, and the row
-# above on five fresh networks besides the one above. Both gradients are exact.
+# above on five fresh networks besides the one above. Both gradients are computed without draws.
 
 # %%
 prose = FIXED_TEXTS["prose"]
@@ -674,7 +674,7 @@ model, rule, predictor = kept
 # ## H-Net: nothing is drawn
 #
 # *H-Net* {cite}`hwang2025` compares the states $X$ of neighbouring bytes. Its *router*, two matrices $W_q$ and $W_k$,
-# gives a gate that is large where they point in different directions,
+# gives a gate that is large where the two states, multiplied by these, point in different directions,
 #
 # $$s_i = \tfrac12 \big(1 - \cos(W_q X_{i-1},\, W_k X_i)\big), \qquad a_i = 1 \text{ if } s_i > \tfrac12,$$
 #
@@ -752,7 +752,8 @@ plots.show(figure)
 # %% [markdown]
 # Without smoothing the true derivative is 0 wherever it exists, and the gradient is pure pretence. Does it at least say
 # what happens further away, where boundaries flip? Go a distance of 1 in random directions: how often does the loss
-# move the way the slope says? A coin would be right half of the time. The last variant has the smoothing alone.
+# move the way the slope says? A coin would be right half of the time. There are three
+# variants: the pretended factor alone, both, and the smoothing alone.
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["hide-input"]
 from rltok.rules import hnet

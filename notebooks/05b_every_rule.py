@@ -117,8 +117,8 @@ show("even", "random_k")
 # %% [markdown]
 # **Rules that read the text and are fixed before training.**
 #
-# * `whitespace` is SpaceByte's {cite}`slagle2024`: a boundary after the first of adjacent spaces and punctuation marks. (Exactly: of
-#   bytes that are neither an ASCII letter or digit nor a later byte of a character of several bytes.) The text sets its rate.
+# * `whitespace` is SpaceByte's {cite}`slagle2024`: a boundary after the first of adjacent spaces and punctuation marks. (Exactly:
+#   after the first of adjacent bytes that are no ASCII letters or digits, and no later bytes of a longer character.) The text sets its rate.
 # * `entropy` is BLT's {cite}`pagnoni2024`: a small byte model is trained first and frozen. A boundary stands where this model is unsure
 #   about the next byte, above a threshold that is set so that the rate on training text is the target.
 # * `bpe` is the paper's "BPE guidance" (appendix D.1). A byte-pair tokenizer {cite}`sennrich2016` is trained first and cuts the
@@ -138,7 +138,7 @@ show("whitespace", "entropy", "bpe", "bpe_causal")
 #   of one half, and in place of the prior the rate loss (24) on the noisy gates.
 # * `hnet` is H-Net's router {cite}`hwang2025` in this network. Nothing is drawn; a *ratio loss* pulls the mean gate down while
 #   there are more boundaries than wanted, and up while there are fewer. The decoder gets token and byte states added up, and in
-#   `hnet` the byte states first go through a linear layer that starts at zero. `hnet_port`, the authors' variant, has no such layer.
+#   `hnet` the byte states first go through a linear layer that starts at zero. `hnet_port`, which the paper's authors ran, has no such layer.
 
 # %%
 show("dynamic_pooling", "dynamic_pooling_port", "hnet", "hnet_port")
@@ -252,7 +252,7 @@ for n in range(2, len(word) + 1):
     print(f"read {word[:n].decode()!r:11s} tokens: {tokens(word[:n])}")
 
 # %% [markdown]
-# `bpe` puts a boundary on the first byte of each token that follows another, as this word follows one. Predict: at which letter of " walking" does this
+# `bpe` puts a boundary on the first byte of each token but the first of a text; this word stands inside one. Predict: at which letter of " walking" does this
 # decision depend on whether the whole word is known, or only the bytes up to that letter?
 
 # %% tags=["prediction"]
@@ -327,7 +327,7 @@ Markdown(ch05_rules.leak_table(leak, "unet"))
 # ## Do the learned rules hold their rate?
 #
 # Boundaries cost computation, so a learned rule should keep to the rate that it was asked for. Each has a loss for that: `learned`
-# eq. (24), `dynamic_pooling` its prior, `hnet` its ratio loss, weighted as published (in `learned` as in the preset).
+# eq. (24), `dynamic_pooling` its prior, `hnet` its ratio loss. Their weights are the published ones, that of `learned` is the preset's.
 # `scripts/measure/measure_rates.py` asks for rates from 1/2 to 1/8. A rate counts as held if over the last fifth of training it
 # is within 0.01 of the target.
 
@@ -440,8 +440,8 @@ questions = ["own share", "looks ahead", "rate off by", "beforehand"]
 Markdown(markdown(["rule", "trained by", *questions], lines))
 
 # %% [markdown]
-# *Own share* is the extra computation, at the paper's size, `147m`; *rate off by* is the largest distance from the target over seeds,
-# in the comparison. Only `learned` follows an estimate of the gradient of the expected loss. Its policy alone costs far less than 0.1
+# *Own share* is the extra computation, at the paper's size, `147m`; *rate off by* is the largest distance from the target over seeds, in
+# training (the table of rates above is of held-out text). Only `learned` follows an estimate of the gradient of the expected loss. Its policy alone costs far less than 0.1
 # percent; with the early head, which its rewards need in training, it costs more.
 #
 # <details><summary>Related work: where boundaries come from, and what trains them, ordered by how much is learned</summary>

@@ -113,7 +113,7 @@ Markdown(ch06_plan.plan_table(both))
 # %% [markdown]
 # Network and optimizer are the paper's. Three things are not:
 #
-# * **The text.** The paper reads FineWeb, pages of the web. We could not download it and read English from public repositories and old
+# * **The text.** The paper reads FineWeb, pages of the web. We could not download it, so we read English from public repositories and old
 #   books. Bits per byte on different texts cannot be compared.
 # * **How much of it.** We read our text once, a tenth of the paper's budget, and cut each document into windows of full length;
 #   the paper takes the beginning of each document. [Chapter 06b](06b_what_the_large_run_did.ipynb) is about what follows from
@@ -160,7 +160,7 @@ for one, out in ((paper, "fineweb"), (config, "fineweb_windows")):
 # ## What it takes
 #
 # Memory decides first. Eq. (17) compares the rows of one forward pass, so fewer rows make another estimator: a card must hold as
-# many rows at once as the plan says (`train.micro_batch`). `rltok doctor` says what your card holds, and `rltok bench` how fast it
+# many rows at once as the plan says (`train.micro_batch`, the preset's). `rltok doctor` says what your card holds, and `rltok bench` how fast it
 # is. Time follows from FLOPs:
 
 # %%

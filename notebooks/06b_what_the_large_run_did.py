@@ -86,7 +86,7 @@ Markdown(ch06_case.travel_table(case))
 # %% [markdown]
 # *White space* and *first letters* are the shares of each with a boundary after it. The last two columns are differences in bits
 # per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses
-# where a single seed borrows it from other runs. (At 32M the list above compares with BPE guidance at *equal* rates, the table does
+# where a single seed borrows it from other runs. (At 32M the list above compares with BPE guidance at *equally many* boundaries, the table does
 # not.) Travel is not everything: where the learning rate peaks early in training (*early peak*), the small policy found white
 # space with little travel, as shown below.
 #
@@ -147,7 +147,7 @@ print(ch06_case.schedules(case, ended=True))
 
 # %% [markdown]
 # In these runs, where the peak comes late, the small policy does not go to white space, whether the peak is high or low; where it comes early,
-# it does. But the large policy chose other places, and these small ones with a late peak stay undecided. And a tiny model, with
+# it does. But the large policy chose other places, and these small ones with a late peak stay near where they began. And a tiny model, with
 # settings that pull its policy harder, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So
 # the schedule is only part of the answer. All suspicions together:
 

@@ -202,8 +202,8 @@ Markdown(ch08_explore.speeds(results / "generation.json"))
 # %% [markdown]
 # ## Other scripts
 #
-# What does a model of English do with Tamil? Nothing is trained here. The texts are beginnings of a guide for maintainers of software
-# ([opensource.guide](https://opensource.guide), CC BY 4.0) in its translations, and of another page of it in English. Japanese has no
+# What does a model of English do with Tamil? Nothing is trained here. The texts are the beginning of a page of a guide for maintainers of
+# software ([opensource.guide](https://opensource.guide), CC BY 4.0) in translations, and, in English, of another page of it. Japanese has no
 # spaces between words, and each of its characters takes three bytes. Predict: after which kind of byte will most Japanese tokens end: white space, other ASCII, the
 # last byte of a longer character, or an earlier byte of one?
 

@@ -131,7 +131,11 @@ def _small(case: Case) -> str:
     times, far = config.train.policy_lr_multiplier, travel_share(config)
     equal = differences.matched_gap(case.best, f"{FAST}{RATE_OF}bpe", place)
     guidance = equal or differences.gap(case.best, FAST, "bpe", place)
-    told = f" It predicts {headline.against({'bpe': guidance})}{', at equal rates' if equal else ''}." if guidance else ""
+    told = (
+        f" It predicts {headline.against({'bpe': guidance})}{', with equally many boundaries' if equal else ''}."
+        if guidance
+        else ""
+    )
     return (
         f"At {size(case.best)}, a policy whose weights have {times:g} times the network's learning rate, so that they could move"
         f" {far:.0%} as far, has a boundary after {shares(case.best, FAST)} of white space.{told}"

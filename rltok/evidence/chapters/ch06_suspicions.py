@@ -64,8 +64,8 @@ def _interruption(case: Case) -> Answer:
     if not before:
         return None
     run, step = cut[0]
-    told = f"from {max(before):.0%} down to {before[-1]:.0%}"
-    return f"white space before the run was cut, after update {step}", told, NO if before[-1] < blind(run) else OPEN
+    told = f"was falling: {max(before):.0%} to {before[-1]:.0%}"
+    return f"white space until the run was cut (update {step})", told, NO if before[-1] < blind(run) else OPEN
 
 
 def _code(case: Case) -> Answer:

@@ -44,10 +44,10 @@ PAPER = {SLOW: "ours", "bpe": "bpe", "hnet_port": "hnet_port", "even": "even"}  
 PAIRS = ((FAST, "even"), (SLOW, "even"), (FAST, "hnet_port"), (FAST, "whitespace"),
          (f"{FAST}{RATE_OF}bpe", "bpe"), (f"{FAST}{RATE_OF}bpe_causal", "bpe_causal"))  # fmt: skip
 GROUPS = {
-    "as in the paper": (SLOW,),
-    "rate × 20": (FAST,),
-    "rate × 20, γ 0.9 or 0.99": (f"{FAST}_gamma0.9", f"{FAST}_gamma0.99"),
-    "rate × 20, no lags or 7": (f"{FAST}_lags0", f"{FAST}_lags7"),
+    "paper's policy": (SLOW,),
+    "fast policy": (FAST,),
+    "fast policy, other discounts": (f"{FAST}_gamma0.9", f"{FAST}_gamma0.99"),
+    "fast policy, fewer lags": (f"{FAST}_lags0", f"{FAST}_lags7"),
 }
 KINDS = {"space": "white space", "word start": "first letters", "letter": "other letters", "punctuation": "punctuation"}
 
