@@ -40,7 +40,7 @@ IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW, "whi
 ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port", "whitespace")  # of the table, each beside even spacing
 DRAWN = {
     SLOW: "REINFORCE, the network's learning rate",
-    "bpe": "an ordinary BPE tokenizer: later bytes take part, so boundaries hint at them",
+    "bpe": "an ordinary BPE tokenizer, which reads later bytes, too, so that boundaries hint at them",
     "bpe_causal": "a BPE tokenizer that reads only the bytes so far",
     "hnet_port": "straight-through: the backward pass treats the decision as if it were its probability",
     "whitespace": "after a space or punctuation mark; of several in a row, after the first (a comma, not the space behind it)",
@@ -161,10 +161,10 @@ def _works(best: Sweep) -> str:
     head = "What works" if at_spaces(best, FAST) else "What we hoped would work"
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port", "whitespace")) | tokenizers
-    by = " (both BPEs: by further runs, in which the policy draws as many boundaries as they)" if alike else ""
+    by = " (for the BPEs, in further runs with equally many boundaries)" if alike else ""
     return (
-        f"**{head}:** the fast policy ends tokens after {shares(best, FAST)} of white space. It predicts"
-        f" {against(gaps, amounts=False)}{by}.{_other_discount(best)}"
+        f"**{head}:** the fast policy ends tokens after {shares(best, FAST)} of white space{_other_discount(best)}. It predicts"
+        f" {against(gaps, amounts=False)}{by}."
     )
 
 
@@ -174,7 +174,7 @@ def _other_discount(best: Sweep) -> str:
         return ""
     ended = best.values(UNDISCOUNTED, "whitespace_share", place_of(best))
     gamma, there = settings(best, UNDISCOUNTED).objective.gamma, sum(share >= SETTLED for share in ended)
-    return f" With discount {gamma:g}, {there} of {many(len(ended), 'seed')} end there."
+    return f" (with discount {gamma:g}, in {there} of {many(len(ended), 'seed')})"
 
 
 def _tokenizers(best: Sweep) -> tuple[dict[str, Difference], bool]:
@@ -192,8 +192,8 @@ def _surprise(best: Sweep) -> str:
     head = "What works, too" if at_spaces(best, SLOW) else "What surprised us"
     return (
         f"**{head}:** the paper's policy predicts {against(_gaps(best, SLOW, ('even',)), amounts=False)}, and ends tokens after"
-        f" {shares(best, SLOW)} of white space. Our runs have few updates, so its weights can move {slow:.0%} as far as in the"
-        f" paper's run; the fast policy's, {fast:.0%}."
+        f" {shares(best, SLOW)} of white space. Summed over our few updates, its learning rate is {slow:.0%} of the paper's; the"
+        f" fast policy's, {fast:.0%}."
     )
 
 
@@ -205,7 +205,7 @@ def _failed(large: Sweep) -> str:
     fast = f"At this size, {_ended(large, FAST, FAST)}" if FAST in large.runs else "The fast policy is yet to run at this size"
     return (
         f"**{head}:** at {LARGE.upper()} parameters and {read / 1e9:.2g} GB of text, {_ended(large, LARGE_POLICY, SLOW)}."
-        f" {short} weights could move {far:.0%} as far as the paper's. {fast}."
+        f" {short} summed learning rate was {far:.0%} of the paper's. {fast}."
     )
 
 
@@ -228,9 +228,6 @@ def table(best: Sweep) -> str:
     """Markdown: six methods, lowest first, beside even spacing."""
     place = place_of(best)
     drawn = DRAWN | {FAST: f"REINFORCE, {_times(best)} the network's learning rate"}
-    drawn |= {
-        name: f"{drawn[name]}, discount {settings(best, name).objective.gamma:g}" for name in (FAST, SLOW) if name in best.runs
-    }
     rows = []
     for name in sorted((name for name in ROWS if name in best.runs), key=lambda name: best.mean(name, place).bits):
         amount = _amount(gap(best, name, "even", place))
@@ -243,10 +240,15 @@ def legend(best: Sweep) -> str:
     """How the numbers of the table came about."""
     return (
         f"Lower is better. Means over seeds on {place_of(best)} text, ± a 95% confidence interval over seeds and documents. Each"
-        " method has the learning-rate schedule that was best on validation text. The discount is"
-        f" {preset(LARGE).objective.gamma:g} in the paper's text and, very probably, {preset(AUTHORS).objective.gamma:g} in its"
-        " authors' code."
+        " method has the learning-rate schedule that was best on validation text." + _discounts(best)
     )
+
+
+def _discounts(best: Sweep) -> str:
+    """The discounts of both policies beside those of the paper."""
+    text, code = (f"{preset(name).objective.gamma:g}" for name in (LARGE, AUTHORS))
+    own = [f"{settings(best, name).objective.gamma:g} in the {NAMES[name]}" for name in (FAST, SLOW) if name in best.runs]
+    return f" Later rewards are discounted by {_listed(own)}; by {text} in the paper's text, very probably by {code} in its code."
 
 
 def verdict(results: Path) -> str:
