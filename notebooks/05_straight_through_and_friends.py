@@ -491,8 +491,8 @@ assert slopes[:, -1].abs().max() == 0
 
 # %% [markdown]
 # A boundary that was drawn ends its token, so no later byte of the token is left: its slope is 0. Bytes after the last
-# boundary have slope 0, too. So the loss never pushes at a boundary that was drawn, and nowhere does it see what ending
-# a token would do for the prediction of the *next* byte.
+# boundary have slope 0, too. So the loss never pushes at a boundary that was drawn. Where none was drawn, the gate
+# changes only the token that ends *later*, so its slope says nothing about the byte predicted right after it.
 #
 # That was one draw. Now 2048, position by position, beside the exact slopes:
 

@@ -23,7 +23,7 @@
 # # 05b Every rule on the same text
 #
 # **In short.** On one text and in one tiny network, the paper's policy predicts better than evenly spaced and than random
-# boundaries, and worse than two rules that were fixed before training: a tokenizer without its look ahead, which draws more
+# boundaries, and worse than two rules that were fixed before training: a tokenizer that is kept from looking ahead, which draws more
 # boundaries, and an entropy rule, which draws about as many. Three seeds cannot tell it from the other rules. The boundaries that
 # the paper takes from a tokenizer depend on later bytes. [Chapter 05](05_straight_through_and_friends.ipynb) compared gradients;
 # this chapter compares eleven trained rules at a small size, and [chapter 07](07_reading_the_results.ipynb) goes on with a larger one.
@@ -118,7 +118,8 @@ show("even", "random_k")
 # **Rules that read the text and are fixed before training.**
 #
 # * `whitespace` is SpaceByte's {cite}`slagle2024`: a boundary after the first of adjacent spaces and punctuation marks. (Exactly:
-#   after the first of adjacent bytes that are no ASCII letters or digits, and no later bytes of a longer character.) The text sets its rate.
+#   after the first of adjacent bytes that are neither ASCII letters or digits nor continuation bytes of UTF-8.) The text sets its
+#   rate.
 # * `entropy` is BLT's {cite}`pagnoni2024`: a small byte model is trained first and frozen. A boundary stands where this model is unsure
 #   about the next byte, above a threshold that is set so that the rate on training text is the target.
 # * `bpe` is the paper's "BPE guidance" (appendix D.1). A byte-pair tokenizer {cite}`sennrich2016` is trained first and cuts the
@@ -252,8 +253,8 @@ for n in range(2, len(word) + 1):
     print(f"read {word[:n].decode()!r:11s} tokens: {tokens(word[:n])}")
 
 # %% [markdown]
-# `bpe` puts a boundary on the first byte of each token but the first of a text; this word stands inside one. Predict: at which letter of " walking" does this
-# decision depend on whether the whole word is known, or only the bytes up to that letter?
+# `bpe` puts a boundary on the first byte of each token but the first of a text. This word comes from the middle of a text. Predict: at which
+# letter of " walking" does this decision depend on whether the whole word is known, or only the bytes up to that letter?
 
 # %% tags=["prediction"]
 guess = None  # a letter
@@ -305,8 +306,8 @@ Markdown(ch05_rules.words_table(leak))
 # %% [markdown]
 # A bit that is nearly always 0 says little. Does a network gain as much as counts do?
 #
-# **Second, a byte model that sees the bits.** A small network without tokens reads bytes and, beside each, no bit, the shifted
-# or the causal one.
+# **Second, a byte model that sees the bits.** Three small networks without tokens: one reads bytes alone, one also
+# the shifted bit of each byte, one the causal bit.
 
 # %%
 Markdown(ch05_rules.leak_table(leak, "probe"))
