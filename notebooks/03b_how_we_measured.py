@@ -78,7 +78,7 @@ plots.use_style()
 #
 # `rltok.variance.laboratory` repeats what a training step does: take a fresh batch, draw boundaries, compute the policy
 # gradient. It does so on many batches (`--batches`) and with several draws on each (`--draws`), and gives every
-# estimator the same draws. A far larger number of draws (`--reference-draws`) stands in for the true gradient. On rows
+# estimator the same draws. A far larger number of draws on each batch (`--reference-draws`) stands in for the true gradient. On rows
 # short enough to enumerate, the results agree with exact ones, as the package's tests check. One command made the
 # record:
 
@@ -189,8 +189,8 @@ print(f"median {middle:.2f}, 90 % between {low:.2f} and {high:.2f}")
 # %% [markdown]
 # At most 512 rows were averaged here, so larger numbers of rows rest on the formula. It asks for too many where a few
 # batches carry most of the noise, as with the estimators without discount. So it can tell rungs apart that differ by
-# powers of ten, but not by a factor of a few. The factor of three of causal credit does not rest on the formula: with and
-# without causal credit the mean is the same, so the rows compare as the variances do. (The comparisons are from start and early,
+# powers of ten, but not by a factor of a few. The factor of three of causal credit needs no exact formula: with and
+# without causal credit the mean is the same, and so, nearly, is the formula's error; what is left is the ratio of the variances. (The comparisons are from start and early,
 # for policy and encoder; late, the true gradient is known too poorly.)
 
 # %% [markdown]
@@ -354,7 +354,8 @@ print("every step lowers it:", falling == list(variances.values()))
 #
 # * Variance on real text is measured with the code that trains, and agrees with enumeration on rows short enough for
 #   it.
-# * The formula for "rows needed" is right within a factor of a few. The ladder's steps are powers of ten.
+# * The formula for "rows needed" is right within a factor of a few. The ladder's large steps are powers of ten;
+#   it cannot tell smaller ones apart.
 # * Late in training even the true gradient is uncertain, and the intervals are wide.
 # * The weight 0.01 turns the encoder's gradient, but not far.
 #

@@ -541,7 +541,7 @@ for name, config in runs.items():
 #
 # Predict: which is the smallest factor of the four that is enough for every seed's policy, moving from the start, to
 # draw after at least 80 % of white space? (Chapter 00's policy had the travel of the third line, and came to draw after
-# nearly all of it. So 20 should be enough; is 5?)
+# nearly all of it. So 20 should be enough; whether 5 is can only be guessed.)
 
 # %% tags=["prediction"]
 guess = None  # 1, 5, 20 or 60
@@ -636,7 +636,8 @@ except RltokError as error:
 # %% [markdown]
 # **3. Both at once** (medium, 15 minutes). Write weights that draw after white space, *unless one of the last two
 # positions has a boundary*. (`ch04_handmade.draw_on` sets $W_0$ and leaves the lags at zero;
-# `ch04_handmade.carry_constant`, called before it, makes a coordinate constant. The policy divides a byte state by its
+# `ch04_handmade.carry_constant`, called before it, makes coordinate 0 of every state 1; $W_j$ is row $j$ of
+# `model.rule.project.weight`. The policy divides a byte state by its
 # root mean square, which is at most `ch04_handmade.largest_rms`. Which weights do $W_1$ and $W_2$ need?)
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
@@ -672,8 +673,8 @@ print("second one too, if nothing else pulled at the logit.")
 
 # %% [markdown]
 # **5. A lexicon of your own** (hard, 30 minutes and a minute of CPU for each run). Take a lexicon in which the *second* letter tells,
-# and train on it with `rltok.evidence.toy.runs` (put the words into `rltok.evidence.toy.lexicon.WORDS`, then `run_arm(Arm("mine",
-# "second", FULL, 0), {}, looks=10)`; the run's `rates_in_words` says where it drew). Where can the boundaries be? Say so before you run
+# and train on it with `rltok.evidence.toy.runs` (put the words into `rltok.evidence.toy.lexicon.WORDS["mine"]`, then
+# `run_arm(Arm("mine", "second", FULL, seed=0), {}, looks=10)`, where "second" is the order of the language; the run's `rates_in_words` says where it drew). Where can the boundaries be? Say so before you run
 # it.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]

@@ -89,8 +89,8 @@ def result(sweep: Sweep) -> str:
     return (
         f"Policies that move from the first update on have a boundary after {MOSTLY:.0%} of white space or more, with every seed,"
         f" at {', '.join(there) or 'no multiplier'}; of {len(late)} that start late, {sum(value >= MOSTLY for value in late)} do."
-        f" In {decided} of {len(gaps)} comparisons the loss differs from that of evenly spaced boundaries by more than its"
-        " interval."
+        f" In {decided} of {len(gaps)} groups (a factor and a start) the loss differs from that of evenly spaced boundaries by"
+        " more than its interval."
     )
 
 
