@@ -49,8 +49,8 @@ def test_rows_stand_by_start_and_multiplier_with_what_the_policy_can_move_and_wh
 def test_the_result_counts_policies_at_white_space_and_decided_differences(sweep):
     assert ch04_travel.result(sweep) == (
         "Policies that move from the first update on have a boundary after 80% of white space or more, with every seed, at × 5;"
-        " of 3 that start late, 0 do. In 2 of 3 groups (a factor and a start) the loss differs from that of evenly spaced boundaries"
-        " by more than its interval."
+        " of 3 that start late, 0 do. In 2 of 3 groups (a factor and a start) the loss differs from that of evenly spaced"
+        " boundaries by more than its interval."
     )
     assert ch04_travel.least_multiplier(sweep) == 5
     sweep.runs["policy_x5"][2]["scores"]["validation"]["whitespace_share"] = 0.79
