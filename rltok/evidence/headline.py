@@ -36,14 +36,14 @@ NAMES = {
     "whitespace": "white-space rule",
     "even": "even spacing",
 }
-IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW, "whitespace")}
-ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port", "whitespace")  # of the table, each beside even spacing
+IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW)}
+IN_SENTENCES |= {"whitespace": "a rule that splits at white space"}
+ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port")  # of the table, each beside even spacing
 DRAWN = {
     SLOW: "REINFORCE, the network's learning rate",
     "bpe": "an ordinary BPE tokenizer, which reads later bytes, too, so that boundaries hint at them",
     "bpe_causal": "a BPE tokenizer that reads only the bytes so far",
     "hnet_port": "straight-through: the backward pass treats the decision as if it were its probability",
-    "whitespace": "after a space or punctuation mark; of several in a row, after the first (a comma, not the space behind it)",
 }
 LINES = (FAST, SLOW, "hnet_port", "even")  # of the picture
 LARGE_POLICY = "ours_gamma0.9"  # as in the paper but for its discount, at 147M parameters
@@ -161,7 +161,7 @@ def _works(best: Sweep) -> str:
     head = "What works" if at_spaces(best, FAST) else "What we hoped would work"
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port", "whitespace")) | tokenizers
-    by = " (for the BPEs, in further runs with equally many boundaries)" if alike else ""
+    by = f" (for the BPEs, which draw {_many_boundaries(best)}, in further runs with equally many)" if alike else ""
     return (
         f"**{head}:** the fast policy ends tokens after {shares(best, FAST)} of white space{_other_discount(best)}. It predicts"
         f" {against(gaps, amounts=False)}{by}."
@@ -175,6 +175,12 @@ def _other_discount(best: Sweep) -> str:
     ended = best.values(UNDISCOUNTED, "whitespace_share", place_of(best))
     gamma, there = settings(best, UNDISCOUNTED).objective.gamma, sum(share >= SETTLED for share in ended)
     return f" (with discount {gamma:g}, in {there} of {many(len(ended), 'seed')})"
+
+
+def _many_boundaries(best: Sweep) -> str:
+    """Whether tokenizers draw more boundaries than the fast policy, in words."""
+    own, *theirs = (statistics.fmean(best.values(name, "rate", place_of(best))) for name in (FAST, "bpe", "bpe_causal"))
+    return f"{'more' if min(theirs) > own else 'fewer' if max(theirs) < own else 'other numbers of'} boundaries"
 
 
 def _tokenizers(best: Sweep) -> tuple[dict[str, Difference], bool]:
@@ -192,8 +198,8 @@ def _surprise(best: Sweep) -> str:
     head = "What works, too" if at_spaces(best, SLOW) else "What surprised us"
     return (
         f"**{head}:** the paper's policy predicts {against(_gaps(best, SLOW, ('even',)), amounts=False)}, and ends tokens after"
-        f" {shares(best, SLOW)} of white space. Summed over our few updates, its learning rate is {slow:.0%} of the paper's; the"
-        f" fast policy's, {fast:.0%}."
+        f" {shares(best, SLOW)} of white space. Our runs have fewer updates: summed over them, its learning rate is {slow:.0%} of"
+        f" the paper's sum; the fast policy's is {fast:.0%}."
     )
 
 
@@ -225,7 +231,7 @@ def settings(sweep: Sweep, name: str) -> Config:
 
 
 def table(best: Sweep) -> str:
-    """Markdown: six methods, lowest first, beside even spacing."""
+    """Markdown: five methods, lowest first, beside even spacing."""
     place = place_of(best)
     drawn = DRAWN | {FAST: f"REINFORCE, {_times(best)} the network's learning rate"}
     rows = []
