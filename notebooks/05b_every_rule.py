@@ -274,8 +274,8 @@ print(judge(guess, ", ".join(differs)))
 
 # %% [markdown]
 # At that letter *no boundary* gives something away: the word goes on in such a way that "k" and "i" belong to one token. The paper
-# shifts boundaries by one place against such leaks. This hides that a token *has* ended, and not that it has *not* ended. The causal
-# column is the same however the word goes on.
+# shifts boundaries by one place against leaks. A shifted boundary no longer tells that a token ends here; but where there is none, that
+# still tells that the token goes on. The causal column is the same however the word goes on.
 #
 # ### The leak, measured
 #
@@ -329,7 +329,8 @@ Markdown(ch05_rules.leak_table(leak, "unet"))
 #
 # Boundaries cost computation, so a learned rule should keep to the rate that it was asked for. Each has a loss for that: `learned`
 # eq. (24), `dynamic_pooling` its prior, `hnet` its ratio loss. Their weights are the published ones, that of `learned` is the preset's.
-# `scripts/measure/measure_rates.py` asks for rates from 1/2 to 1/8. A rate counts as held if over the last fifth of training it
+# `scripts/measure/measure_rates.py` asks for six rates from 1/2 to 1/8, of `learned` with three
+# seeds, of the others with one. A rate counts as held if over the last fifth of training it
 # is within 0.01 of the target.
 
 # %%
@@ -481,7 +482,7 @@ Markdown(markdown(["rule", "trained by", *questions], lines))
 #   gain.
 # * Whether a learned rule holds the rate that it was asked for has to be measured; no loss promises it.
 #
-# All of it comes from tiny runs with three seeds.
+# All of it comes from tiny runs with three seeds or one.
 #
 # ## Exercises
 #
