@@ -37,11 +37,11 @@ NAMES = {
     "even": "even spacing",
 }
 IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW)}
-IN_SENTENCES |= {"whitespace": "a rule that splits at white space"}
+IN_SENTENCES |= {"whitespace": "a fixed rule that splits at white space"}
 ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port")  # of the table, each beside even spacing
 DRAWN = {
     SLOW: "REINFORCE, the network's learning rate",
-    "bpe": "an ordinary BPE tokenizer, which reads later bytes, too, so that boundaries hint at them",
+    "bpe": "an ordinary BPE tokenizer, which looks ahead: its boundaries give away something of later bytes",
     "bpe_causal": "a BPE tokenizer that reads only the bytes so far",
     "hnet_port": "straight-through: the backward pass treats the decision as if it were its probability",
 }
@@ -122,10 +122,12 @@ def answer(best: Sweep, large: Sweep) -> str:
             at_spaces(best, FAST),
         f"that it then predicts text better than *even spacing*, a boundary every {every:g} bytes":
             gaps["even"].verdict == "lower",
-        "that it predicts better than *H-Net*, an earlier way to learn boundaries": gaps["hnet_port"].verdict == "lower",
-        "that the *paper's policy*, with the network's learning rate, ends tokens at white space":
-            SLOW in best.runs and at_spaces(best, SLOW),
-        "that the paper's policy does so at the paper's size": at_spaces(large, LARGE_POLICY),
+        "that the *paper's policy*, with the network's learning rate, predicts better than even spacing":
+            SLOW in best.runs and gap(best, SLOW, "even", place_of(best)).verdict == "lower",
+        "that the paper's policy ends tokens at white space": SLOW in best.runs and at_spaces(best, SLOW),
+        "that it does so at the paper's size": at_spaces(large, LARGE_POLICY),
+        "that the fast policy predicts better than *H-Net*, an earlier way to learn boundaries":
+            gaps["hnet_port"].verdict == "lower",
     }  # fmt: skip
     if FAST in large.runs:
         shown["that the fast policy ends tokens at white space at that size, too"] = at_spaces(large, FAST)
@@ -160,11 +162,11 @@ def at_spaces(sweep: Sweep, name: str) -> bool:
 def _works(best: Sweep) -> str:
     head = "What works" if at_spaces(best, FAST) else "What we hoped would work"
     tokenizers, alike = _tokenizers(best)
-    gaps = _gaps(best, FAST, ("even", "hnet_port", "whitespace")) | tokenizers
-    by = f" (for the BPEs, which draw {_many_boundaries(best)}, in further runs with equally many)" if alike else ""
+    gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
+    by = f" The BPEs place {_many_boundaries(best)}; they were compared in further runs with equally many." if alike else ""
     return (
         f"**{head}:** the fast policy ends tokens after {shares(best, FAST)} of white space{_other_discount(best)}. It predicts"
-        f" {against(gaps, amounts=False)}{by}."
+        f" {against(gaps, amounts=False)}.{by}"
     )
 
 
@@ -174,7 +176,7 @@ def _other_discount(best: Sweep) -> str:
         return ""
     ended = best.values(UNDISCOUNTED, "whitespace_share", place_of(best))
     gamma, there = settings(best, UNDISCOUNTED).objective.gamma, sum(share >= SETTLED for share in ended)
-    return f" (with discount {gamma:g}, in {there} of {many(len(ended), 'seed')})"
+    return f"; with the paper's discount, {gamma:g}, {there} of {many(len(ended), 'seed')} do so"
 
 
 def _many_boundaries(best: Sweep) -> str:
@@ -197,9 +199,8 @@ def _surprise(best: Sweep) -> str:
     slow, fast = (travel_share(settings(best, name)) for name in (SLOW, FAST))
     head = "What works, too" if at_spaces(best, SLOW) else "What surprised us"
     return (
-        f"**{head}:** the paper's policy predicts {against(_gaps(best, SLOW, ('even',)), amounts=False)}, and ends tokens after"
-        f" {shares(best, SLOW)} of white space. Our runs have fewer updates: summed over them, its learning rate is {slow:.0%} of"
-        f" the paper's sum; the fast policy's is {fast:.0%}."
+        f"**{head}:** the paper's policy ends tokens after {shares(best, SLOW)} of white space. Our runs have fewer"
+        f" updates: summed over them, its learning rate is {slow:.0%} of the paper's sum; the fast policy's is {fast:.0%}."
     )
 
 
