@@ -37,7 +37,7 @@ NAMES = {
     "even": "even spacing",
 }
 IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW)}
-IN_SENTENCES |= {"whitespace": "a fixed rule that splits at white space"}
+IN_SENTENCES |= {"whitespace": "a fixed rule that splits at white space (not in the table)"}
 ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port")  # of the table, each beside even spacing
 DRAWN = {
     SLOW: "REINFORCE, the network's learning rate",
@@ -125,7 +125,7 @@ def answer(best: Sweep, large: Sweep) -> str:
         "that the *paper's policy*, with the network's learning rate, predicts better than even spacing":
             SLOW in best.runs and gap(best, SLOW, "even", place_of(best)).verdict == "lower",
         "that the paper's policy ends tokens at white space": SLOW in best.runs and at_spaces(best, SLOW),
-        "that it does so at the paper's size": at_spaces(large, LARGE_POLICY),
+        f"that it does so at {LARGE.upper()}, the paper's size": at_spaces(large, LARGE_POLICY),
         "that the fast policy predicts better than *H-Net*, an earlier way to learn boundaries":
             gaps["hnet_port"].verdict == "lower",
     }  # fmt: skip
@@ -163,7 +163,11 @@ def _works(best: Sweep) -> str:
     head = "What works" if at_spaces(best, FAST) else "What we hoped would work"
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
-    by = f" The BPEs place {_many_boundaries(best)}; they were compared in further runs with equally many." if alike else ""
+    by = (
+        f" In the table the BPEs place {_many_boundaries(best)}; this comparison is from further runs with equally many."
+        if alike
+        else ""
+    )
     return (
         f"**{head}:** the fast policy ends tokens after {shares(best, FAST)} of white space{_other_discount(best)}. It predicts"
         f" {against(gaps, amounts=False)}.{by}"
@@ -176,7 +180,7 @@ def _other_discount(best: Sweep) -> str:
         return ""
     ended = best.values(UNDISCOUNTED, "whitespace_share", place_of(best))
     gamma, there = settings(best, UNDISCOUNTED).objective.gamma, sum(share >= SETTLED for share in ended)
-    return f"; with the paper's discount, {gamma:g}, {there} of {many(len(ended), 'seed')} do so"
+    return f"; with a discount of {gamma:g}, as in the paper's text, {there} of {many(len(ended), 'seed')} do so"
 
 
 def _many_boundaries(best: Sweep) -> str:
@@ -200,7 +204,8 @@ def _surprise(best: Sweep) -> str:
     head = "What works, too" if at_spaces(best, SLOW) else "What surprised us"
     return (
         f"**{head}:** the paper's policy ends tokens after {shares(best, SLOW)} of white space. Our runs have fewer"
-        f" updates: summed over them, its learning rate is {slow:.0%} of the paper's sum; the fast policy's is {fast:.0%}."
+        f" updates: summed over all, the paper's policy has {slow:.0%} of the learning rate of the paper's own run, the fast"
+        f" policy {fast:.0%}."
     )
 
 
@@ -247,7 +252,7 @@ def legend(best: Sweep) -> str:
     """How the numbers of the table came about."""
     return (
         f"Lower is better. Means over seeds on {place_of(best)} text, ± a 95% confidence interval over seeds and documents. Each"
-        " method has the learning-rate schedule that was best on validation text." + _discounts(best)
+        " method has its best learning-rate schedule, by validation text." + _discounts(best)
     )
 
 
