@@ -87,6 +87,18 @@ def shapes_unchecked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.fixture(scope="module")
+def quick():
+    """For files of whole runs: no shape checks, and one short text for the snapshots, which most of the time would go into."""
+    from killed_runs import SHORT_TEXT
+
+    jaxtyping.config.update("jaxtyping_disable", True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": SHORT_TEXT})
+        yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.fixture
 def run(capsys):
     """`rltok` with arguments; what it wrote. Where it is to fail, the last line says why."""

@@ -7,6 +7,7 @@ pictures are in the notebooks. A chapter without a figure gets a card without a 
 """
 
 import base64
+import functools
 import itertools
 import json
 import math
@@ -35,6 +36,7 @@ def chapters() -> list[list[str]]:
     return [list(group) for _, group in itertools.groupby(names, key=lambda name: name[:2])]
 
 
+@functools.cache
 def load(name: str) -> list[Cell]:
     """The cells of a chapter, the source of each as one text."""
     cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]

@@ -22,8 +22,7 @@ DATA = ROOT / "book" / "_static" / "moments_data.js"
 PAGE = ROOT / "book" / "_generated" / "moments.md"
 BEGIN = "// Written by scripts/book/make_moments.py.\nconst rltokMoments = "
 SEED = 0  # the one whose records keep the boundaries of texts
-LARGE_POLICY = "ours_gamma0.9"
-NAMES = headline.NAMES | {LARGE_POLICY: "paper's policy, with a smaller discount"}
+NAMES = headline.NAMES | {headline.LARGE_POLICY: "paper's policy, with a smaller discount"}
 SCRIPTS = ("byte_view", "moments_data", "moments_widget")
 WITHOUT = "With JavaScript there is a slider here through the moments of training; this is the last one of each run."
 
@@ -53,7 +52,7 @@ def moments() -> dict[str, Any]:
     """The texts, and at each size the boundaries of policy, H-Net and BPE at each moment."""
     sizes = [
         _size(headline.best_sweep(RESULTS), (headline.FAST, "hnet_port", "bpe")),
-        _size(headline.large_sweep(RESULTS), (LARGE_POLICY, "hnet_port", "bpe")),
+        _size(headline.large_sweep(RESULTS), (headline.LARGE_POLICY, "hnet_port", "bpe")),
     ]
     return {"texts": FIXED_TEXTS, "sizes": sizes}
 

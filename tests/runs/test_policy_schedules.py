@@ -3,10 +3,8 @@
 import json
 import shutil
 
-import jaxtyping
 import numpy as np
 import pytest
-from killed_runs import SHORT_TEXT
 from runs import json_lines, small_config, write_text
 from safetensors.numpy import load_file
 
@@ -23,17 +21,7 @@ SETTINGS = {
     "beta2": {"train__policy_beta2": 0.9},
     "restarts": {"train__policy_restarts": 2},  # after updates 2 and 4; the checkpoint is of update 3
 }
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    """No shape checks, and one short text for the snapshots: most of the time would go into these two."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": SHORT_TEXT})
-        yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def trained(folder, **settings):
@@ -43,7 +31,7 @@ def trained(folder, **settings):
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
+def plain(quick, tmp_path_factory):
     folder = tmp_path_factory.mktemp("plain")
     trained(folder)
     return json_lines(folder / "run" / "metrics.jsonl")

@@ -6,10 +6,8 @@ import subprocess
 import sys
 import time
 
-import jaxtyping
 import pytest
 import torch
-from killed_runs import SHORT_TEXT
 from paths import ROOT
 from runs import SETTINGS, as_options, digests, json_lines, kill_run, small_config, write_text
 from safetensors.torch import load_file
@@ -23,17 +21,7 @@ from rltok.system.digest import with_digest
 CONFIG = small_config(train__keep_checkpoints=1)  # the strictest case: one checkpoint must always be whole
 
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    """No shape checks, and one short text for the snapshots: most of the time would go into these two."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rltok.runs.snapshots.FIXED_TEXTS", {"short": SHORT_TEXT})
-        yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(scope="module")

@@ -38,14 +38,14 @@ HEADS = {
     "whitespace": "white-space rule",
     "entropy": "entropy rule",
     "random_k": "random places",
-    "even": "even spacing",
+    "even": NAMES["even"],
 }
 PAPER = {SLOW: "ours", "bpe": "bpe", "hnet_port": "hnet_port", "even": "even"}  # in the paper's Table 1
 PAIRS = ((FAST, "even"), (SLOW, "even"), (FAST, "hnet_port"), (FAST, "whitespace"),
          (f"{FAST}{RATE_OF}bpe", "bpe"), (f"{FAST}{RATE_OF}bpe_causal", "bpe_causal"))  # fmt: skip
 GROUPS = {
-    "paper's policy": (SLOW,),
-    "fast policy": (FAST,),
+    NAMES[SLOW]: (SLOW,),
+    NAMES[FAST]: (FAST,),
     "fast policy, other discounts": (f"{FAST}_gamma0.9", f"{FAST}_gamma0.99"),
     "fast policy, fewer lags": (f"{FAST}_lags0", f"{FAST}_lags7"),
 }

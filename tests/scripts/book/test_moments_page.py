@@ -70,7 +70,7 @@ def test_policies_begin_near_their_rate_and_become_sure():
 def test_one_policy_ends_at_spaces_and_one_elsewhere():
     ((*_, end),) = runs(headline.NAMES[headline.FAST])
     assert share(end["boundaries"], " ") == 1 and sure(end["percent"]) > 0.95
-    ((*_, end),) = runs(make_moments.NAMES[make_moments.LARGE_POLICY])
+    ((*_, end),) = runs(make_moments.NAMES[headline.LARGE_POLICY])
     assert share(end["boundaries"], " ") < 0.1
 
 
