@@ -259,10 +259,11 @@ def flat(values, path=""):
     return own | {key: value for part in nested for key, value in part.items()}
 
 
-@pytest.mark.parametrize(("name", "methods"), [("32m_optima", 10), ("32m_draws", 4)])
-def test_the_plans_about_what_a_policy_finds_change_the_fast_policy_of_the_best_plan_by_what_they_say(name, methods):
+@pytest.mark.parametrize(("what", "methods"), [("optima", 10), ("draws", 4)])
+@pytest.mark.parametrize(("size", "of"), [("32m", "best"), ("tiny", "travel")])
+def test_the_plans_about_what_a_policy_finds_change_the_fast_policy_of_another_plan_by_what_they_say(size, of, what, methods):
     sweeps = ROOT / "scripts" / "measure" / "sweeps"
-    best, plan = read_plan(sweeps / "32m_best.toml"), read_plan(sweeps / f"{name}.toml")
+    best, plan = (read_plan(sweeps / f"{size}_{name}.toml") for name in (of, what))
     base = flat(next(best.config(run, {}) for run in best.runs if run.name == "policy_x20").to_dict())
     seeds = {}
     for run in plan.runs:
