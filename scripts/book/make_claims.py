@@ -1,9 +1,10 @@
 """Write what the book says of the claims of the paper, and of speed, from the stored records.
 
-python scripts/book/make_claims.py    # rewrites claims.md, speeds.md and sharding.md in book/_generated; a test fails while they
-                                      # are out of date
+python scripts/book/make_claims.py    # rewrites claims.md, speeds.md and several_cards.md in book/_generated; a test fails
+                                      # while they are out of date
 """
 
+import json
 from pathlib import Path
 
 from rltok.evidence import aside, measuring, records, summary, tables
@@ -34,6 +35,32 @@ def speeds() -> str:
 
 
 CARDS = (80, 141)  # GB, of an H100 and an H200
+
+
+FIRST = 5  # updates, over which differences of rounding have not grown yet
+PARTS = (slice(FIRST), slice(-1, None))
+
+
+def several_cards() -> str:
+    """How much faster cards are together, and how nearly they compute the same."""
+    record = json.loads((RESULTS / "processes_147m.json").read_text())
+    medians, times = record["median_seconds"], record["times_as_fast"]
+    losses: dict[int, list[list[float]]] = {}
+    for run in record["runs"]:
+        losses.setdefault(run["processes"], []).append(run["nll"])
+    alone, several = losses[1], next(runs for count, runs in losses.items() if count > 1)
+    together, apart = (
+        [max(abs(mine / own - 1) for run in runs for mine, own in zip(run[part], alone[0][part], strict=True)) for part in PARTS]
+        for runs in (several, alone[1:])
+    )
+    (count,) = times.keys() - {"1"}
+    return (
+        f"{count} {record['device']} of one machine train `{record['preset']}` {times[count]:.2f} times as fast as one of them"
+        f" ({medians[count]:.3f} and {medians['1']:.3f} s an update; runs took turns, and differ by"
+        f" {record['spread_of_rounds']:.1%}). Their losses differ from those of one card by at most {together[0]:.2%} in the"
+        f" first {FIRST} updates and by {together[1]:.1%} after {len(alone[0])}; two runs of one card by {apart[0]:.3%} and"
+        f" {apart[1]:.1%}, because sums in bf16 depend on their order, and training amplifies what differs."
+    )
 
 
 def sharding() -> str:
@@ -74,7 +101,7 @@ def claims() -> str:
 
 def files() -> dict[Path, str]:
     """What belongs in each file."""
-    texts = {"claims.md": claims(), "speeds.md": speeds(), "sharding.md": sharding()}
+    texts = {"claims.md": claims(), "speeds.md": speeds(), "several_cards.md": f"{several_cards()}\n\n{sharding()}"}
     return {GENERATED / name: text + "\n" for name, text in texts.items()}
 
 

@@ -44,9 +44,10 @@ def _named(record: dict[str, Any], key: str) -> list[str]:
 
 
 def _seconds(run: dict[str, Any]) -> float:
-    """Seconds of a run, or of the runs inside it."""
+    """Seconds of a run, of its timed updates, or of the runs inside it."""
     inner = sum(_seconds(value) for value in run.values() if isinstance(value, dict))
-    return run.get("seconds", 0.0) + inner
+    own = run.get("seconds", 0.0)
+    return (sum(own) if isinstance(own, list) else own) + inner
 
 
 def _cost(record: dict[str, Any]) -> str:
@@ -127,6 +128,12 @@ def _bench(record: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
+def _processes(record: dict[str, Any]) -> str:
+    """How much faster several processes are."""
+    each = (f"{count} processes {times:.2f}" for count, times in record["times_as_fast"].items() if count != "1")
+    return f"{record['preset']}: {', '.join(each)} times as fast as one"
+
+
 def _paths(record: dict[str, Any]) -> str:
     """Losses of both paths at the end, beside what seeds do."""
     means, deviation = record["means"], record["seed_deviation"]
@@ -165,6 +172,8 @@ def verdict(record: dict[str, Any]) -> str:
         return _memory(runs)
     if "policy_cost" in record:
         return _bench(record)
+    if "times_as_fast" in record:
+        return _processes(record)
     if record.get("distances"):
         return _paths(record)
     if record.get("shares"):

@@ -2,8 +2,8 @@
 
     python scripts/measure/measure_processes.py --preset 147m --data train-000.parquet --counts 1 2 --out processes_147m.json
 
-One process is `rltok train`, several are torchrun's, a card or a CPU each, with the same rows in each update. The counts take turns
-`--rounds` times, so that a machine that grows slower shows. The loss after each update says whether they compute the same.
+One process is `rltok train`, several are torchrun's, a card or a CPU each, with the same rows in each update. The counts take
+turns `--rounds` times, so that a machine that grows slower shows. The loss after each update says whether they compute the same.
 """
 
 import argparse
@@ -34,7 +34,9 @@ def train(count: int, words: Sequence[str], out: Path) -> list[dict[str, Any]]:
     command = [sys.executable, *torchrun, "-m", "rltok", "train", *words, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("rltok: ")] or done.stderr.splitlines() or ["nothing"]
+        said = (
+            [line for line in done.stderr.splitlines() if line.startswith("rltok: ")] or done.stderr.splitlines() or ["nothing"]
+        )
         raise RltokError(f"rltok train in {count} processes ended with code {done.returncode}: {said[-1]}")
     lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return [line for line in lines if line["split"] == "train"]
@@ -70,7 +72,11 @@ def main() -> None:
     stored_record(options.out, WHAT)
     config, device = with_settings(preset(options.preset), parse_settings(options.set)), resolve_device(options.device)
     never = options.updates + 1
-    budget = {"training_bytes": options.updates * config.bytes_per_update, "log_every": 1, "evaluate_rows": config.train.micro_batch}
+    budget = {
+        "training_bytes": options.updates * config.bytes_per_update,
+        "log_every": 1,
+        "evaluate_rows": config.train.micro_batch,
+    }
     changed = {f"train.{key}": value for key, value in (budget | {"evaluate_every": never, "checkpoint_every": never}).items()}
     config = with_settings(config, changed)
     settings = [*options.set, *(f"{key}={value}" for key, value in changed.items())]
@@ -89,18 +95,20 @@ def main() -> None:
         str(count): statistics.median(second for each in runs if each["processes"] == count for second in each["seconds"])
         for count in options.counts
     }
+    alone = medians[str(options.counts[0])]
+    times = {count: alone / each for count, each in medians.items()}
     of_run = [statistics.median(each["seconds"]) for each in runs if each["processes"] == options.counts[0]]
     backend, why = backend_of(config, device)
     named = origin(config, data, device) | {
         "precision": PRECISIONS[precision_of(config, device)], "backend": backend, "why_backend": why, "skip": options.skip,
     }  # fmt: skip
     measured = {
-        "median_seconds": medians, "times_as_fast": {count: medians[str(options.counts[0])] / each for count, each in medians.items()},
-        "spread_of_rounds": max(of_run) / min(of_run) - 1, "largest_difference_of_losses": largest_difference(runs), "runs": runs,
+        "median_seconds": medians, "times_as_fast": times, "spread_of_rounds": max(of_run) / min(of_run) - 1,
+        "largest_difference_of_losses": largest_difference(runs), "runs": runs,
     }  # fmt: skip
     write_json(options.out, {"schema": 1, "what": WHAT, **named, **rounded(measured)})
-    for count, times in measured["times_as_fast"].items():
-        print(f"{count} processes: {medians[count]:.4f} s an update, {times:.3f} times as fast as {options.counts[0]}")
+    for count, seconds in medians.items():
+        print(f"{count} processes: {seconds:.4f} s an update, {times[count]:.3f} times as fast as {options.counts[0]}")
 
 
 if __name__ == "__main__":
