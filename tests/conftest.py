@@ -122,7 +122,7 @@ def finished(tmp_path_factory):
     import rltok
 
     folder = tmp_path_factory.mktemp("finished")
-    rltok.train(small_config(), write_text(folder), folder / "run", note="for tests")
+    rltok.train(small_config(), write_text(folder), folder / "run", note="for tests", device="cpu")
     return folder / "run"
 
 

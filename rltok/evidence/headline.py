@@ -6,7 +6,7 @@ Every word that a record could overturn follows from the record: which method is
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from rltok.errors import RltokError
 from rltok.evidence.differences import gap, matched_gap
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.verdicts import LEAST_SEEDS
-from rltok.evidence.words import many, number, on_one_line
+from rltok.evidence.words import NONE, many, number, on_one_line
 from rltok.presets import LITTLE_TRAVEL, preset, travel_share
 from rltok.show.tables import markdown
 from rltok.statistics import Difference
@@ -110,12 +110,12 @@ def span(values: Sequence[float], remark: str = "") -> str:
 
 def sentences(best: Sweep, large: Sweep) -> list[str]:
     """Whether the paper was reproduced and how sure that is, what works, what surprised us, what failed."""
-    return [answer(best, large), _works(best), _surprise(best), _failed(large)]
+    return [sentence for sentence in (answer(best, large), _works(best), _at_scale(large), _failed(best, large)) if sentence]
 
 
 def answer(best: Sweep, large: Sweep) -> str:
     """Yes, no or in part, with the claims of the paper that our runs show and those that they do not, and how sure that is."""
-    gaps = _gaps(best, FAST, ("even", "hnet_port"))
+    gaps, size = _gaps(best, FAST, ("even", "hnet_port")), LARGE.upper()
     every = 1 / settings(best, "even").model.rule.target_rate
     shown = {
         f"that a *fast policy*, ours, with {_times(best)} the network's learning rate, ends tokens at white space":
@@ -124,30 +124,47 @@ def answer(best: Sweep, large: Sweep) -> str:
             gaps["even"].verdict == "lower",
         "that the *paper's policy*, with the network's learning rate, predicts better than even spacing":
             SLOW in best.runs and gap(best, SLOW, "even", place_of(best)).verdict == "lower",
-        "that the paper's policy ends tokens at white space": SLOW in best.runs and at_spaces(best, SLOW),
-        f"that it does so at {LARGE.upper()}, the paper's size": at_spaces(large, LARGE_POLICY),
-        "that the fast policy predicts better than *H-Net*, an earlier way to learn boundaries":
+        "that the paper's policy ends tokens at white space, at either size":
+            SLOW in best.runs and at_spaces(best, SLOW) and at_spaces(large, LARGE_POLICY),
+        f"that at {_size(best)} the fast policy predicts better than *H-Net*, an earlier way to learn boundaries":
             gaps["hnet_port"].verdict == "lower",
     }  # fmt: skip
     if FAST in large.runs:
-        shown["that the fast policy ends tokens at white space at that size, too"] = at_spaces(large, FAST)
+        wins = {other for other, gap in _gaps(large, FAST, ("even", "bpe")).items() if gap.verdict == "lower"}
+        shown |= {
+            f"that the fast policy ends tokens at white space at {size}, the paper's size, too": at_spaces(large, FAST),
+            f"that it predicts better than even spacing at {size}": "even" in wins,
+            f"that it predicts better than BPE guidance at {size}": "bpe" in wins,
+        }
     sides = {side: [claim for claim, holds in shown.items() if holds == side] for side in (True, False)}
     said = "No" if not sides[True] else "In part" if sides[False] else "Yes"
     heads = {True: "Shown", False: "Not shown"}
     lists = (f"*{heads[side]}:* {'; '.join(claims)}." for side, claims in sides.items() if claims)
-    return f"**Was the paper reproduced? {said}.** {' '.join(lists)} {_how_sure(best)}"
+    return f"**Was the paper reproduced? {said}.** {' '.join(lists)} {_how_sure(best, large)}"
 
 
-def _how_sure(best: Sweep) -> str:
-    run, paper = best.records[0], preset(LARGE).train.training_bytes
-    seeds = {len(best.runs[name]) for name in (*ROWS, "even") if name in best.runs}
-    counted = many(min(seeds), "seed") if len(seeds) == 1 else f"{min(seeds)} to {many(max(seeds), 'seed')}"
-    slow = SLOW in best.runs and travel_share(settings(best, SLOW)) < LITTLE_TRAVEL
-    short = ", too short a run to judge the paper's policy" if slow else ""
+def _size(sweep: Sweep) -> str:
+    return f"{sweep.records[0]['matrix_parameters'] / 1e6:.0f}M"
+
+
+def _how_sure(best: Sweep, large: Sweep) -> str:
+    paper = preset(LARGE).train.training_bytes
+    slow = [travel_share(settings(sweep, name)) for sweep, name in ((best, SLOW), (large, LARGE_POLICY)) if name in sweep.runs]
+    short = "; too short runs to judge the paper's policy" if max(slow, default=1) < LITTLE_TRAVEL else ""
     return (
-        f"*How sure:* {counted} of each method, at {run['matrix_parameters'] / 1e6:.0f}M parameters and"
-        f" {run['bytes'] / 1e6:.0f} MB of text (the paper: {LARGE.upper()}, {paper / 1e9:g} GB){short}."
+        f"*How sure:* {_seeds(best)} of each method at {_size(best)} parameters and {_text(best)} of text, {_seeds(large)} at"
+        f" {LARGE.upper()} and {_text(large)} (the paper: {paper / 1e9:g} GB){short}."
     )
+
+
+def _seeds(sweep: Sweep) -> str:
+    """How many seeds the methods of the table have: 3 seeds, 1 to 2 seeds."""
+    counts = {len(sweep.runs[name]) for name in (*ROWS, LARGE_POLICY, "even") if name in sweep.runs}
+    return many(min(counts), "seed") if len(counts) == 1 else f"{min(counts)} to {many(max(counts), 'seed')}"
+
+
+def _text(sweep: Sweep) -> str:
+    return f"{statistics.fmean(run['bytes'] for run in sweep.records) / 1e9:.1g} GB"
 
 
 def _times(best: Sweep) -> str:
@@ -197,37 +214,40 @@ def _tokenizers(best: Sweep) -> tuple[dict[str, Difference], bool]:
     return (known, True) if len(known) == len(rivals) else (_gaps(best, FAST, rivals), False)
 
 
-def _surprise(best: Sweep) -> str:
-    if SLOW not in best.runs:
+def _at_scale(large: Sweep) -> str:
+    """What the fast policy does at the paper's size; nothing before it has run."""
+    if FAST not in large.runs:
         return ""
-    slow, fast = (travel_share(settings(best, name)) for name in (SLOW, FAST))
-    head = "What works, too" if at_spaces(best, SLOW) else "What surprised us"
+    gaps = _gaps(large, FAST, ("even", "bpe", "hnet_port"))
+    ahead = "bpe" in gaps and gaps["bpe"].verdict == "lower"
+    head = "What surprised us" if ahead else "What works at the paper's size"
+    head = head if at_spaces(large, FAST) else "What failed at the paper's size"
     return (
-        f"**{head}:** the paper's policy ends tokens after {shares(best, SLOW)} of white space. Our runs have fewer"
-        f" updates: summed over all, the paper's policy has {slow:.0%} of the learning rate of the paper's own run, the fast"
-        f" policy {fast:.0%}."
+        f"**{head}:** at {LARGE.upper()}, where one schedule served all methods, the fast policy"
+        f" ({many(len(large.runs[FAST]), 'run')}) ends tokens after {shares(large, FAST)} of white space and predicts"
+        f" {against(gaps, amounts=False) if min(gap.seeds for gap in gaps.values()) >= LEAST_SEEDS else _few(large, gaps)}."
     )
 
 
-def _failed(large: Sweep) -> str:
-    head = "What works at the paper's size" if at_spaces(large, LARGE_POLICY) else "What failed"
-    read = statistics.fmean(run["bytes"] for run in large.runs[LARGE_POLICY].values())
-    far = travel_share(settings(large, LARGE_POLICY))
-    short = "This run, too, was short: its" if far < LITTLE_TRAVEL else "Its"
-    fast = f"At this size, {_ended(large, FAST, FAST)}" if FAST in large.runs else "The fast policy is yet to run at this size"
-    return (
-        f"**{head}:** at {LARGE.upper()} parameters and {read / 1e9:.2g} GB of text, {_ended(large, LARGE_POLICY, SLOW)}."
-        f" {short} summed learning rate was {far:.0%} of the paper's. {fast}."
-    )
+def _few(large: Sweep, others: Iterable[str]) -> str:
+    """In how many seeds the fast policy of the paper's size predicts better than others."""
+    each = {other: _by_seed(large, FAST, other) for other in others}
+    counts = [f"{IN_SENTENCES[other]} in {sum(bits < 0 for bits in seeds)} of {many(len(seeds), 'seed')}"
+              for other, seeds in each.items()]  # fmt: skip
+    return f"better than {_listed(counts)}; fewer than {LEAST_SEEDS} decide nothing"
 
 
-def _ended(large: Sweep, name: str, kind: str) -> str:
-    """Where the boundaries of a large run ended, and which of two others it clearly predicts better or worse than."""
-    gaps = _gaps(large, name, ("bpe", "even"))
-    predicted = against({other: gap for other, gap in gaps.items() if gap.verdict != "undecided"}, amounts=False)
+def _failed(best: Sweep, large: Sweep) -> str:
+    """Where the boundaries of the paper's policy are at both sizes, and how far its weights could move."""
+    slow = [(sweep, name) for sweep, name in ((best, SLOW), (large, LARGE_POLICY)) if name in sweep.runs]
+    fast = [sweep for sweep in (best, large) if FAST in sweep.runs]
+    ended = _listed([f"{shares(sweep, name)} at {_size(sweep)}" for sweep, name in slow])
+    moved, far = (_listed([f"{travel_share(settings(*run)):.0%}" for run in runs])
+                  for runs in (slow, [(sweep, FAST) for sweep in fast]))  # fmt: skip
     return (
-        f"{IN_SENTENCES[kind]} ({many(len(large.runs[name]), 'run')}) ended tokens after {shares(large, name)} of white space"
-        + (f" and predicted {predicted}" if predicted else "")
+        f"**{'What works, too' if all(at_spaces(*run) for run in slow) else 'What failed'}:** the paper's policy ends tokens"
+        f" after {ended} of white space. Our runs have fewer updates: summed over all, it has {moved} of the learning rate of"
+        f" the paper's own run, the fast policy {far}."
     )
 
 
@@ -236,16 +256,32 @@ def settings(sweep: Sweep, name: str) -> Config:
     return from_dict(sweep.runs[name][min(sweep.runs[name])]["config"])
 
 
-def table(best: Sweep) -> str:
-    """Markdown: five methods, lowest first, beside even spacing."""
+def table(best: Sweep, large: Sweep) -> str:
+    """Markdown: five methods, lowest first, beside even spacing, at both sizes."""
     place = place_of(best)
     drawn = DRAWN | {FAST: f"REINFORCE, {_times(best)} the network's learning rate"}
     rows = []
     for name in sorted((name for name in ROWS if name in best.runs), key=lambda name: best.mean(name, place).bits):
         amount = _amount(gap(best, name, "even", place))
-        rows.append([f"**{NAMES[name]}**: {drawn[name]}", amount, shares(best, name, remark=" by seed")])
-    even = f"bits per byte, minus even spacing's {best.mean('even', place).bits:.3f}"
-    return markdown(["boundaries from", even, "white space followed by a boundary"], rows)
+        at_scale = _at_scale_cell(large, LARGE_POLICY if name == SLOW else name)
+        rows.append([f"**{NAMES[name]}**: {drawn[name]}", amount, at_scale, shares(best, name, remark=" by seed")])
+    even = [f"{_size(sweep)}: bits per byte, minus even spacing's {sweep.mean('even', place_of(sweep)).bits:.3f}"
+            for sweep in (best, large)]  # fmt: skip
+    return markdown(["boundaries from", even[0], even[1].replace("bits per byte, ", ""), "white space followed by a boundary"], rows)
+
+
+def _at_scale_cell(large: Sweep, name: str) -> str:
+    """Difference from even spacing: with its interval from three seeds on, else that of each seed."""
+    place, each = place_of(large), _by_seed(large, name, "even")
+    if len(each) >= LEAST_SEEDS:
+        return _amount(gap(large, name, "even", place))
+    return _listed([f"{difference:+.3f}" for difference in each]) if each else NONE
+
+
+def _by_seed(sweep: Sweep, name: str, other: str) -> list[float]:
+    """Bits per byte of a method minus those of another one, seed by seed."""
+    mine, theirs = (sweep.bits_per_byte[place_of(sweep)].get(one, {}) for one in (name, other))
+    return [bits - theirs[seed] for seed, bits in sorted(mine.items()) if seed in theirs]
 
 
 def legend(best: Sweep) -> str:
@@ -266,8 +302,9 @@ def _discounts(best: Sweep) -> str:
 def verdict(results: Path) -> str:
     """Markdown: the answer, the table, then the other sentences."""
     best = best_sweep(results)
-    first, *others = sentences(best, large_sweep(results))
-    return "\n\n".join((first, table(best), legend(best), "\n".join(f"* {sentence}" for sentence in others if sentence)))
+    large = large_sweep(results)
+    first, *others = sentences(best, large)
+    return "\n\n".join((first, table(best, large), legend(best), "\n".join(f"* {sentence}" for sentence in others)))
 
 
 def figure(results: Path) -> "Figure":
