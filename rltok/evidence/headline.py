@@ -37,13 +37,13 @@ NAMES = {
     "even": "even spacing",
 }
 IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW)}
-IN_SENTENCES |= {"whitespace": "a fixed rule that splits at white space (not in the table)"}
+IN_SENTENCES |= {"whitespace": "a fixed rule that splits at white space"}
 ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port")  # of the table, each beside even spacing
 DRAWN = {
     SLOW: "REINFORCE, the network's learning rate",
-    "bpe": "an ordinary BPE tokenizer, which looks ahead: its boundaries give away something of later bytes",
-    "bpe_causal": "a BPE tokenizer that reads only the bytes so far",
-    "hnet_port": "straight-through: the backward pass treats the decision as if it were its probability",
+    "bpe": "an ordinary BPE tokenizer, which looks ahead",
+    "bpe_causal": "BPE from the bytes so far alone",
+    "hnet_port": "straight-through gradients",
 }
 LINES = (FAST, SLOW, "hnet_port", "even")  # of the picture
 LARGE_POLICY = "ours_gamma0.9"  # as in the paper but for its discount, at 147M parameters
@@ -117,25 +117,24 @@ def answer(best: Sweep, large: Sweep) -> str:
     """Yes, no or in part, with the claims of the paper that our runs show and those that they do not, and how sure that is."""
     gaps, size = _gaps(best, FAST, ("even", "hnet_port")), LARGE.upper()
     every = 1 / settings(best, "even").model.rule.target_rate
+    spaces, wins = at_spaces(best, FAST), set()
+    also = ""
+    if FAST in large.runs:
+        wins = {other for other, gap in _gaps(large, FAST, ("even", "bpe")).items() if gap.verdict == "lower"}
+        also, spaces = f", also at {size}, the paper's size", spaces and at_spaces(large, FAST)
     shown = {
-        f"that a *fast policy*, ours, with {_times(best)} the network's learning rate, ends tokens at white space":
-            at_spaces(best, FAST),
+        f"that a *fast policy*, ours, with {_times(best)} the network's learning rate, ends tokens at white space{also}": spaces,
         f"that it then predicts text better than *even spacing*, a boundary every {every:g} bytes":
             gaps["even"].verdict == "lower",
         "that the *paper's policy*, with the network's learning rate, predicts better than even spacing":
             SLOW in best.runs and gap(best, SLOW, "even", place_of(best)).verdict == "lower",
-        "that the paper's policy ends tokens at white space, at either size":
+        "that the paper's policy ends tokens at white space":
             SLOW in best.runs and at_spaces(best, SLOW) and at_spaces(large, LARGE_POLICY),
-        f"that at {_size(best)} the fast policy predicts better than *H-Net*, an earlier way to learn boundaries":
+        "that the fast policy predicts better than *H-Net*, an earlier way to learn boundaries":
             gaps["hnet_port"].verdict == "lower",
     }  # fmt: skip
     if FAST in large.runs:
-        wins = {other for other, gap in _gaps(large, FAST, ("even", "bpe")).items() if gap.verdict == "lower"}
-        shown |= {
-            f"that the fast policy ends tokens at white space at {size}, the paper's size, too": at_spaces(large, FAST),
-            f"that it predicts better than even spacing at {size}": "even" in wins,
-            f"that it predicts better than BPE guidance at {size}": "bpe" in wins,
-        }
+        shown[f"that it predicts better than even spacing and BPE guidance at {size}"] = wins == {"even", "bpe"}
     sides = {side: [claim for claim, holds in shown.items() if holds == side] for side in (True, False)}
     said = "No" if not sides[True] else "In part" if sides[False] else "Yes"
     heads = {True: "Shown", False: "Not shown"}
@@ -150,7 +149,7 @@ def _size(sweep: Sweep) -> str:
 def _how_sure(best: Sweep, large: Sweep) -> str:
     paper = preset(LARGE).train.training_bytes
     slow = [travel_share(settings(sweep, name)) for sweep, name in ((best, SLOW), (large, LARGE_POLICY)) if name in sweep.runs]
-    short = "; too short runs to judge the paper's policy" if max(slow, default=1) < LITTLE_TRAVEL else ""
+    short = "; too short to judge the paper's policy" if max(slow, default=1) < LITTLE_TRAVEL else ""
     return (
         f"*How sure:* {_seeds(best)} of each method at {_size(best)} parameters and {_text(best)} of text, {_seeds(large)} at"
         f" {LARGE.upper()} and {_text(large)} (the paper: {paper / 1e9:g} GB){short}."
@@ -181,7 +180,8 @@ def _works(best: Sweep) -> str:
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
     by = (
-        f" In the table the BPEs place {_many_boundaries(best)}; this comparison is from further runs with equally many."
+        f" The comparison with the BPEs is from runs with equally many boundaries; in the table, they place"
+        f" {_many_boundaries(best)}."
         if alike
         else ""
     )
@@ -203,7 +203,7 @@ def _other_discount(best: Sweep) -> str:
 def _many_boundaries(best: Sweep) -> str:
     """Whether tokenizers draw more boundaries than the fast policy, in words."""
     own, *theirs = (statistics.fmean(best.values(name, "rate", place_of(best))) for name in (FAST, "bpe", "bpe_causal"))
-    return f"{'more' if min(theirs) > own else 'fewer' if max(theirs) < own else 'other numbers of'} boundaries"
+    return "more" if min(theirs) > own else "fewer" if max(theirs) < own else "other numbers"
 
 
 def _tokenizers(best: Sweep) -> tuple[dict[str, Difference], bool]:
@@ -220,10 +220,10 @@ def _at_scale(large: Sweep) -> str:
         return ""
     gaps = _gaps(large, FAST, ("even", "bpe", "hnet_port"))
     ahead = "bpe" in gaps and gaps["bpe"].verdict == "lower"
-    head = "What surprised us" if ahead else "What works at the paper's size"
-    head = head if at_spaces(large, FAST) else "What failed at the paper's size"
+    head = "What surprised us" if ahead else f"What works at {LARGE.upper()}"
+    head = head if at_spaces(large, FAST) else f"What failed at {LARGE.upper()}"
     return (
-        f"**{head}:** at {LARGE.upper()}, where one schedule served all methods, the fast policy"
+        f"**{head}:** the fast policy"
         f" ({many(len(large.runs[FAST]), 'run')}) ends tokens after {shares(large, FAST)} of white space and predicts"
         f" {against(gaps, amounts=False) if min(gap.seeds for gap in gaps.values()) >= LEAST_SEEDS else _few(large, gaps)}."
     )
@@ -231,23 +231,26 @@ def _at_scale(large: Sweep) -> str:
 
 def _few(large: Sweep, others: Iterable[str]) -> str:
     """In how many seeds the fast policy of the paper's size predicts better than others."""
-    each = {other: _by_seed(large, FAST, other) for other in others}
-    counts = [f"{IN_SENTENCES[other]} in {sum(bits < 0 for bits in seeds)} of {many(len(seeds), 'seed')}"
-              for other, seeds in each.items()]  # fmt: skip
-    return f"better than {_listed(counts)}; fewer than {LEAST_SEEDS} decide nothing"
+    counts: dict[str, list[str]] = {}
+    for other in others:
+        seeds = _by_seed(large, FAST, other)
+        counts.setdefault(f"{sum(bits < 0 for bits in seeds)} of {many(len(seeds), 'seed')}", []).append(IN_SENTENCES[other])
+    words = [f"{_listed(named)} in {count}" for count, named in counts.items()]
+    return f"better than {', and than '.join(words)}; too few to be sure"
 
 
 def _failed(best: Sweep, large: Sweep) -> str:
     """Where the boundaries of the paper's policy are at both sizes, and how far its weights could move."""
     slow = [(sweep, name) for sweep, name in ((best, SLOW), (large, LARGE_POLICY)) if name in sweep.runs]
     fast = [sweep for sweep in (best, large) if FAST in sweep.runs]
-    ended = _listed([f"{shares(sweep, name)} at {_size(sweep)}" for sweep, name in slow])
+    ended = [f"{shares(sweep, name)}{'' if number else ' of white space'} at {_size(sweep)}"
+             for number, (sweep, name) in enumerate(slow)]  # fmt: skip
     moved, far = (_listed([f"{travel_share(settings(*run)):.0%}" for run in runs])
                   for runs in (slow, [(sweep, FAST) for sweep in fast]))  # fmt: skip
     return (
         f"**{'What works, too' if all(at_spaces(*run) for run in slow) else 'What failed'}:** the paper's policy ends tokens"
-        f" after {ended} of white space. Our runs have fewer updates: summed over all, it has {moved} of the learning rate of"
-        f" the paper's own run, the fast policy {far}."
+        f" after {_listed(ended)}. Our runs have fewer updates: summed over all, it has {moved} of the learning rate of the"
+        f" paper's own run, the fast policy {far}."
     )
 
 
@@ -265,9 +268,9 @@ def table(best: Sweep, large: Sweep) -> str:
         amount = _amount(gap(best, name, "even", place))
         at_scale = _at_scale_cell(large, LARGE_POLICY if name == SLOW else name)
         rows.append([f"**{NAMES[name]}**: {drawn[name]}", amount, at_scale, shares(best, name, remark=" by seed")])
-    even = [f"{_size(sweep)}: bits per byte, minus even spacing's {sweep.mean('even', place_of(sweep)).bits:.3f}"
-            for sweep in (best, large)]  # fmt: skip
-    return markdown(["boundaries from", even[0], even[1].replace("bits per byte, ", ""), "white space followed by a boundary"], rows)
+    heads = [f"minus even spacing's {sweep.mean('even', place_of(sweep)).bits:.3f}" for sweep in (best, large)]
+    columns = [f"{_size(best)}: bits per byte, {heads[0]}", f"{_size(large)}: {heads[1]}"]
+    return markdown(["boundaries from", *columns, f"{_size(best)}: white space followed by a boundary"], rows)
 
 
 def _at_scale_cell(large: Sweep, name: str) -> str:
@@ -284,19 +287,21 @@ def _by_seed(sweep: Sweep, name: str, other: str) -> list[float]:
     return [bits - theirs[seed] for seed, bits in sorted(mine.items()) if seed in theirs]
 
 
-def legend(best: Sweep) -> str:
+def legend(best: Sweep, large: Sweep) -> str:
     """How the numbers of the table came about."""
+    few = max(map(len, large.runs.values())) < LEAST_SEEDS
     return (
-        f"Lower is better. Means over seeds on {place_of(best)} text, ± a 95% confidence interval over seeds and documents. Each"
-        " method has its best learning-rate schedule, by validation text." + _discounts(best)
+        f"Lower is better. {_size(best)}: means over seeds on {place_of(best)} text, ± a 95% confidence interval over seeds and"
+        " documents; best learning-rate schedules, by validation text."
+        f" {_size(large)}: {'each seed' if few else 'the same, or each seed'}, under one schedule." + _discounts(best)
     )
 
 
 def _discounts(best: Sweep) -> str:
     """The discounts of both policies beside those of the paper."""
     text, code = (f"{preset(name).objective.gamma:g}" for name in (LARGE, AUTHORS))
-    own = [f"{settings(best, name).objective.gamma:g} in the {NAMES[name]}" for name in (FAST, SLOW) if name in best.runs]
-    return f" Later rewards are discounted by {_listed(own)}; by {text} in the paper's text, very probably by {code} in its code."
+    own = [f"{NAMES[name]} {settings(best, name).objective.gamma:g}" for name in (FAST, SLOW) if name in best.runs]
+    return f" Discount of later rewards: {', '.join(own)} ({text} in the paper's text, very probably {code} in its code)."
 
 
 def verdict(results: Path) -> str:
@@ -304,7 +309,7 @@ def verdict(results: Path) -> str:
     best = best_sweep(results)
     large = large_sweep(results)
     first, *others = sentences(best, large)
-    return "\n\n".join((first, table(best, large), legend(best), "\n".join(f"* {sentence}" for sentence in others)))
+    return "\n\n".join((first, table(best, large), legend(best, large), "\n".join(f"* {sentence}" for sentence in others)))
 
 
 def figure(results: Path) -> "Figure":
