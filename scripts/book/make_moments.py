@@ -52,7 +52,7 @@ def moments() -> dict[str, Any]:
     """The texts, and at each size the boundaries of policy, H-Net and BPE at each moment."""
     sizes = [
         _size(headline.best_sweep(RESULTS), (headline.FAST, "hnet_port", "bpe")),
-        _size(headline.large_sweep(RESULTS), (headline.LARGE_POLICY, "hnet_port", "bpe")),
+        _size(headline.large_sweep(RESULTS), (headline.FAST, headline.LARGE_POLICY, "hnet_port", "bpe")),
     ]
     return {"texts": FIXED_TEXTS, "sizes": sizes}
 

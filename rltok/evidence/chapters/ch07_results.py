@@ -79,10 +79,11 @@ def called(name: str) -> str:
 def setting(sweep: Sweep) -> str:
     """Size, text, seeds and plan of a sweep, in a cell."""
     run = sweep.records[0]
-    seeds = max(len(runs) for runs in sweep.runs.values())
+    fewest, most = (end(len(runs) for runs in sweep.runs.values()) for end in (min, max))
+    seeds = many(most, "seed") if fewest == most else f"{fewest} to {many(most, 'seed')}"
     made = "`rltok compare`" if sweep.name == COMPARED else f"`{sweep.name}`"
     read = statistics.fmean(run["bytes"] for run in sweep.records) / 1e6
-    return f"{size_of(run['config']['name'])}, {read:.3g} MB, {many(seeds, 'seed')}: {made}"
+    return f"{size_of(run['config']['name'])}, {read:.3g} MB, {seeds}: {made}"
 
 
 def minus(sweep: Sweep, method: str, reference: str) -> Difference | None:
