@@ -240,7 +240,7 @@ def by_kind(split: str) -> Callable[[Stored], str]:
     """Differences from even spacing, and then from guidance, by kind of text."""
 
     def made(record: dict, stored: Stored) -> str:
-        names = [name for name in ("bpe", "hnet_port", *POLICIES) if name in stored.shown]
+        names = [*(name for name in ("bpe", "hnet_port", *POLICIES) if name in stored.shown), headline.FAST]
         return "\n\n".join(ch07_domains.table(record, split, names, reference) for reference in ("even", "bpe"))
 
     return kinds(made)
@@ -249,7 +249,7 @@ def by_kind(split: str) -> Callable[[Stored], str]:
 def answers(stored: Stored) -> str:
     """Bits per item minus those of even spacing, by length of the answer, a table for each benchmark."""
     record, told = ch07_answers.fitting(ch07_answers.read(RESULTS / "answers.json"), list(stored.sweeps.values()))
-    names = [name for name in stored.shown if name != "even"]
+    names = [*(name for name in stored.shown if name != "even"), headline.FAST]
     return "\n\n".join([f"Bits per item: {told}.", *(ch07_answers.table(record, task, names) for task in TASKS)])
 
 
@@ -373,7 +373,9 @@ PARTS: dict[str, Callable[[Stored], str]] = {
     "kinds_test": by_kind("test"),
     "kinds_validation": by_kind("validation"),
     "kinds_contrast": kinds(
-        lambda record, stored: ch07_domains.contrast_table(record, stored.learned, "books", "encyclopaedia", "bpe")
+        lambda record, stored: ch07_domains.contrast_table(
+            record, [*stored.learned, headline.FAST], "books", "encyclopaedia", "bpe"
+        )
     ),
     "answers": answers,
     "answers_bytes": lambda stored: ch07_answers.bytes_table(
