@@ -60,7 +60,7 @@ def _decides(runs: Sequence[Record]) -> str:
 
 
 def courses_table(sweep: Sweep, reference: str) -> str:
-    """Markdown: a row for each method: loss, bytes to a decided policy, FLOPs, and how many seeds ended at which places.
+    """Markdown: a row for each method: loss, bytes to a decided policy, tokens, FLOPs, and where its seeds ended.
 
     The loss of the reference stands in its own row; differences from it are seed by seed, ± half a 95 % interval.
     """
@@ -73,10 +73,11 @@ def courses_table(sweep: Sweep, reference: str) -> str:
         rows.append([
             f"`{name}`", f"{sweep.mean(name, PLACE).bits:.3f}" if own else cell(gap(sweep, name, reference, PLACE)),
             _decides(runs), NONE if own else cell(later(sweep, name, reference), "+.2f"),
-            f"{statistics.fmean(flops):.2f}", *(str(ended.count(place) or NONE) for place in names),
+            f"{statistics.fmean(sweep.values(name, 'tokens_per_byte', PLACE)):.3f}", f"{statistics.fmean(flops):.2f}",
+            *(str(ended.count(place) or NONE) for place in names),
         ])  # fmt: skip
-    head = ["policy", "bits per byte, or minus the first's", f"MB to {DECIDED} nats", "minus the first's", "FLOPs"]
-    return markdown([*head, *(f"seeds {place}" for place in names)], rows)
+    head = ["policy", "bits per byte, then minus the first's", f"MB to {DECIDED} nats", "later by", "tokens per byte", "FLOPs"]
+    return markdown([*head, *names], rows)
 
 
 def in_words(sweep: Sweep, reference: str) -> str:

@@ -109,10 +109,12 @@ def test_the_table_compares_the_policy_with_the_rule_of_the_nearest_rate_and_lea
     assert {cell for row in rows for cell in row[4:]} == {"-"}
 
 
-def test_what_is_left_is_from_the_lowest_loss_to_the_policys_lowest(results):
+def test_what_is_left_is_from_the_lowest_loss_without_look_ahead_to_the_policys_lowest(results):
+    write(results / "beyond", *runs("bpe_1000", 1.8, sweep="tiny_ceiling", rate=0.4, rule="bpe"))
     said = plain(ch09_ceiling.headroom(ch09_ceiling.rules_at_rates(results)))
-    assert said.startswith("The lowest loss of 10 has white space at 0.17 tokens per byte (-0.100")
-    assert "The policy's lowest, at 0.33 tokens per byte, is +0.040 ± 0.000 bits per byte from it, at 1.14 times" in said
+    assert said.startswith("The lowest loss of 11 methods has BPE guidance at 0.40 tokens per byte (-0.200 ± 0.000 from even")
+    assert "of those that do not, white space at 0.17 tokens per byte (-0.100 ± 0.000 from even spacing at 1/5)" in said
+    assert "The policy's lowest, at 0.33 tokens per byte, is +0.040 ± 0.000 bits per byte from that, at 1.14 times" in said
     assert "costs 1.6 times the FLOPs of one for five and gives -0.010" in said
 
 
@@ -153,14 +155,15 @@ def test_each_policy_is_compared_with_the_first_seed_by_seed(draws):
     head, *rows = rows_of(ch09_courses.courses_table(draws, "policy_one_draw"))
     rows = {row[0]: [plain(cell) for cell in row[1:]] for row in rows}
     assert list(rows) == ["`policy_one_draw`", "`policy_two_draws`", "`policy_antithetic`"]
-    assert rows["`policy_one_draw`"][1:4] == ["0.01", "-", "1.00"]  # 9,000 bytes
-    assert rows["`policy_two_draws`"][:4] == ["-0.030 ± 0.000", "0.00", "-0.01 ± 0.00", "1.20"]
+    assert rows["`policy_one_draw`"][1:5] == ["0.01", "-", "0.200", "1.00"]  # 9,000 bytes
+    assert rows["`policy_two_draws`"][:5] == ["-0.030 ± 0.000", "0.00", "-0.01 ± 0.00", "0.200", "1.20"]
     differences = (0.02, -0.02, 0.03)
     mean = sum(differences) / 3
     deviation = math.sqrt(sum((one - mean) ** 2 for one in differences) / 2)
-    assert rows["`policy_antithetic`"][:4] == [f"+{mean:.3f} ± {T2 * deviation / math.sqrt(3):.3f}", "-, never in 3", "-", "1.00"]
-    assert head[5:] == ["seeds after spaces", "seeds at last letters", "seeds at none of these"]
-    assert rows["`policy_antithetic`"][4:] == ["1", "1", "1"] and rows["`policy_two_draws`"][4:] == ["3", "-", "-"]
+    half = T2 * deviation / math.sqrt(3)
+    assert rows["`policy_antithetic`"][:5] == [f"+{mean:.3f} ± {half:.3f}", "-, never in 3", "-", "0.200", "1.00"]
+    assert head[6:] == ["after spaces", "at last letters", "at none of these"]
+    assert rows["`policy_antithetic`"][5:] == ["1", "1", "1"] and rows["`policy_two_draws`"][5:] == ["3", "-", "-"]
 
 
 def test_in_words_a_change_counts_beyond_its_interval_alone(draws):
