@@ -35,7 +35,7 @@ KINDS = {
 LOOKS_AHEAD = "bpe"  # which no model can follow while it writes
 NAME = re.compile(rf"(?P<kind>even|random_k|{FAST}|entropy|whitespace|bpe_causal|bpe)(_every_\d+|_(rate|as)_[a-z_]+|_\d+)?")
 ALIKE = ("train", "model", "training text", f"{PLACE} text")  # what runs of several sweeps must share to be compared
-TO_COMPARE = ("even", "random_k", "entropy")  # rules that take any rate, as the policy does
+TO_COMPARE = ("even", "entropy")  # rules that take any rate, as the policy does
 NEAR = 0.02  # tokens per byte by which rates of one row of the table may differ
 
 
@@ -147,8 +147,8 @@ def headroom(sweep: Sweep) -> str:
         )
     if "even_every_1" in names:
         all_bytes = names["even_every_1"]
-        times = all_bytes.flops / names[BASELINE].flops
-        said.append(f"A token for every byte costs {times:.1f} times the FLOPs of one for five and gives {cell(all_bytes.gap)}.")
+        times, gives = all_bytes.flops / names[BASELINE].flops, f" and gives {cell(all_bytes.gap)}" * (all_bytes != causal)
+        said.append(f"A token for every byte costs {times:.1f} times the FLOPs of one for five{gives}.")
     return " ".join(said)
 
 

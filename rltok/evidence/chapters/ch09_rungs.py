@@ -15,7 +15,8 @@ from rltok.variance.beyond_laboratory import CENTRED, FLIPPED, HEADS
 
 WHAT = "estimators beyond the paper"  # how a record of them says what it is
 FLIPPED_SHORT = "one decision in 2 flipped"  # of short rows, which have no 16 decisions
-SHOWN = [*RUNGS, *HEADS, ORACLE, FLIPPED]
+LEFT_OUT = ("baseline of 3 other draws", "antithetic, 4 draws", "linear value, later states")  # between two that are shown
+SHOWN = [rung for rung in (*RUNGS, *HEADS, ORACLE, FLIPPED) if rung not in LEFT_OUT]
 TRAINING = (all_draws, antithetic)  # whose draws all go back through the policy
 OUTSIDE = f"{ORACLE}, which no training run knows"
 
