@@ -88,8 +88,7 @@ estimators = ch09_rungs.read(results / "estimators.json")
 # %% [markdown]
 # ## Three questions, and at which size they are answered
 #
-# How much can boundaries give at all? Does less noise in the policy's gradient lower the loss? And does it matter which boundaries a
-# policy finds? Each question has a plan of runs at 32M and a twin at the preset `tiny`. This page shows the largest size that has run:
+# Each has a plan of runs at 32M and a twin at the preset `tiny`. This page shows the largest size that has run:
 
 # %%
 Markdown(ch09_stored.stored_table(results))
@@ -111,21 +110,23 @@ lowest = ch09_ceiling.best(ch09_ceiling.points(ceiling))
 print(judge(guess, ch09_ceiling.KINDS[lowest.kind]))
 print(f"at {lowest.rate:.2f} tokens per byte")
 
-# %% mystnb={"figure": {"caption": "Bits per byte of each rule at each of its rates, minus those of even spacing at one boundary in five bytes, with 95\u00a0% intervals over seeds: against tokens per byte (left) and training FLOPs per byte with attention (right). BPE guidance looks at later bytes before it decides.", "name": "fig-beyond-ceiling"}, "image": {"alt": "Two panels with a line for each rule, all falling to the right. Random places lie highest, even spacing and the policy a little lower and close together, the entropy rule lower still at few tokens per byte. The three points of causal BPE and of BPE guidance lie below all lines at the same number of tokens and at the same FLOPs. Even spacing reaches the lowest point of BPE guidance only with a token for every byte, at about twice the FLOPs."}}
+# %% mystnb={"figure": {"caption": "Bits per byte of each rule at each of its rates, minus those of even spacing at one boundary in five bytes, with 95\u00a0% intervals over seeds: against tokens per byte (left) and training FLOPs per byte with attention (right). BPE guidance looks at later bytes before it decides.", "name": "fig-beyond-ceiling"}, "image": {"alt": "Two panels with a line for each rule, all falling to the right. Random places lie highest, even spacing and the policy a little lower and close together, the entropy rule lower still at few tokens per byte. At the same number of tokens the three points of BPE guidance and of causal BPE lie below even spacing, random places and the policy, near the entropy rule; at the same FLOPs they lie below everything, and the entropy rule above even spacing. Even spacing reaches the lowest point of BPE guidance only with a token for every byte, at about twice the FLOPs."}}
 plots.show(ch09_ceiling.figure(ceiling))
 
 # %%
 Markdown(ch09_ceiling.headroom(ceiling))
 
 # %% [markdown]
-# More tokens lower the loss all the way: each is one more pass through the token layers. So a price belongs to every comparison. At equal
-# FLOPs (right), tokenizers' boundaries are worth more than evenly spaced ones, with look ahead and without. And the policy's?
+# (The lowest of so many is helped by luck, too.) More tokens lower the loss all the way: each is one more pass through the token layers.
+# So a price belongs to every comparison. At equal FLOPs (right), tokenizers' boundaries are worth more than evenly spaced ones, with
+# look ahead and without; the entropy rule, which carries a second model, is not worth its price at this size. And the policy, at
+# equal rates?
 
 # %%
 Markdown(ch09_ceiling.rates_table(ceiling))
 
 # %% [markdown]
-# A minus means that the policy predicts better. The entropy rule carries a second model, which its FLOPs count.
+# A minus means that the policy predicts better. Only the entropy rule is told from it by three seeds.
 #
 # ## Estimators beyond the paper
 #
@@ -133,10 +134,10 @@ Markdown(ch09_ceiling.rates_table(ceiling))
 # comparison. More rungs for the ladder of [chapter 03](03_variance_ladder.ipynb):
 #
 # * **Another draw as baseline**: subtract its return; only the first draw trains.
-# * **Leave one out**: every draw trains, against the mean of the others.
-# * **Antithetic**: one draw from $u$ and one from $1 - u$, so that they seldom have boundaries at the same places.
+# * **Leave one out**: every draw trains, against the mean of the others {cite}`kool2019`.
+# * **Antithetic**: one draw from $u$ and one from $1 - u$, so that they seldom have boundaries at the same places {cite}`dong2020`.
 # * **A linear value**: predict the return from the byte state, or from the whole text, and subtract that.
-# * **One decision in 16 flipped**: draw the rest of the row again with one decision turned.
+# * **One decision in 16 flipped**: draw the rest of the row again with one decision turned {cite}`titsias2015`.
 #
 # ### Any function of the text may be a baseline
 #
@@ -245,9 +246,9 @@ Markdown(ch09_courses.in_words(optima, "policy_early"))
 Markdown(ch09_courses.courses_table(optima, "policy_early"))
 
 # %% [markdown]
-# Of so many differences one may pass its interval by luck; the dense start is far beyond that. It has a few per cent more tokens at
-# the end, and more at first, which its FLOPs count. Whether even spacing, which has no policy, would gain as much from such a start was
-# not tried: this may be about *training with fewer and fewer tokens* and not about policies.
+# Of so many differences one may pass its interval by luck; the dense start is far beyond that. Its tokens, more at first and a few
+# per cent more at the end, are in its FLOPs. Whether even spacing would gain as much from such a start was not tried: this may be about
+# *training with fewer and fewer tokens* and not about policies.
 #
 # All runs, by the places around words where they have boundaries:
 
@@ -272,9 +273,9 @@ Markdown(ch09_expected.table(ceiling, draws, optima))
 # %% [markdown]
 # ## A target, before its runs
 #
-# Is there a recipe that is never behind guidance? The rule was written before its runs: with as many boundaries and at most a few
-# per cent more FLOPs, a policy must not be behind BPE guidance, by the margin of all such claims of this book, and must be ahead of its
-# causal form; with half of the spread over seeds; at 32M and at 147M. The runs that were known then say:
+# Is there a recipe that is never behind guidance? With as many boundaries and at most a few per cent more FLOPs, a policy must not be
+# behind BPE guidance, by the margin of all such claims of this book, and must be ahead of its causal form, with half of the spread
+# over seeds, at 32M and at 147M. The runs that were known when this rule was written say:
 
 # %%
 Markdown(ch09_target.judged(results))

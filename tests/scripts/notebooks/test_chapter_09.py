@@ -13,6 +13,7 @@ from paths import ROOT
 import rltok
 from rltok import vocab
 from rltok.evidence.chapters import ch09_ceiling, ch09_courses, ch09_expected, ch09_optima, ch09_rungs, ch09_stored
+from rltok.evidence.differences import gap
 from rltok.runs.models import new_model
 from rltok.variance.exact import all_strings, policy_log_prob
 from rltok.variance.gradients import share
@@ -46,8 +47,8 @@ def test_the_opening_and_what_we_saw_are_of_the_smallest_size_as_long_as_no_larg
 def test_less_noise_lowers_the_loss_a_little_and_a_dense_start_more(draws, optima):
     verdicts = ch09_courses.moved(draws, "policy_one_draw")
     assert verdicts["policy_two_draws"] == "lower" and "higher" not in verdicts.values(), REWRITE
-    less = max(ch09_expected.gap(draws, name, "policy_one_draw", "validation").bits for name in verdicts)
-    dense = ch09_expected.gap(optima, "policy_dense", "policy_early", "validation")
+    less = max(gap(draws, name, "policy_one_draw", "validation").bits for name in verdicts)
+    dense = gap(optima, "policy_dense", "policy_early", "validation")
     assert dense.bits + dense.reach() < less, REWRITE
 
 
@@ -56,18 +57,20 @@ def test_more_tokens_lower_the_loss_of_even_spacing_all_the_way(ceiling):
     assert even == sorted(even, reverse=True), REWRITE
 
 
-def test_at_equal_flops_tokenizers_are_ahead_of_even_spacing(ceiling):
+def test_at_equal_flops_tokenizers_are_ahead_of_even_spacing_and_the_entropy_rule_is_not(ceiling):
     every = ch09_ceiling.points(ceiling)
     even = [(point.flops, point.gap.bits) for point in every if point.kind == "even"]
-    for point in (point for point in every if point.kind in ("bpe", "bpe_causal")):
+    for point in (point for point in every if point.kind in ("bpe", "bpe_causal", "entropy")):
         (left, low), (right, high) = next(pair for pair in zip(even, even[1:], strict=False) if pair[1][0] > point.flops)
         between = low + (high - low) * (point.flops - left) / (right - left)
-        assert point.gap.bits < between, REWRITE
+        assert (point.gap.bits < between) == (point.kind != "entropy"), REWRITE
 
 
-def test_the_policy_is_not_ahead_of_even_spacing_at_any_rate(ceiling):
+def test_the_policy_is_not_ahead_of_even_spacing_at_any_rate_and_behind_the_entropy_rule_at_all(ceiling):
     for rate in ("", "_every_2", "_every_3", "_every_8"):
-        assert ch09_expected.gap(ceiling, f"policy_x20{rate}", f"even{rate}", "validation").verdict == "undecided", REWRITE
+        assert gap(ceiling, f"policy_x20{rate}", f"even{rate}", "validation").verdict == "undecided", REWRITE
+        if f"entropy{rate}" in ceiling.runs:
+            assert gap(ceiling, f"policy_x20{rate}", f"entropy{rate}", "validation").verdict == "higher", REWRITE
 
 
 def test_nearly_all_policies_end_after_spaces(optima):
