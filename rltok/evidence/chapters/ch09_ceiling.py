@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch09_courses import cell
+from rltok.evidence.chapters.ch09_courses import PLACE, cell
 from rltok.evidence.chapters.ch09_stored import largest
 from rltok.evidence.differences import gap
 from rltok.evidence.headline import FAST
@@ -26,7 +26,6 @@ from rltok.statistics import Difference
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PLACE = "validation"
 BESIDE = {"tiny_ceiling": (("rules", "tiny"), ("causes", "tiny_travel")), "32m_ceiling": (("best", "32m_best"),)}  # one in five
 KINDS = {
     "even": "even spacing", "random_k": "random places", FAST: "policy", "entropy": "entropy rule",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rltok.evidence.chapters.ch09_ceiling import Point, best, points
-from rltok.evidence.chapters.ch09_courses import at_spaces, cell, later, moved
+from rltok.evidence.chapters.ch09_courses import PLACE, at_spaces, cell, later, moved
 from rltok.evidence.chapters.ch09_optima import optima
 from rltok.evidence.differences import gap
 from rltok.evidence.headline import FAST
@@ -15,7 +15,6 @@ from rltok.evidence.records import Sweep
 from rltok.show.tables import markdown
 
 ONE, EARLY, LATE, DENSE = "policy_one_draw", "policy_early", "policy_late", "policy_dense"  # methods of the plans
-PLACE = "validation"
 APART = 0.015  # bits per byte within which the means of all places were expected
 BOTH = ("tiny", "32m")
 
