@@ -369,8 +369,8 @@ def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
 def test_the_plan_of_the_147m_sweep_is_one_pass_whose_interruption_costs_two_minutes():
     plan = read_plan(ROOT / "scripts" / "measure" / "sweeps" / "147m.toml")
     assert [run.stem for run in plan.runs] == [
-        "ours_gamma0.9-seed0", "even-seed0", "even-seed1", "bpe-seed0", "bpe-seed1", "hnet_port-seed0", "policy_x20-seed0",
-        "policy_x20-seed1", "dynamic_pooling_port-seed0",
+        "ours_gamma0.9-seed0", "even-seed0", "even-seed1", "even-seed2", "bpe-seed0", "bpe-seed1", "bpe-seed2",
+        "hnet_port-seed0", "policy_x20-seed0", "policy_x20-seed1", "policy_x20-seed2", "dynamic_pooling_port-seed0",
     ]  # fmt: skip
     assert plan.preset == "147m" and plan.full
     configs = {run.name: plan.config(run, {}) for run in plan.runs}
