@@ -13,7 +13,7 @@ from rltok.evidence.record_file import Record
 from rltok.evidence.records import Sweep, is_learned
 from rltok.evidence.words import number
 from rltok.show.tables import markdown
-from rltok.statistics import SURE, mean_and_error, t_limit
+from rltok.statistics import SURE, mean_and_reach
 
 PLACES = {"after spaces": "the space", "before second letters": "letter 1", "at last letters": "last letter before the space"}
 MOST = 0.5  # share of words with a boundary at a place from which on it counts as found
@@ -57,10 +57,9 @@ def optima(runs: Sequence[Record]) -> list[Optimum]:
         by_name.setdefault(found(run), []).append(run)
     made = []
     for name, alike in sorted(by_name.items(), key=lambda one: (-len(one[1]), one[0])):
-        bits, error = mean_and_error([run["scores"]["validation"]["bits_per_byte"] for run in alike])
+        bits, reach = mean_and_reach([run["scores"]["validation"]["bits_per_byte"] for run in alike])
         shares = [word_shares(run) for run in alike]
         places = {place: fmean(share[place] for share in shares) for place in PLACES}
-        reach = None if error is None else t_limit(SURE, len(alike) - 1) * error
         made.append(Optimum(name, len(alike), len(alike) / len(runs), bits, reach, places))
     return made
 
