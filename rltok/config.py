@@ -7,39 +7,23 @@ hyper-parameter. Unknown keys, impossible sizes and rates that contradict each o
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
+import operator
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rltok.errors import RltokError
+from rltok.policy_settings import OF_LEARNED, check_policy, check_range, check_target_rate
 from rltok.registry import RULES
 from rltok.validation import Section, build, require
 
-# Settings of training that only a policy has, with the paper's values, which every other rule must have.
-OF_POLICY: dict[str, Any] = {
-    "policy_lr_multiplier": 1.0, "policy_start_fraction": 0.0, "policy_first_multiplier": 0.0, "policy_beta2": None,
-    "policy_restarts": 0, "policy_anneal_fraction": 0.0, "policy_first_rate": None, "policy_first_temperature": 1.0,
-}  # fmt: skip
-# the same of the objective
-OF_ESTIMATOR: dict[str, Any] = {"draws": 1, "further_draws": "baseline", "lambda_entropy": 0.0, "least_entropy": 0.0}
-# Settings that do nothing while the one beside them is at the paper's value.
-NEEDS = (
-    ("train.policy_first_multiplier", "train.policy_start_fraction"),
-    ("train.policy_first_rate", "train.policy_anneal_fraction"),
-    ("train.policy_first_temperature", "train.policy_anneal_fraction"),
-    ("objective.further_draws", "objective.draws"),
-    ("objective.least_entropy", "objective.lambda_entropy"),
-)
 # Settings younger than stored runs, with the value that the code had before: at that value `Config.digest` leaves them out, so
 # that a run keeps its digest.
-ADDED_SETTINGS: dict[str, dict[str, Any]] = {
-    "train": OF_POLICY,
-    "objective": OF_ESTIMATOR,
-    "model": {"rotary_positions": "exact"},
-}
+ADDED_SETTINGS: dict[str, Any] = {**OF_LEARNED, "model.rotary_positions": "exact"}
 
 LEAST_RATE = 1e-6  # of dynamic_pooling and hnet, as far from 1
 MOST_WEIGHT = 1_000_000  # of a part of the loss, and of what logits are divided by
@@ -57,6 +41,9 @@ class RuleConfig(Section):
     lags: int = 8  # w of eq. (21): how many earlier decisions the policy sees; 0 is memoryless
     scale: float = 16.0  # D of eq. (22)
     softcap: float | None = 6.0  # c of eq. (23), training only; the paper gives no value, 6 is the authors' code
+    # range of target rates: each micro-batch of training has one of its own, and later one is chosen; null: target_rate alone
+    lowest_rate: float | None = None
+    highest_rate: float | None = None
     # as published, or as the paper's authors compared with: "authors" of dynamic_pooling, "port" of hnet. Stored records hold
     # a "port" of dynamic_pooling, too: an earlier reading of what the authors ran, which no rule computes any more
     variant: Literal["faithful", "port", "authors"] = "faithful"
@@ -80,11 +67,7 @@ class RuleConfig(Section):
 
     def _check(self) -> None:
         rate = self.target_rate
-        if not 0 < rate < 1:
-            raise RltokError(
-                f"model.rule.target_rate must lie strictly between 0 and 1 because eq. (22) takes its logit; got {rate!r}."
-                + (f" For one boundary every {rate:g} bytes write 1/{rate:g}." if rate > 1 else "")
-            )
+        check_target_rate("model.rule.target_rate", rate, None)
         if self.name in ("dynamic_pooling", "hnet") and not LEAST_RATE <= rate <= 1 - LEAST_RATE:  # fp32 logarithms and ratios
             require(False, self.section, "target_rate", rate, f"between {LEAST_RATE:g} and {1 - LEAST_RATE:g} for {self.name}")
         if self.name == "hnet" and self.variant == "authors":
@@ -101,14 +84,9 @@ class RuleConfig(Section):
         self._between(1e-12, 1, "entropy_learning_rate")
         dim, allowed = self.entropy_dim, "a multiple of 32, the width of a head, and at most 8192"
         require(0 < dim <= 8192 and dim % 32 == 0, self.section, "entropy_dim", dim, allowed)
-        if self.softcap is not None and self.name == "learned":
-            start = math.log(rate / (1 - rate))
-            if abs(start) >= self.softcap:
-                wanted = math.ceil(10 * abs(start)) / 10
-                raise RltokError(
-                    f"model.rule.softcap={self.softcap:g} cannot reach target_rate={rate:g}: its logit is {start:.2f}, and"
-                    f" eq. (23) keeps logits inside ±{self.softcap:g}. Raise softcap above {wanted:g} or set it to null."
-                )
+        if self.name == "learned":
+            check_target_rate("model.rule.target_rate", rate, self.softcap)
+        check_range(self.lowest_rate, self.highest_rate, rate, self.softcap)
 
 
 @dataclass(frozen=True)
@@ -307,33 +285,12 @@ class Config(Section):
                 f"objective.centring={self.objective.centring!r} subtracts a mean over the micro-batch (eq. 17), so it needs"
                 f" at least 2 rows; got train.micro_batch={self.train.micro_batch}. Raise it, or set centring='none'."
             )
-        self._check_policy()
+        check_policy(self)
         if self.num_updates < 1:
             raise RltokError(
                 f"train.training_bytes={self.train.training_bytes} is less than one update of {self.bytes_per_update} bytes"
                 " (sequences_per_update * sequence_length). Raise training_bytes or lower either factor."
             )
-
-    def _check_policy(self) -> None:
-        """What only a policy has, and what does nothing without another setting."""
-        rule = self.model.rule
-        paper = {f"train.{name}": value for name, value in OF_POLICY.items()}
-        paper |= {f"objective.{name}": value for name, value in OF_ESTIMATOR.items()}
-        own = {name: getattr(getattr(self, name.split(".")[0]), name.split(".")[1]) for name in paper}
-        for name, value in own.items():
-            if value != paper[name] and not RULES[rule.name].policy:
-                raise RltokError(
-                    f"{name}={_shown(value)} is of a learned policy, and the rule {rule.name!r} has none."
-                    f" Set it to {_shown(paper[name])}, or model.rule.name to learned."
-                )
-        for name, other in NEEDS:
-            if own[name] != paper[name] and own[other] == paper[other]:
-                raise RltokError(
-                    f"{name}={_shown(own[name])} does nothing while {other} is {_shown(own[other])}."
-                    f" Set that, too, or {name} to {_shown(paper[name])}."
-                )
-        rate = rule.target_rate if self.train.policy_first_rate is None else self.train.policy_first_rate
-        dataclasses.replace(rule, target_rate=rate, scale=rule.scale * self.train.policy_first_temperature)  # within limits
 
     @property
     def bytes_per_update(self) -> int:
@@ -362,15 +319,17 @@ class Config(Section):
         plain = {key: value for key, value in self.to_dict().items() if key != "name"}
         rule = plain["model"]["rule"]
         plain["model"]["rule"] = {key: rule[key] for key in ("name", *RULES[rule["name"]].settings)}
-        for section, old in ADDED_SETTINGS.items():
-            kept = plain[section].items()
-            plain[section] = {key: value for key, value in kept if key not in old or value != old[key]}
+        for name, old in ADDED_SETTINGS.items():
+            place, last = place_of(plain, name)
+            if last in place and place[last] == old:
+                del place[last]
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _shown(value: Any) -> str:
-    """A setting as `--set` takes it."""
-    return "null" if value is None else value if isinstance(value, str) else f"{value:g}"
+def place_of(values: dict[str, Any], dotted: str) -> tuple[dict[str, Any], str]:
+    """The section of nested plain values that holds a dotted setting, and the setting's name in it."""
+    *sections, last = dotted.split(".")
+    return functools.reduce(operator.getitem, sections, values), last
 
 
 def from_dict(values: dict[str, Any]) -> Config:

@@ -6,10 +6,15 @@ Also how far the learning rates take the policy.
 import math
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import nn
 
-from rltok.config import OF_POLICY, Config, TrainConfig
+from rltok.config import Config, TrainConfig
+from rltok.data.order import rank_rows
+from rltok.policy_settings import OF_POLICY
+from rltok.ranks import Ranks
+from rltok.rng import drawn_rate
 
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
@@ -105,6 +110,17 @@ def annealed(config: Config, step: int) -> Config:
         objective=replace(objective, least_entropy=left * objective.least_entropy),
         train=replace(train, policy_anneal_fraction=0.0, policy_first_rate=None, policy_first_temperature=1.0),
     )
+
+
+def with_drawn_rate(config: Config, step: int, number: int, ranks: Ranks) -> Config:
+    """The settings of micro-batch `number` (from 0) of this process in update `step` (from 1): the same where the rule has one
+    target rate, else with the one that falls to it (`drawn_rate`), whichever process computes it."""
+    rule, train = config.model.rule, config.train
+    if rule.lowest_rate is None:
+        return config
+    rows = rank_rows(np.arange(train.sequences_per_update), ranks.number, ranks.count, train.micro_batch)
+    rate = drawn_rate(train.seed, step, int(rows[number, 0]) // train.micro_batch, rule.lowest_rate, rule.highest_rate)
+    return replace(config, model=replace(config.model, rule=replace(rule, target_rate=rate)))
 
 
 def policy_travel(config: Config) -> float:

@@ -40,7 +40,7 @@ RULES: dict[str, NamedRule] = {
     "learned": NamedRule(
         "rltok.rules.learned:LearnedRule",
         "where a policy trained by its score puts them",
-        ("target_rate", "lags", "scale", "softcap"),
+        ("target_rate", "lags", "scale", "softcap", "lowest_rate", "highest_rate"),
         policy=True,
         matrices=lambda model: (model.rule.lags + 1) * model.embedding_dim,
     ),

@@ -28,6 +28,20 @@ def row_uniforms(seed: int, step: int, rows: Iterable[int], length: int) -> Floa
     return torch.from_numpy(np.stack(made) if made else np.zeros((0, length), np.float32))
 
 
+def drawn_rate(seed: int, step: int, number: int, lowest: float, highest: float) -> float:
+    """The target rate of a micro-batch, log-uniform in a range: a function of (seed, step, number) that shares no number with
+    `row_uniforms`.
+
+    Args:
+        seed, step: as in `row_uniforms`.
+        number: of the micro-batch in the update, over all processes.
+        lowest, highest: ends of the range, boundaries per byte.
+    """
+    key = np.array([seed, step], dtype=np.uint64)
+    share = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 1, number])).random()
+    return min(lowest * (highest / lowest) ** share, highest)  # rounding could carry it over the end
+
+
 DRAWS = ("sample", "threshold", "mean")
 
 

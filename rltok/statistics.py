@@ -43,6 +43,12 @@ def mean_and_error(values: Sequence[float] | np.ndarray) -> tuple[float, float |
     return float(np.mean(values)), error_of_mean(values)
 
 
+def mean_and_reach(values: Sequence[float] | np.ndarray, level: float = SURE) -> tuple[float, float | None]:
+    """Mean of values [n], one a seed, with half the width of its interval by Student's t; None for a single one."""
+    mean, error = mean_and_error(values)
+    return mean, None if error is None else t_limit(level, len(values) - 1) * error
+
+
 def ratio_error(sums: np.ndarray, sizes: np.ndarray) -> float | None:
     """Standard error of sum(sums) / sum(sizes) over units [U], such as documents; None for a single one.
 

@@ -13,7 +13,16 @@ from rltok.device import autocast
 from rltok.errors import RltokError, overflow
 from rltok.losses import Losses, least_entropy_loss, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
-from rltok.optim import annealed, gradient_norm, learning_rate, policy_start, restart, restarts, set_learning_rate
+from rltok.optim import (
+    annealed,
+    gradient_norm,
+    learning_rate,
+    policy_start,
+    restart,
+    restarts,
+    set_learning_rate,
+    with_drawn_rate,
+)
 from rltok.ranks import ALONE, Ranks, batch_sum
 from rltok.unet import AutoregressiveUNet, UNetOutput
 from rltok.vocab import PAD
@@ -128,15 +137,20 @@ def train_step(
     """
     metrics, done, now = StepMetrics(step), step - 1, annealed(config, step)
     if now is not config:
-        model.rule.anneal(now.model.rule.target_rate, now.model.rule.scale)
+        model.rule.take(now.model.rule.target_rate, now.model.rule.scale)
     scored = [(ids[:, 1:] != PAD).sum() for ids, _ in batches]
     total = ranks.mean(sum(scored))
     optimizer.zero_grad(set_to_none=True)
-    for number, (batch, part) in enumerate(zip(batches, scored, strict=True), start=1):
-        with ranks.micro_batch(last=number == len(batches)):
+    for number, (batch, part) in enumerate(zip(batches, scored, strict=True)):
+        own = with_drawn_rate(now, step, number, ranks)
+        if own is not now:
+            model.rule.use_rate(own.model.rule.target_rate)
+        with ranks.micro_batch(last=number == len(batches) - 1):
             share = scaler.scale(batch_sum(part) / total)
-            metrics.add(batch[0], *accumulate_gradient(model, batch, now, share, rate_loss, ranks.replica))
+            metrics.add(batch[0], *accumulate_gradient(model, batch, own, share, rate_loss, ranks.replica))
         after_backward()
+    if now.model.rule.lowest_rate is not None:
+        model.rule.use_rate(now.model.rule.target_rate)
     _check_used(model, step)
     metrics.gather(ranks)
     scaler.unscale_(optimizer)  # before norms and clipping, which are those of the gradient itself

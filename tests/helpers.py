@@ -44,6 +44,13 @@ def tiny_model(rule="learned", *, seed=0, dtype=torch.float32, network=Autoregre
     return model.to(dtype)
 
 
+def ranged_model(rate, **settings) -> AutoregressiveUNet:
+    """`tiny_model` with a policy for target rates from 0.1 to 0.6, at one of them; its middle is 0.3."""
+    model = tiny_model(lowest_rate=0.1, highest_rate=0.6, **settings)
+    model.rule.use_rate(rate)
+    return model
+
+
 def ragged_ids(lengths, width=None, *, seed=0) -> torch.Tensor:
     """int64 [B, width + 1]: BOS, `lengths[b]` random bytes, PAD up to the width (default: the longest row's)."""
     width = max(lengths) if width is None else width

@@ -73,15 +73,21 @@ def head_log_probs(w, norm, head, states, config):
     return logits - np.logaddexp.reduce(logits, -1, keepdims=True)
 
 
-def draw(w, states, uniforms, config, training):
-    """Eqs. (19) to (23) from left to right; boundaries and logits."""
+def logit_of(rate):
+    """Its log-odds."""
+    return math.log(rate / (1 - rate))
+
+
+def draw(w, states, uniforms, config, training, rate):
+    """Eqs. (19) to (23) from left to right, for a wanted rate; boundaries and logits."""
     rule, decisions, logits = config.rule, [], []
     normed = rms_norm(states, w["rule.norm.weight"], config.norm_eps) if config.head_norm in ("rms", "policy") else states
     for i, x in enumerate(normed):
         raw = w["rule.project.weight"][0] @ x
+        raw += (logit_of(rate) - logit_of(rule.target_rate)) * (w["rule.of_rate"] @ x) if "rule.of_rate" in w else 0
         for lag in range(1, rule.lags + 1):
             raw += w["rule.project.weight"][lag] @ x if i >= lag and decisions[i - lag] else 0
-        logit = raw / rule.scale + math.log(rule.target_rate / (1 - rule.target_rate))
+        logit = raw / rule.scale + logit_of(rate)
         logit = rule.softcap * math.tanh(logit / rule.softcap) if training and rule.softcap else logit
         logits.append(logit)
         decisions.append(i == 0 or uniforms[i] < sigmoid(logit))
@@ -101,7 +107,7 @@ def forward(model, ids, uniforms):
     near = rounded if config.rotary_positions == "bf16" else int
     places = np.array([near(place) for place in range(len(inputs))])
     x = stack(w, "down_blocks", config.down_layers, w["embedding.weight"][inputs], places, config.window, config)
-    boundaries, logits = draw(w, x, uniforms, config, model.training)
+    boundaries, logits = draw(w, x, uniforms, config, model.training, model.rule.rate)
     starts = np.flatnonzero(boundaries)
     tokens = x[starts]
     positions = places[starts] if config.token_positions == "byte" else places[: len(starts)]

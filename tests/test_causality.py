@@ -7,7 +7,7 @@ order, so that float64 results differ by about 1e-15 (two ulps), far below TOLER
 
 import pytest
 import torch
-from helpers import RULES, STRAIGHT_THROUGH, ragged_ids, random_boundaries, random_uniforms, tiny_model
+from helpers import RULES, STRAIGHT_THROUGH, ragged_ids, random_boundaries, random_uniforms, ranged_model, tiny_model
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -67,6 +67,13 @@ def check_every_place(model, batch, seed):
             if held[-1] or name not in ("nll", "log_probs"):
                 assert torch.equal(value[~rows], after[name][~rows]), name
     return held
+
+
+@pytest.mark.parametrize(("rate", "training"), [(0.15, True), (0.6, False)])
+def test_with_a_rate_that_was_chosen_a_byte_changes_nothing_before_it(rate, training):
+    model = ranged_model(rate, dtype=torch.float64).train(training)
+    held = [bits for batch in LENGTHS for bits in check_every_place(model, batch, seed=batch)]
+    assert any(held) and not all(held)
 
 
 @pytest.mark.parametrize(

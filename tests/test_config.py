@@ -21,6 +21,7 @@ from rltok.rules import make_rule
 from rltok.runs.models import new_model
 from rltok.step import train_step
 
+RANGE = {"model.rule.lowest_rate": 0.1, "model.rule.highest_rate": 0.5}
 # A valid other value where neither the half, nor another choice, nor None would be one.
 OTHER = {
     "objective.credit": {"objective.credit": "total", "objective.gamma": 1.0},
@@ -43,6 +44,7 @@ OTHER = {
     "model.byte_mlp_ratio": {"model.byte_mlp_ratio": 2},
     "model.rule.name": {"model.rule.name": "even"},
     "model.rule.temperature": {"model.rule.temperature": 1.0},
+    **dict.fromkeys(RANGE, RANGE),
 }
 
 
@@ -109,7 +111,8 @@ def test_the_digest_changes_with_every_setting(dotted):
 @pytest.mark.parametrize("rule", RULES)
 def test_the_digest_knows_the_settings_that_the_rule_reads_and_no_others(rule, monkeypatch):
     base = with_settings(preset("tiny"), {"model.rule.name": rule})
-    for name in (field.name for field in dataclasses.fields(RuleConfig) if field.name not in ("name", "target_rate")):
+    refused = [] if RULES[rule].policy else ["lowest_rate", "highest_rate"]
+    for name in (field.name for field in dataclasses.fields(RuleConfig) if field.name not in ("name", "target_rate", *refused)):
         other = with_settings(base, changed(f"model.rule.{name}", LEAVES[f"model.rule.{name}"]))
         assert (other.digest() != base.digest()) == (name in RULES[rule].settings), name
     read, plain = set(), RuleConfig.__getattribute__
@@ -349,8 +352,9 @@ def test_a_setting_younger_than_stored_runs_moves_the_digest_only_away_from_its_
         {"train.policy_lr_multiplier": 2.0}, {"train.policy_start_fraction": 0.3}, {"train.policy_start_fraction": 0.4},
         {"model.rotary_positions": "bf16"}, *(OTHER[f"train.policy_{name}"] for name in younger[2:]),
         *(OTHER[f"objective.{name}"] for name in ("draws", "further_draws", "lambda_entropy", "least_entropy")),
+        RANGE, RANGE | {"model.rule.highest_rate": 0.4},
     ]  # fmt: skip
-    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 1 + len(moved) == 15
+    assert len({before, *(with_settings(config, settings).digest() for settings in moved)}) == 1 + len(moved) == 17
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, 1e5, float("nan"), True])
@@ -372,15 +376,45 @@ def test_a_multiplier_on_a_rule_without_a_policy_is_refused(rule):
     with pytest.raises(RltokError, match=rf"policy_start_fraction=0\.3 .* the rule '{rule}' has none\. Set it to 0"):
         with_settings(Config(), {"model.rule.name": rule, "train.policy_start_fraction": 0.3})
     for name, value in OTHER.items():
-        if name.startswith(("objective.draws", "objective.further", "objective.le", "objective.lambda_entropy", "train.policy")):
+        if name.startswith(("objective.draws", "objective.further", "objective.le", "objective.lambda_entropy", "train.policy",
+                            "model.rule.lowest", "model.rule.highest")):  # fmt: skip
             with pytest.raises(
-                RltokError, match=rf"(objective|train)\..*=.* of a learned policy, and the rule '{rule}' has none\."
+                RltokError, match=rf"(objective|train|rule)\..*=.* of a learned policy, and the rule '{rule}' has none\."
             ):
                 with_settings(Config(), {"model.rule.name": rule} | value)
     with pytest.raises(RltokError, match=rf"objective\.draws=2 .* the rule '{rule}' has none\. Set it to 1, or"):
         with_settings(Config(), {"model.rule.name": rule, "objective.draws": 2})
     with pytest.raises(RltokError, match=rf"policy_beta2=0\.9 .* the rule '{rule}' has none\. Set it to null, or"):
         with_settings(Config(), {"model.rule.name": rule, "train.policy_beta2": 0.9})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model.rule.lowest_rate": 0.1}, r"ends of one range; got 0\.1 and None\. Set both, or both to null\."),
+        (RANGE | {"model.rule.lowest_rate": None}, r"ends of one range; got None and 0\.5\."),
+        (RANGE | {"model.rule.lowest_rate": 0.5}, r"must be in this order; got 0\.5 and 0\.5\. Lower the first or raise"),
+        (RANGE | {"model.rule.lowest_rate": 0.6}, r"must be in this order; got 0\.6 and 0\.5\."),
+        (RANGE | {"model.rule.lowest_rate": 0}, r"lowest_rate must lie strictly between 0 and 1 .* got 0"),
+        (RANGE | {"model.rule.highest_rate": 8}, r"highest_rate must lie strictly .* got 8.* write 1/8\."),
+        (RANGE | {"model.rule.highest_rate": 0.999}, r"softcap=6 cannot reach highest_rate=0\.999: .* 6\.91, .* above 7 or"),
+        (RANGE | {"model.rule.lowest_rate": 0.3}, r"target_rate=0\.2 must lie in the range from lowest_rate=0\.3 to highest"),
+        (RANGE | {"model.rule.target_rate": 0.6}, r"target_rate=0\.6 must lie in the range from .* to highest_rate=0\.5: it"),
+        (
+            RANGE | {"train.policy_first_rate": 0.5, "train.policy_anneal_fraction": 0.3},
+            r"policy_first_rate=0\.5 lets one target rate anneal, .* give every micro-batch its own\. Set it to null, or those",
+        ),
+    ],
+)
+def test_a_range_of_rates_that_is_none_or_that_another_setting_excludes_is_refused_in_one_line(settings, message):
+    with pytest.raises(RltokError, match=message) as error:
+        with_settings(Config(), settings)
+    assert "\n" not in str(error.value)
+
+
+def test_the_ends_of_a_range_may_be_the_target_rate():
+    for rate in RANGE.values():
+        assert with_settings(Config(), RANGE | {"model.rule.target_rate": rate}).model.rule.target_rate == rate
 
 
 def test_several_draws_that_nothing_would_be_compared_with_are_refused():

@@ -11,7 +11,7 @@ from rltok.cli import demo as demo_module
 from rltok.cli.bench import bench
 from rltok.cli.compare import compare
 from rltok.cli.doctor import doctor
-from rltok.cli.evaluate import evaluate, print_json, scoring_device, shown
+from rltok.cli.evaluate import evaluate, loaded, print_json, shown
 from rltok.cli.generate import generate
 from rltok.cli.models import export, models
 from rltok.cli.options import parse_settings, use_colour
@@ -24,7 +24,7 @@ from rltok.data.sources import is_hub, text_bytes
 from rltok.errors import RltokError
 from rltok.presets import fit_to_corpus, preset, travel_advice
 from rltok.runs.folder import check_folder
-from rltok.runs.loading import load
+from rltok.runs.loading import locate
 from rltok.runs.snapshots import boundary_view
 from rltok.runs.training import train as train_model
 from rltok.show.terminal import legend, paint_view
@@ -150,7 +150,7 @@ def _text_to_show(options: argparse.Namespace) -> bytes:
 def show(options: argparse.Namespace) -> None:
     """`rltok show`."""
     data = _text_to_show(options)
-    model = load(options.run).to(scoring_device(options))
+    model = loaded(options, locate(options.run))
     view = boundary_view(model, data, options.seed)
     if not all(map(math.isfinite, view["probabilities"] or ())):
         raise RltokError(

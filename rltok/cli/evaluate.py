@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -41,6 +42,14 @@ def scoring_device(options: argparse.Namespace) -> torch.device:
     """The device on which a model is scored, always by plain operations."""
     refuse_kernels(options)
     return resolve_device(options.device)
+
+
+def loaded(options: argparse.Namespace, place: Path) -> AutoregressiveUNet:
+    """The model that a command runs, on its device, at the rate that the user chose."""
+    model = load(place, rate=options.rate).to(scoring_device(options))
+    if (rates := model.rule.rates) is not None:
+        say(options, f"rate {model.rule.rate:.4g}, of a range from {rates[0]:.4g} to {rates[1]:.4g} (--rate)")
+    return model
 
 
 def _prepared_rows(options: argparse.Namespace, config: Config) -> Rows:
@@ -118,12 +127,12 @@ def evaluate(options: argparse.Namespace) -> None:
     _check_options(options)
     if options.tasks is None:
         place = locate(options.run)
-        model = load(place).to(scoring_device(options))
+        model = loaded(options, place)
         result = evaluate_rows(model, _rows_to_score(options, load_config(place)), batch=EVALUATION_BATCH, **_how_drawn(options))
         print_json(result.to_dict()) if options.json else print("\n".join(_text_lines(result)))
         return
     sets = [_items(options, name) for name in dict.fromkeys(options.task or TASKS)]  # all are read before any is scored
-    model = load(options.run).to(scoring_device(options))
+    model = loaded(options, locate(options.run))
     scores = [_score(options, model, items) for items in sets]
     print_json({"tasks": [score.to_dict() for score in scores]}) if options.json else print("\n".join(_task_lines(scores)))
 

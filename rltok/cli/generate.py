@@ -5,12 +5,12 @@ import sys
 import time
 from dataclasses import asdict
 
-from rltok.cli.evaluate import print_json, scoring_device
+from rltok.cli.evaluate import loaded, print_json
 from rltok.cli.options import say, use_colour
 from rltok.cli.reading import MOST_TEXT, file_bytes
 from rltok.errors import RltokError
 from rltok.generation import Generated, Generation, Sampling
-from rltok.runs.loading import load, load_config, locate
+from rltok.runs.loading import load_config, locate
 from rltok.show.characters import harmless
 from rltok.show.terminal import legend, paint
 from rltok.vocab import to_utf8
@@ -43,7 +43,7 @@ def generate(options: argparse.Namespace) -> None:
         stop=tuple(options.stop),
     )  # fmt: skip
     prompts, place = _prompts(options), locate(options.run)
-    row_length, model = load_config(place).data.sequence_length, load(place).to(scoring_device(options))
+    row_length, model = load_config(place).data.sequence_length, loaded(options, place)
     generation = Generation(model, prompts, sampling, row_length=row_length)
     longest = max(map(len, prompts)) + options.bytes
     if longest > row_length:

@@ -7,8 +7,8 @@ from rltok.generation.sampling import Sampling
 from rltok.runs.loading import NAMES
 
 
-def add_generate(commands: Any, add_common: Callable[[Any], None]) -> None:
-    """Add the command, with the options that all commands have."""
+def add_generate(commands: Any, add_running: Callable[[Any], None]) -> None:
+    """Add the command, with the options of commands that run a model."""
     usual = Sampling()
     parser = commands.add_parser(
         "generate",
@@ -46,4 +46,4 @@ def add_generate(commands: Any, add_common: Callable[[Any], None]) -> None:
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="of --boundaries; auto follows the terminal"
     )
-    add_common(parser)
+    add_running(parser)

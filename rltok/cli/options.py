@@ -37,6 +37,14 @@ def parse_value(text: str) -> Any:
         return text
 
 
+def parse_rate(text: str) -> float:
+    """A rate from the command line, such as 0.125 or 1/8."""
+    value = parse_value(text)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of boundaries per byte, such as 0.125 or 1/8")
+    return float(value)
+
+
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
     """`["objective.gamma=0.9"]` as a dictionary."""
     settings = {}
@@ -64,6 +72,15 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that run a trained model."""
+    parser.add_argument(
+        "--rate", type=parse_rate, metavar="R",
+        help="boundaries per byte, such as 1/8, of a model that was trained for a range of rates (default: its target rate)",
+    )  # fmt: skip
+    _add_common(parser)
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +152,7 @@ def _add_evaluate(commands: Any) -> None:
     )  # fmt: skip
     evaluate.add_argument("--num-draws", type=int, metavar="K", help=f"seeded draws of --draws mean (default: {MEAN_DRAWS})")
     evaluate.add_argument("--seed", type=int, default=0, help="of the boundary draws")
-    _add_common(evaluate)
+    _add_running(evaluate)
 
 
 def _add_bench(commands: Any) -> None:
@@ -290,9 +307,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--color", choices=("auto", "always", "never"), default="auto", help="auto follows the terminal and NO_COLOR"
     )
     show.add_argument("--seed", type=int, default=0, help="of the boundary draws")
-    _add_common(show)
+    _add_running(show)
 
-    add_generate(commands, _add_common)
+    add_generate(commands, _add_running)
 
     _add_models(commands)
 

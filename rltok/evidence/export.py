@@ -42,6 +42,7 @@ CURVE = (
 )  # fmt: skip
 CURVE_DIGITS = 7
 HELD_OUT = ("step", "bytes", "tokens", "bits_per_byte", "standard_error", "rate", "policy_entropy", "whitespace_share")
+RATES = (0.333333, 0.2, 0.125)  # at which a model with a range of target rates is scored, beside the models with one each
 DIGITS = 4  # significant, of scores of single items: far below their error, and less than half the space
 
 
@@ -75,6 +76,16 @@ def split_score(score: Evaluation, rows: Rows) -> dict[str, Any]:
         "unit_bits": rounded(bits, CURVE_DIGITS),
         "unit_bytes": list(sizes),
     }
+
+
+def at_rates(model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int) -> list[dict[str, Any]]:
+    """Evaluations at each of RATES in the range that a model was trained for, without their units; it keeps the rate it had."""
+    (lowest, highest), own, scores = model.rule.rates, model.rule.rate, []
+    for rate in (rate for rate in RATES if lowest <= rate <= highest):
+        model.rule.use_rate(rate)
+        scores.append({"target_rate": rate} | evaluate(model, rows, seed=seed, batch=batch).to_dict() | {"hash": rows.hash})
+    model.rule.use_rate(own)
+    return scores
 
 
 def task_score(score: TaskScore) -> dict[str, Any]:
@@ -148,11 +159,14 @@ def evidence_of(
             for task, items in tasks.items()
         }
         shown = samples(model, rows["validation"], seed)
+        ranged = rows if model.rule.rates else {}
+        rates = {split: at_rates(model, each, seed=seed, batch=batch) for split, each in ranged.items()}
     own = {key: value for key, value in record.items() if key not in ("curve", "evaluation", "schema", "name")}
     return with_digest(
         {"schema": SCHEMA, "what": WHAT, "sweep": sweep, "name": name, "date": today()}
         | own
         | ({"rate_of": rate_of} if rate_of else {})
+        | ({"rates": {"test": None} | rates} if rates else {})
         | {
             "scores": {"test": None} | splits | scored,
             "curve": [with_flops(line, config, CURVE) for line in thin(train, 200)],
@@ -246,7 +260,8 @@ def add_test(record: dict[str, Any], folder: Path, test: Rows, *, device: str) -
     same = all(run[key] == record[key] for key in ("data", "commit", "seconds"))  # no two runs take the same time
     if config.digest() != record["config_hash"] or not same:
         raise RltokError(f"{folder} holds another run than the record of {record['name']}, seed {record['seed']}.")
-    model = load(folder).to(chosen)
+    model, how = load(folder).to(chosen), {"seed": 0, "batch": config.train.micro_batch}
     with autocast(config, chosen):
-        score = evaluate(model, test, seed=0, batch=config.train.micro_batch)
-    return with_digest(record | {"scores": record["scores"] | {"test": split_score(score, test)}})
+        scores = record["scores"] | {"test": split_score(evaluate(model, test, **how), test)}
+        rates = {"rates": record["rates"] | {"test": at_rates(model, test, **how)}} if "rates" in record else {}
+    return with_digest(record | rates | {"scores": scores})

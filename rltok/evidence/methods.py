@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rltok.config import OF_POLICY, Config, with_settings
+from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence.plan import Plan, Planned
+from rltok.policy_settings import OF_POLICY
 from rltok.presets import fit_to_corpus, preset, presets, rule_variants
 
 RULES = ("learned", *rule_variants())

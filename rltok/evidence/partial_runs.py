@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from rltok.config import ADDED_SETTINGS, from_dict
+from rltok.config import from_dict
 from rltok.evidence.record_checks import Demand, check_commit, check_digest, check_origin, read_with_digest
-from rltok.evidence.records import Record
+from rltok.evidence.records import Record, filled
 from rltok.evidence.schema import SCHEMA, START
 
 NEEDED = ("sweep", "name", "seed", "config", "config_hash", "commit", "device", "data", "bytes", "updates", "sessions", "curve",
@@ -21,11 +21,7 @@ def check_start(record: Any, demand: Demand) -> None:
     check_origin(record, demand)
     for session in record["sessions"]:
         check_commit(session["commit"], demand)
-    whole = from_dict(record["config"]).to_dict()
-    for section, added in ADDED_SETTINGS.items():  # which the code had not when it was made
-        mine = record["config"][section]
-        whole[section] = {key: value for key, value in whole[section].items() if key not in added or key in mine}
-    demand(whole == record["config"], "its configuration is not whole")
+    demand(from_dict(record["config"]).to_dict() == filled(record["config"]), "its configuration is not whole")
     demand(isinstance(record["data"], dict) and "hash" in (record["data"].get("train") or {}), "its text has no hash")
     demand(len(record["curve"]) > 0 and len(record["snapshots"]) > 0, "it holds no line of training, or no snapshot")
 

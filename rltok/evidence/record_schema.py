@@ -45,6 +45,7 @@ TASK = _object(bits_per_byte=POSITIVE, items=COUNT, item_bits_per_byte=_list(AT_
 TASK["properties"]["accuracy"] = MAYBE_SHARE
 SCORES = _object(validation=SPLIT, test={"anyOf": [{"type": "null"}, SPLIT]})
 SCORES["additionalProperties"] = {"anyOf": [{"type": "null"}, TASK]}
+AT_RATES = _list(_object(target_rate=SHARE, bits_per_byte=POSITIVE, rate=SHARE, tokens_per_byte=AT_LEAST_0, hash=TEXT), 0)
 ATTEMPT = _object(sweep=TEXT, name=TEXT, seed={"type": "integer"}, commit={"type": ["string", "null"]}, device=TEXT,
                   versions=TABLE, data=TABLE)  # fmt: skip
 FINISHED = _object(
@@ -58,6 +59,7 @@ FINISHED = _object(
     samples=_list(_object(text=TEXT, boundaries={"type": "string", "pattern": "^[01]*$"})),
     snapshots=_list(_object(step={"type": "integer"})),
 )  # a failed run has what an ATTEMPT has
+FINISHED["properties"]["rates"] = _object(validation=AT_RATES, test={"anyOf": [{"type": "null"}, AT_RATES]})
 
 
 @functools.cache

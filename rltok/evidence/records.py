@@ -7,6 +7,7 @@ A difference is paired by seed and by document (or row, or benchmark item), so t
 was run several times counts once, with the mean of its runs that have the score.
 """
 
+import copy
 import statistics
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rltok.config import ADDED_SETTINGS, OF_POLICY, TrainConfig
+from rltok.config import ADDED_SETTINGS, TrainConfig, place_of
 from rltok.errors import RltokError
 from rltok.evidence.packed import read_folder
 from rltok.evidence.record_file import Record
 from rltok.evidence.record_schema import SPLITS, unit_lists
+from rltok.policy_settings import OF_POLICY
 from rltok.runs.checkpoint import differences
 from rltok.statistics import Difference, difference_of_units
 
@@ -192,10 +194,13 @@ def read_sweeps(folder: Path, varied: Collection[str] = (), only: str = "*") -> 
     return full or whole
 
 
-def _settings(record: Record) -> dict[str, Any]:
-    """Its configuration; settings that the code did not have yet at the value by which it went."""
-    config = record["config"]
-    return config | {section: old | config[section] for section, old in ADDED_SETTINGS.items()}
+def filled(config: dict[str, Any]) -> dict[str, Any]:
+    """A record's configuration; settings that the code did not have yet at the value by which it went."""
+    config = copy.deepcopy(config)
+    for name, old in ADDED_SETTINGS.items():
+        place, last = place_of(config, name)
+        place.setdefault(last, old)
+    return config
 
 
 def shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
@@ -203,7 +208,7 @@ def shared(record: Record, varied: Collection[str]) -> dict[str, Any]:
 
     `varied` are settings of training that may differ.
     """
-    config = _settings(record)
+    config = filled(record["config"])
     train = {key: value for key, value in config["train"].items() if key not in (*OWN, *varied)}
     scored = {split: record["scores"][split] for split in SPLITS}
     texts = {f"{split} text": (score["hash"], len(score["unit_bits"])) for split, score in scored.items() if score is not None}
@@ -236,7 +241,7 @@ def _check_alike(sweep: Sweep, varied: Collection[str]) -> None:
 
 def _of_all_seeds(record: Record) -> dict[str, Any]:
     """The configuration but for what belongs to a seed: the seed, and a rate that another run came to draw."""
-    config = _settings(record)
+    config = filled(record["config"])
     rule = config["model"]["rule"]
     taken = "rate_of" in record or RATE_OF in record["name"]  # older records say so by their name alone
     model = config["model"] | {"rule": rule | ({"target_rate": None} if taken else {})}

@@ -76,6 +76,8 @@ WHO = {
        for times in (1, 5, 60) for late, words in (("", ""), ("_late", ", which stay put at first"))},
     **{f"{name}_every_{bytes_}": f"`{name}` with one boundary in {bytes_} bytes as its target"
        for name in ("even", "random_k", "policy_x20", "entropy") for bytes_ in (2, 3, 8) if (name, bytes_) != ("entropy", 2)},
+    "policy_x20_every_5": "`policy_x20` with one boundary in 5 bytes as its target",
+    "policy_x20_any_rate": "`policy_x20` with the rate as an input: each micro-batch has its own target, from 1/10 to 1/2",
     "even_every_1": "a boundary after every byte",
     "policy_one_draw": "`policy_x20`",
     "policy_two_draws": "`policy_x20` with a second draw of each row as the baseline of the first",

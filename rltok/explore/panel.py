@@ -43,14 +43,19 @@ class Panel:
         self.mode = widgets.Dropdown(options=[DRAW, ABOVE], description="Boundaries:", disabled=fixed, layout={"width": "24rem"})
         self.level = widgets.FloatSlider(0.5, min=0.01, max=0.99, step=0.01, disabled=fixed)
         self.again = widgets.Button(description="Draw again")
+        self.ranged = [model.rule for model, _ in models if model.rule.rates is not None]
+        rate = {"step": 0.005, "description": "Rate:", "readout_format": ".3f"}
+        self.rate = [
+            widgets.FloatSlider(rule.rate, min=rule.rates[0], max=rule.rates[1], **rate) for rule in self.ranged[:1]
+        ]  # none where no model was trained for a range of rates
         self.note = widgets.HTML()
         self.views = [widgets.HTML(layout={"flex": "1 1 18rem"}) for _ in names]  # beside each other where there is room
         self.again.on_click(self.redraw)
         self.level.observe(self.cut, names="value")
-        for control in (self.field, self.mode):
+        for control in (self.field, self.mode, *self.rate):
             control.observe(self.update, names="value")
         wrapped = {"flex_flow": "row wrap"}
-        controls = widgets.HBox([self.mode, self.level, self.again], layout=wrapped)
+        controls = widgets.HBox([self.mode, self.level, self.again, *self.rate], layout=wrapped)
         views, keyed = widgets.HBox(self.views, layout=wrapped), widgets.HTML(keys(len(names) > 1))
         self.box = widgets.VBox([self.field, controls, self.note, views, keyed])
         self.update()
@@ -60,6 +65,8 @@ class Panel:
         threshold, self.note.value = self.level.value if self.mode.value == ABOVE else None, ""
         try:
             data = first_bytes(self.field.value, MOST_BYTES)
+            for rule in self.ranged:
+                rule.use_rate(self.rate[0].value)
             readings = [
                 read(model, data, row_bytes=row_bytes, seed=self.seed, threshold=threshold) for model, row_bytes in self.models
             ]
@@ -89,6 +96,8 @@ class Panel:
 
 def explorer(model: str | Path, other: str | Path | None = None, text: str = "Where do tokens end?", seed: int = 0) -> Any:
     """A box of widgets: a field for a text, how boundaries come about, and what the model says of each byte.
+
+    A model that was trained for a range of rates has a slider for the rate, too.
 
     Args:
         model: a run's folder, a checkpoint, a file of weights, or a name of `rltok models`.

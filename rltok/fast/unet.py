@@ -61,7 +61,7 @@ class FastUNet(AutoregressiveUNet):
             byte_states = self.encode(inputs)
             return byte_states, blocks.head_nll(self.early_norm(byte_states), head, never, targets, PAD), None
         read = _reads_terms(rule, self.early_norm.eps)
-        vectors = rule.project.weight * (1 + rule.norm.weight) if read else head.weight[:0]
+        vectors = rule.vectors() * (1 + rule.norm.weight) if read else head.weight[:0]
         embedded, attend = self.embedding(inputs), self._window_attend()
         byte_states, unit, terms = blocks.blocks_and_readers(self.down_blocks, embedded, attend, vectors)
         folded = head.weight * (1 + self.early_norm.weight)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rltok import resample
 from rltok.config import ModelConfig
+from rltok.errors import RltokError
 from rltok.registry import RULES
 from rltok.resample import Packed
 from rltok.rules.growing import GrowingRows, entries
@@ -49,6 +50,7 @@ class Rule(nn.Module):
     has_threshold = True
     looks_ahead: str | None = None  # why a decision needs what comes after it, so that this rule cannot generate
     sees: int | None = None  # positions that a decision depends on, its own included; None: all up to there
+    rates: tuple[float, float] | None = None  # lowest and highest target rate of a policy that was trained for a range of them
     reads_length = False  # whether a decision depends on how long the row will be
 
     @classmethod
@@ -65,6 +67,19 @@ class Rule(nn.Module):
     def facts(self) -> dict[str, float]:
         """Numbers about the fit that a record should name."""
         return {}
+
+    def use_rate(self, rate: float) -> None:
+        """Draw at this target rate from now on. Raises `RltokError` for one that it was not trained for."""
+        if self.rates is None:
+            raise RltokError(
+                f"this model was trained for one rate of boundaries, so {rate:g} cannot be chosen. Leave the rate out, or take a"
+                " model that was trained with model.rule.lowest_rate and highest_rate."
+            )
+        lowest, highest = self.rates
+        if not lowest <= rate <= highest:
+            raise RltokError(
+                f"this model was trained for rates from {lowest:g} to {highest:g}; got {rate:g}. Choose one of them."
+            )
 
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
         """Draw a boundary, or not, at every position i from what stands at or before i, eq. (2).

@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -17,6 +18,10 @@ from rltok.rules.growing import GrowingRows
 class LearnedRule(Rule):
     """Bernoulli decisions with logits linear in the byte state and in the last `lags` decisions.
 
+    With a range of rates, which the paper has not, the policy has one more input, the rate that is wanted: eq. (22) has its logit
+    as the bias, and one more vector says which places are worth a boundary only where there are many. At `target_rate` this is
+    the paper's policy. Nothing else in the network sees the rate, but for the boundaries.
+
     Args:
         embedding_dim: d of the byte states.
         target_rate: boundaries per byte that the logits start from; its logit is the bias of eq. (22).
@@ -24,17 +29,22 @@ class LearnedRule(Rule):
         scale: D of eq. (22).
         softcap: c of eq. (23), applied in training mode only.
         norm_eps: of the RMSNorm before the projection; None leaves the norm out.
+        lowest_rate, highest_rate: range of target rates to learn; None for `target_rate` alone, as in the paper.
     """
 
     def __init__(
-        self, embedding_dim: int, *, target_rate: float, lags: int, scale: float, softcap: float | None, norm_eps: float | None
-    ) -> None:
+        self, embedding_dim: int, *, target_rate: float, lags: int, scale: float, softcap: float | None, norm_eps: float | None,
+        lowest_rate: float | None = None, highest_rate: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.bias = math.log(target_rate / (1 - target_rate))
-        self.scale = scale
+        self.take(target_rate, scale)
+        self.middle = self.bias  # the rate at which W_r does nothing
         self.softcap = softcap
         self.norm = nn.Identity() if norm_eps is None else RMSNorm(embedding_dim, norm_eps)
         self.project = nn.Linear(embedding_dim, lags + 1, bias=False)
+        if lowest_rate is not None:
+            self.rates = lowest_rate, highest_rate
+            self.of_rate = nn.Parameter(torch.zeros(embedding_dim))  # W_r
 
     @classmethod
     def for_model(cls, model: ModelConfig) -> Rule:
@@ -44,15 +54,28 @@ class LearnedRule(Rule):
     def _settings(self) -> dict[str, float | None]:
         return {"bias": self.bias, "scale": self.scale, "softcap": self.softcap if self.training else None}
 
-    def anneal(self, target_rate: float, scale: float) -> None:
-        """Take the rate of the bias, and D, of eq. (22) that `optim.annealed` gives for an update."""
-        self.bias, self.scale = math.log(target_rate / (1 - target_rate)), scale
+    def take(self, target_rate: float, scale: float) -> None:
+        """Have this rate, of which eq. (22) has the logit, and this D from now on."""
+        self.rate, self.bias, self.scale = target_rate, math.log(target_rate / (1 - target_rate)), scale
+
+    def use_rate(self, rate: float) -> None:
+        """Draw at this rate from now on, in the range that was learned."""
+        super().use_rate(rate)
+        self.take(rate, self.scale)
+
+    def vectors(self) -> Float[Tensor, "terms d"]:
+        """W_0, ..., W_w of eq. (21); of a policy with a range of rates, W_0 + (logit(rate) - logit(target_rate)) W_r for W_0."""
+        if self.rates is None:
+            return self.project.weight
+        first, *lagged = self.project.weight
+        return torch.stack([first + (self.bias - self.middle) * self.of_rate, *lagged])
 
     def terms(self, byte_states: Float[Tensor, "B N d"]) -> Float[Tensor, "B N terms"]:
         """W_0 X, ..., W_w X of eq. (21) in one product, in fp32 or wider even under autocast."""
         wide = byte_states.to(torch.promote_types(byte_states.dtype, torch.float32))
         with torch.autocast(wide.device.type, enabled=False):
-            return self.project(self.norm(wide))
+            normed = self.norm(wide)
+            return self.project(normed) if self.rates is None else F.linear(normed, self.vectors())
 
     def logits(self, terms: Float[Tensor, "B N terms"], boundaries: Bool[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """Logits of given decisions from `terms`, eqs. (21) to (23)."""

@@ -102,11 +102,15 @@ def trained_on(name_or_path: str | Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def load(name_or_path: str | Path) -> AutoregressiveUNet:
+def load(name_or_path: str | Path, rate: float | None = None) -> AutoregressiveUNet:
     """The model of that name (`locate`), on the CPU, in fp32 and in evaluation mode; of a run, that of its newest checkpoint.
 
+    Args:
+        name_or_path: as in `locate`.
+        rate: boundaries per byte that a model is to draw which was trained for a range of them; by default its target rate.
+
     Raises:
-        RltokError: there is nothing of that name, no finished checkpoint, or a damaged one.
+        RltokError: there is nothing of that name, no finished checkpoint, or a damaged one; a rate that it was not trained for.
     """
     place = locate(name_or_path)
     model = FastUNet(load_config(place).model)
@@ -114,4 +118,6 @@ def load(name_or_path: str | Path) -> AutoregressiveUNet:
         fill(model, read_tensors(place), place)
     else:
         load_weights(place, model)
+    if rate is not None:
+        model.rule.use_rate(rate)
     return model.eval()

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from rltok.evidence import measuring, words
+from rltok.evidence.chapters.ch09_rates import rate_curve
 from rltok.evidence.differences import borrowing, gap
 from rltok.evidence.records import SCHEDULE, Record, Sweep, read_sweeps
 
@@ -68,6 +69,9 @@ def number(spec: dict[str, Any]) -> str:
     sweep = sweep_of(spec["plan"])
     if "minus" in spec:
         found = gap(borrowing(sweep, sweep_of("32m")), spec["method"], spec["minus"], spec["place"])
+        return words.on_one_line(words.number(found.bits, found.reach(), "+.3f"))
+    if "rate" in spec:
+        (found,) = (at.difference for at in rate_curve(sweep) if at.target == spec["rate"])
         return words.on_one_line(words.number(found.bits, found.reach(), "+.3f"))
     if "score" in spec:
         methods = [name for name in sweep.runs if name.partition("_warmup")[0] in spec["methods"]]

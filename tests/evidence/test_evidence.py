@@ -17,10 +17,12 @@ from rltok.errors import RltokError
 from rltok.evaluation import evaluate
 from rltok.evidence.export import add_test, evidence_of, failure_of, split_score, start_of
 from rltok.evidence.figures import probabilities
-from rltok.evidence.record_file import check
+from rltok.evidence.packed import pack, read_folder
+from rltok.evidence.record_file import check, write_record
 from rltok.flops import attention_flops_per_byte, flops_per_byte
 from rltok.runs.loading import load
 from rltok.runs.snapshots import boundary_view
+from rltok.system.digest import with_digest
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +115,36 @@ def test_a_run_is_scored_on_test_once_and_by_its_own_folder(run, record, tmp_pat
     rltok.train(other, corpus, tmp_path / "other", device="cpu")
     with pytest.raises(RltokError, match="holds another run than the record of ours, seed 0"):
         add_test(record, tmp_path / "other", test, device="cpu")
+
+
+def test_a_run_with_a_range_of_rates_is_scored_at_each_of_three_and_as_usual_at_its_target_rate(run, record, tmp_path):
+    _, corpus, test = run
+    config = small_config(model__rule__lowest_rate=0.15, model__rule__highest_rate=0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLTOK_COMMIT", "2" * 40)
+        rltok.train(config, corpus, tmp_path / "run", device="cpu")
+    named = {"sweep": "s", "name": "policy_x20_any_rate", "tasks": {}, "device": "cpu"}
+    made = evidence_of(tmp_path / "run", rows={"validation": corpus.validation}, **named)
+    assert made["rates"]["test"] is None and "rates" not in record
+    scored = add_test(made, tmp_path / "run", test, device="cpu")
+    for split, rows in (("validation", corpus.validation), ("test", test)):
+        each = scored["rates"][split]
+        assert [one["target_rate"] for one in each] == [0.333333, 0.2]  # 1/8 is outside
+        for one in each:
+            result = evaluate(rltok.load(tmp_path / "run", rate=one["target_rate"]), rows, seed=0, batch=2)
+            assert one["bits_per_byte"] == pytest.approx(result.bits_per_byte, rel=1e-6) and one["hash"] == rows.hash
+            assert (one["rate"], one["tokens_per_byte"]) == (result.rate, result.tokens_per_byte)
+        own = scored["scores"][split]
+        assert each[1]["bits_per_byte"] == own["bits_per_byte"] != each[0]["bits_per_byte"]
+    stored = check(json.loads(json.dumps(scored)), "here")
+    assert stored == scored
+    damaged = with_digest({**stored, "rates": {"validation": [{"target_rate": 0.2}], "test": None}})
+    with pytest.raises(RltokError, match=r"rates\.validation"):
+        check(damaged, "here")
+    (tmp_path / "kept").mkdir()
+    write_record(tmp_path / "kept" / "policy_x20_any_rate-seed0.json", scored)
+    pack(tmp_path / "kept")
+    assert list(read_folder(tmp_path / "kept").values()) == [scored]
 
 
 def test_snapshots_of_seed_0_keep_texts_and_probabilities(run, record):

@@ -15,8 +15,8 @@ from rltok.evidence.records import SCHEDULE, read_sweeps
 
 RESULTS = ROOT / "notebooks" / "results"
 VARIED = (*SCHEDULE, "precision")
-# Runs that are compared, runs that ask why, and runs that look for the learning rate of those to come.
-PLACES = tuple(RESULTS / name for name in ("sweeps", "causes", "search", "rules", "beyond") if (RESULTS / name).is_dir())
+# Runs that are compared, that ask why, that look for the learning rate of those to come, and that go beyond the paper.
+PLACES = (RESULTS / "sweeps", RESULTS / "best", RESULTS / "causes", RESULTS / "search", RESULTS / "rules", RESULTS / "beyond")
 STORED = {folder / name: record for place in PLACES for folder in sorted(place.iterdir()) if folder.is_dir()
           for name, record in read_folder(folder).items()}  # fmt: skip
 AGAIN = [path for path in STORED if path.parent.name == "repeats"]  # a seed that was run before

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+from runs import small_config, write_text
 
 import rltok
 from rltok.data.documents import Document
@@ -15,6 +16,7 @@ from rltok.explore.panel import ABOVE, DRAW, first_bytes
 from rltok.presets import preset
 from rltok.runs.models import new_model
 from rltok.runs.shipped import weights_of
+from rltok.show.readings import summary
 
 TEXT = "The ferry left late because the tide had turned against it.  "
 
@@ -35,7 +37,7 @@ class Panel:
 
     def __init__(self, box):
         self.field, controls, self.note, views, self.keys = box.children
-        self.mode, self.level, self.again = controls.children
+        self.mode, self.level, self.again, *self.rate = controls.children
         self.views = views.children
 
     def shown(self):
@@ -136,3 +138,29 @@ def test_an_unknown_model_and_a_missing_package_are_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     with pytest.raises(RltokError, match=r"the explorer needs ipywidgets. Run: pip install 'rltok\[notebook\]'"):
         explorer("demo")
+
+
+def test_a_model_with_a_range_of_rates_has_a_slider_of_that_range_and_others_have_none(tmp_path, quick):
+    pytest.importorskip("ipywidgets")
+    ranged = small_config(model__rule__lowest_rate=0.1, model__rule__highest_rate=0.5)
+    rltok.train(ranged, write_text(tmp_path), tmp_path / "run")
+    assert not Panel(explorer("demo", text=TEXT)).rate
+    panel = Panel(explorer("demo", tmp_path / "run", text=TEXT))
+    (slider,), before = panel.rate, panel.shown()
+    assert (slider.min, slider.max, slider.value) == (0.1, 0.5, 0.2)
+    for rate in (0.1, 0.5):
+        slider.value = rate
+        reading = read(rltok.load(tmp_path / "run", rate=rate), TEXT, row_bytes=64, seed=0)
+        assert summary(reading) in panel.shown()[1] and not panel.note.value
+        assert panel.shown()[1] != before[1]
+
+
+def test_two_models_of_other_ranges_share_a_slider_and_a_rate_that_one_lacks_is_named(tmp_path, quick):
+    pytest.importorskip("ipywidgets")
+    for name, highest in (("one", 0.5), ("other", 0.3)):
+        config = small_config(model__rule__lowest_rate=0.1, model__rule__highest_rate=highest)
+        rltok.train(config, write_text(tmp_path), tmp_path / name)
+    panel = Panel(explorer(tmp_path / "one", tmp_path / "other", text=TEXT))
+    shown = panel.shown()
+    panel.rate[0].value = 0.45
+    assert "trained for rates from 0.1 to 0.3; got 0.45" in panel.note.value and panel.shown() == shown

@@ -97,6 +97,19 @@ def test_every_reading_of_the_model_has_its_fast_path(settings):
     assert_as_good_as_plain(scrambled(fast_model(**settings)), ids, boundaries)
 
 
+@pytest.mark.parametrize(("rate", "settings"), [(0.1, {}), (0.6, {}), (0.6, {"lags": 20}), (0.1, {"head_norm": "none"})], ids=str)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_rate_that_was_chosen_has_its_fast_path(rate, settings):
+    ids, boundaries = batch((13, 6))
+    model = scrambled(fast_model(lowest_rate=0.1, highest_rate=0.6, **settings))
+    before = logits_of_both_paths(model, ids, boundaries)
+    model.rule.use_rate(rate)
+    assert_as_good_as_plain(model, ids, boundaries)
+    after = logits_of_both_paths(model, ids, boundaries)
+    torch.testing.assert_close(*after, rtol=0, atol=40 * ROUNDING)
+    assert all((one - other).abs().mean() > 0.3 for one, other in zip(before, after, strict=True))
+
+
 @pytest.mark.parametrize("rule", ["even", "hnet", "dynamic_pooling", "dynamic_pooling authors"])
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_other_rules_pool_in_their_own_way_between_the_same_kernels(rule):

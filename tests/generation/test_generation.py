@@ -5,7 +5,7 @@ import pytest
 import torch
 from a_new_rule import KindRule
 from fitted import fitted_model
-from helpers import tiny_config, tiny_model
+from helpers import ranged_model, tiny_config, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +61,14 @@ def test_steps_equal_full_passes_for_the_learned_rule(lags, window, prompts):
     assert {len(row.data) for row in rows} == {15}
     marks = [row.boundaries[len(row.prompt) :] for row in rows]
     assert len(set(marks)) == len(prompts) and 0 < sum(map(sum, marks)) < 15 * len(prompts)  # rows end tokens at other bytes
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.6])
+def test_steps_equal_full_passes_at_a_rate_that_was_chosen(rate):
+    model = leaning(ranged_model(rate, dtype=torch.float64).eval(), EOS, -100.0)
+    rows = both_ways(model, RAGGED, max_bytes=40)
+    share = sum(sum(row.boundaries) for row in rows) / sum(len(row.boundaries) for row in rows)
+    assert {0.1: share < 0.3, 0.3: 0.1 < share < 0.6, 0.6: share > 0.45}[rate], share
 
 
 @pytest.mark.parametrize("upsample", ["value", "deviation"])

@@ -19,6 +19,8 @@ SETTINGS = {
     "warm": {"train__policy_first_temperature": 4.0, "train__policy_anneal_fraction": 0.7},
     "first multiplier": {"train__policy_first_multiplier": 20.0, "train__policy_start_fraction": 0.6},
     "beta2": {"train__policy_beta2": 0.9},
+    "range": {"model__rule__lowest_rate": 0.1, "model__rule__highest_rate": 0.5, "objective__draws": 2},
+    "range and restarts": {"model__rule__lowest_rate": 0.1, "model__rule__highest_rate": 0.5, "train__policy_restarts": 2},
     "restarts": {"train__policy_restarts": 2},  # after updates 2 and 4; the checkpoint is of update 3
 }
 pytestmark = pytest.mark.usefixtures("quick")

@@ -64,6 +64,16 @@ def test_a_run_of_two_then_one_then_three_processes_is_that_of_one(job, six, tmp
     assert record["device"] == devices[-1] and record["bytes"] == json.loads((six / "run/record.json").read_text())["bytes"]
 
 
+def test_two_processes_that_share_micro_batches_draw_the_rates_of_one(job, ended_together, tmp_path):
+    ranged = SIX | {"model.rule.lowest_rate": 0.1, "model.rule.highest_rate": 0.5}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    assert ended_together(train(tmp_path / "one", settings=ranged))[0] == [0]
+    assert job(*[train(tmp_path / "two", settings=ranged)] * 2)[0] == [0, 0]
+    for made, expected in zip(values_of(tmp_path / "two"), values_of(tmp_path / "one"), strict=True):
+        assert made == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
 def test_a_signal_to_one_process_stops_all_after_the_same_update(job, tmp_path):
     codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["SIGTERM", "train_step", 4]]})
     assert codes == [143, 143] and last_lines(outputs) == [

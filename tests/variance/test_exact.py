@@ -1,12 +1,13 @@
 """The oracle against numpy and brute force: strings, both sides of eq. (10), the exact gradient, the influence of each reward."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from brute import all_strings, close, numpy_row, numpy_rows, reached, scores, training_gradients
-from helpers import ragged_ids, tiny_model
+from helpers import ragged_ids, ranged_model, tiny_model
 
 from rltok.errors import RltokError
 from rltok.step import losses_of
@@ -129,8 +130,10 @@ def test_the_expected_loss_equals_numpy_per_scored_byte(lengths):
     assert loss.item() == pytest.approx(numpy_expected_loss(model, ids), abs=1e-11) and loss.requires_grad
 
 
-def test_the_exact_gradient_equals_finite_differences_of_numpys_expected_loss_in_every_parameter():
-    model, ids, step = tiny_model(lags=1, mid_layers=1, dtype=torch.float64), ragged_ids((3, 2), seed=4), 1e-5
+@pytest.mark.parametrize("rate", [None, 0.1, 0.6])  # None: of a policy with one rate
+def test_the_exact_gradient_equals_finite_differences_of_numpys_expected_loss_in_every_parameter(rate):
+    make = tiny_model if rate is None else partial(ranged_model, rate)
+    model, ids, step = make(lags=1, mid_layers=1, dtype=torch.float64), ragged_ids((3, 2), seed=4), 1e-5
     gradient = exact_gradient(model, ids).total
     assert set(gradient) == set(dict(model.named_parameters()))
     generator, seen = np.random.default_rng(0), 0

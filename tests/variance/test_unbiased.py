@@ -9,7 +9,7 @@ import math
 
 import pytest
 import torch
-from helpers import ragged_ids, tiny_model
+from helpers import ragged_ids, ranged_model, tiny_model
 
 from rltok.config import ObjectiveConfig
 from rltok.estimator import advantages
@@ -33,18 +33,32 @@ def all_decisions(lengths):
     return torch.tensor(list(itertools.product(*(strings(n, width) for n in lengths))))
 
 
-def log_policy(model, states, row, n):
-    """log pi(a | x) of one row's string, from eqs. (19) to (23), one decision after the other."""
-    rule = model.config.rule
-    terms = model.rule.norm(states) @ model.rule.project.weight.T
-    total = 0.0
+def logit_of(rate):
+    return math.log(rate / (1 - rate))
+
+
+def policy_logits(model, states, row, n):
+    """Logits of one row's decisions after the forced one, from eqs. (21) to (23), one after the other."""
+    rule, logits = model.config.rule, []
+    normed, rate = model.rule.norm(states), model.rule.rate
+    terms = normed @ model.rule.project.weight.T
+    if model.rule.rates:
+        more = logit_of(rate) - logit_of(rule.target_rate)
+        terms = terms + torch.nn.functional.pad(more * (normed @ model.rule.of_rate)[:, None], (0, rule.lags))
     for i in range(1, n):
         raw = terms[i, 0] + sum(terms[i, j] for j in range(1, rule.lags + 1) if i >= j and row[i - j])
-        logit = raw / rule.scale + math.log(rule.target_rate / (1 - rule.target_rate))
+        logit = raw / rule.scale + logit_of(rate)
         if model.training and rule.softcap is not None:
             logit = rule.softcap * torch.tanh(logit / rule.softcap)
-        total = total + (logit if row[i] else -logit).sigmoid().log()
-    return torch.as_tensor(total)
+        logits.append(logit)
+    return torch.stack(logits) if logits else states.new_zeros(0)
+
+
+def log_policy(model, states, row, n):
+    """log pi(a | x) of one row's string, from eqs. (19) and (20)."""
+    decisions = torch.tensor(row[1:n])
+    logits = policy_logits(model, states, row, n)
+    return torch.where(decisions, logits, -logits).sigmoid().log().sum()
 
 
 def log_policies(model, ids, lengths, decisions):
@@ -110,6 +124,27 @@ def test_it_holds_in_evaluation_mode_for_six_bytes_and_positions_by_token_number
     model = tiny_model(token_positions="index", mid_layers=1, dtype=torch.float64).eval()
     ids = ragged_ids((6,), seed=9)
     assert_same(*estimator_gradients(model, ids, (6,), UNBIASED), exact_gradient(model, ids, (6,)))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.6])
+def test_at_a_rate_that_was_drawn_policy_and_rate_loss_have_the_gradient_of_the_sums_over_all_strings(rate):
+    model, ids = ranged_model(rate, lags=2, dtype=torch.float64), ragged_ids((5,), seed=2)
+    decisions, states = all_decisions((5,)), model.encode(ids[:, :-1])
+    chances = log_policies(model, ids, (5,), decisions).exp()
+    pulls = [policy_logits(model, states[0], a[0], 5) for a in decisions.tolist()]
+    pressure = sum(
+        chance.detach() * logits.mean() * (logits.sigmoid().mean() - rate).detach()
+        for chance, logits in zip(chances, pulls, strict=True)
+    )
+    held = gradients(pressure, model)
+    exact = {name: grad + 0.5 * held[name] for name, grad in exact_gradient(model, ids, (5,)).items()}
+    assert held["rule.of_rate"].abs().max() > 1e-4
+    expected = 0.0
+    for chance, a in zip(chances.detach(), decisions, strict=True):
+        out = model(ids, boundaries=a)
+        losses = losses_of(out, advantages(out.nll, out.early_nll, out.scored, **UNBIASED.reductions), rate)
+        expected = expected + chance * (losses.auto + losses.policy + 0.5 * losses.target)
+    assert_same(gradients(expected, model), exact)
 
 
 def test_the_policy_term_is_needed_and_discounting_biases_it():

@@ -16,7 +16,7 @@ from rltok.evidence.records import Sweep
 from rltok.evidence.words import number, on_one_line
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
-from rltok.statistics import SURE, mean_and_error, t_limit
+from rltok.statistics import SURE, mean_and_reach
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,9 +82,8 @@ def optima(runs: Sequence[Record]) -> list[Optimum]:
         by_name.setdefault(named(shares), []).append((run, apart, shares))
     made = []
     for name, alike in sorted(by_name.items(), key=lambda one: (-len(one[1]), one[0])):
-        apart, error = mean_and_error([one[1] for one in alike])
+        apart, reach = mean_and_reach([one[1] for one in alike])
         places = {place: fmean(shares[place] for _, _, shares in alike) for place in PLACES}
-        reach = None if error is None else t_limit(SURE, len(alike) - 1) * error
         bits = fmean(_bits(run) for run, _, _ in alike)
         made.append(Optimum(name, len(alike), len(alike) / len(runs), bits, apart, reach, places))
     return made

@@ -1,9 +1,12 @@
 """The log of decisions: each plan has an entry, each number comes from a record, and no entry hides runs that are there."""
 
 import re
+from types import SimpleNamespace
 
 import make_decisions as made
 import pytest
+
+from rltok.statistics import difference_of_seeds
 
 ENTRIES = made.entries()
 KEYS = {"date", "question", "expected", "decision", "plans", "methods", "records", "result", "numbers"}
@@ -70,3 +73,11 @@ def test_an_entry_without_a_result_waits_and_one_with_a_result_says_when_its_run
     assert made.NO_RECORD in made.section(waits)
     entry = next(entry for entry in ENTRIES if entry.get("plans") == ["schedule"])
     assert re.search(r"\(Runs of \d{4}-\d\d-\d\d", made.section(entry))
+
+
+def test_a_difference_at_a_rate_is_that_of_the_curve_with_half_its_interval(monkeypatch):
+    gaps = {0.3: difference_of_seeds([0.02, 0.0, 0.04]), 0.2: difference_of_seeds([-0.01])}
+    monkeypatch.setattr(made, "sweep_of", lambda plan: plan)
+    monkeypatch.setattr(made, "rate_curve", lambda plan: [SimpleNamespace(target=t, difference=d) for t, d in gaps.items()])
+    shown = [made.number({"plan": "any", "rate": rate}) for rate in gaps]
+    assert shown == ["+0.020\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.050", "-0.010"]

@@ -12,12 +12,15 @@ from runs import SETTINGS, TEXT
 from sweeps import record
 
 from rltok.cli import main as cli
-from rltok.config import ADDED_SETTINGS, OF_POLICY, with_settings
+from rltok.config import ADDED_SETTINGS, with_settings
 from rltok.errors import RltokError, TrainingFailed
 from rltok.evidence import runner
+from rltok.evidence.export import RATES
 from rltok.evidence.plan import read_plan
 from rltok.evidence.record_file import read_record
 from rltok.evidence.records import read_sweeps
+from rltok.evidence.tables import WHO
+from rltok.policy_settings import OF_POLICY
 from rltok.presets import preset
 from rltok.speed.speeds import measured_speeds
 
@@ -277,10 +280,26 @@ def test_the_plans_about_what_a_policy_finds_change_the_fast_policy_of_another_p
     assert not plan.runs[0].settings  # the one that the others are compared with
 
 
+@pytest.mark.parametrize(("name", "other"), [("32m_rates", "32m_best"), ("tiny_rates", "tiny_travel")])
+def test_the_plans_about_rates_have_one_policy_for_a_range_and_one_for_each_rate_that_it_is_scored_at(name, other):
+    sweeps = ROOT / "scripts" / "measure" / "sweeps"
+    base, plan = read_plan(sweeps / f"{other}.toml"), read_plan(sweeps / f"{name}.toml")
+    usual = flat(next(base.config(run, {}) for run in base.runs if run.name == "policy_x20").to_dict())
+    changed = {}
+    for run in plan.runs:
+        own = flat(plan.config(run, {}).to_dict())
+        assert run.seed in (0, 1, 2) and run.name in WHO
+        changed.setdefault(run.name, {key: value for key, value in own.items() if value != usual[key]})
+    ranged, *single = changed.values()
+    assert len(plan.runs) == 12 and ranged == {"model.rule.lowest_rate": 0.1, "model.rule.highest_rate": 0.5}
+    assert [each.get("model.rule.target_rate", 0.2) for each in single] == list(RATES)
+    assert all(each.keys() <= {"model.rule.target_rate"} for each in single)
+
+
 def test_every_setting_younger_than_stored_runs_is_tried_by_a_plan():
     plans = [read_plan(path) for path in (ROOT / "scripts" / "measure" / "sweeps").glob("*.toml")]
     tried = {key for plan in plans for run in plan.runs for key in (*plan.settings, *run.settings)}
-    assert {f"{section}.{name}" for section, added in ADDED_SETTINGS.items() for name in added} <= tried
+    assert ADDED_SETTINGS.keys() <= tried
 
 
 def test_the_plan_of_the_authors_setting_reads_and_saves_as_the_147m_plan_does():
