@@ -18,9 +18,9 @@
 # %% [markdown] tags=["header-strip"]
 # # 06b What the large run did
 #
-# **In short.** Our first run of the paper's size did not put its boundaries at spaces. Neither its interruption nor its code was to
-# blame, a second seed did not find spaces either, and a learning rate that peaks late is only part of the reason. In a run as short
-# as ours the policy's weights can move far less than in the paper's; a learning rate of their own makes up for that, at both sizes.
+# **In short.** Our first run of the paper's size did not put its boundaries at spaces. Neither an interruption nor the code was to
+# blame, a second seed, stopped early, did not either, and a learning rate that peaks late is only part of the reason. In a run as short
+# as ours the policy's weights can move far less than in the paper's; a higher learning rate of their own makes up for that, at 32M and at 147M.
 # [Chapter 06](06_run_it.ipynb) made the run; this chapter looks for what happened in it, and begins with the answer; [chapter
 # 07](07_reading_the_results.ipynb) weighs the methods.
 #
@@ -77,7 +77,7 @@ Markdown(ch06_case.finding(case))
 
 # %% [markdown]
 # *How far* is the *travel* of [chapter 04](04_the_boundary_policy.ipynb#how-far-must-the-policys-weights-move): the learning rates of all
-# updates, added up and divided by $D$, as a share of the paper's run. Adam moves a weight by about its learning rate in each update,
+# updates, added up and divided by the $D$ that divides logits, relative to the paper's run. Adam moves a weight by about its learning rate in each update,
 # however large the gradient is, so travel is known before a run starts. All policies that this chapter is about:
 
 # %%
@@ -85,8 +85,8 @@ Markdown(ch06_case.travel_table(case))
 
 # %% [markdown]
 # *White space* and *first letters* are the shares of each with a boundary after it. The last two columns are differences in bits
-# per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses
-# where a single seed borrows it from other runs. (At 32M the list above compares with BPE guidance at *equally many* boundaries, the table does
+# per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half a 95 % interval, in parentheses
+# from fewer than three seeds, for which it is borrowed or wide. (At 32M the list above compares with BPE guidance at *equally many* boundaries, the table does
 # not.) Travel is not everything: where the learning rate peaks early in training (*early peak*), the small policy found white
 # space with little travel, as shown below.
 #
@@ -99,7 +99,7 @@ Markdown(ch06_case.travel_table(case))
 pair = (case.large, SLOW), (case.large, FAST)
 HTML(
     "".join(
-        f"<p>{label}</p>" + figures.sample_html(sweep, name, 240)
+        figures.sample_html(sweep, name, 240, label=label)
         for label, sweep, name in case.rows
         if (sweep, name) in [(one, name_in(one, kind)) for one, kind in pair]
     )
@@ -121,14 +121,14 @@ Markdown(
 
 # %% [markdown]
 # The boundary comes after the *first consonants* of a word: *late* becomes `l│ate`, *planet* `p│l│anet`. Words that begin with a
-# vowel mostly have none at their beginning. After s and t, which often begin a group of consonants, the policy waits for the next
-# letter: *the* becomes `th│e`. (The policy sees only what came before, so it cannot know that a vowel follows; after other
-# consonants it bets on one.) So these boundaries mark beginnings of words, too, only later than at the space.
+# vowel mostly have none at their beginning. After s and t, which often begin a group of consonants, the policy mostly waits for a second
+# consonant: *the* becomes `th│e`. (The policy sees only what came before, so it cannot know that a vowel follows; after other
+# consonants it bets on one.) So these boundaries mark most beginnings of words, too, only later than at the space.
 #
 # ## Where we looked
 #
 # A result that disagrees with the paper may be a mistake. The most promising suspicion came out of a comparison of settings: in our
-# first sweep at 32M (*early peak* above), the same policy with the same code found white space. There the learning rate peaks twice as
+# first comparison at 32M (*early peak* above), the same policy with the same code found white space. There the learning rate peaks twice as
 # high as in the large run, and after far less text. So we trained the small model with the large one's schedule (`ours_as_147m`), and
 # with parts of it, one seed each:
 
@@ -146,9 +146,9 @@ guess = None  # names
 print(ch06_case.schedules(case, ended=True))
 
 # %% [markdown]
-# In these runs, where the peak comes late, the small policy does not go to white space, whether the peak is high or low; where it comes early,
-# it does. But the large policy chose other places, and these small ones with a late peak stay near where they began. And a tiny model, with
-# settings that pull its policy harder, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So
+# In these single runs, where the peak comes late, the small policy does not reach white space, whether the peak is high or low; where it comes early,
+# it does. But the large policy chose other places, and these small ones with a late peak stay near the rate at which they began. And a tiny model, with
+# settings that reward its policy more, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So
 # the schedule is only part of the answer. All suspicions together:
 
 # %%
@@ -156,24 +156,24 @@ Markdown(suspicions_table(case))
 
 # %% [markdown]
 # "Tokens that help too late" was our favourite: in a large model the early head, which sees no tokens, predicts well, so the policy
-# might settle on something else before its tokens are worth anything. The numbers contradict it: when small policies went to white
+# might settle elsewhere before tokens help. The numbers contradict it: when small policies went to white
 # space, tokens hardly helped them, either. (Below zero, the early head predicts better than the whole model.) "Weights that move too
-# little" came last, by counting: our run has a tenth of the paper's updates, so its weights can move a tenth as far.
+# little" came last, by counting updates: our run has a tenth of the paper's updates, so its weights can move a tenth as far.
 #
 # ## How far, and when
 
-# %% mystnb={"figure": {"caption": "Share of white space with a boundary after it, over training text; held-out text, a line for each seed. Solid: the models of 147M; dashed: those of 32M.", "name": "fig-case-course"}, "image": {"alt": "Lines over training text on a logarithmic axis. Small policies with a learning rate of their own start high and stay near one; those with an early peak rise to nearly one within a hundred megabytes. Small policies with one learning rate start near a quarter and part, one rising, one level, one falling to nothing; the one of the large model falls like that one."}}
+# %% mystnb={"figure": {"caption": "Share of white space with a boundary after it, over training text; held-out text, a line for each seed. Solid: the models of 147M; dashed: those of 32M.", "name": "fig-case-course"}, "image": {"alt": "Lines over training text on a logarithmic axis. Small policies with a learning rate of their own start high and stay near one; the two of the large model reach one, too, the second later; those with an early peak rise to nearly one within a hundred megabytes. Small policies with one learning rate start near a quarter and part, one rising, one level, one falling to nothing; the one of the large model falls like that one."}}
 plots.show(ch06_case.figure(case))
 
 # %% [markdown]
-# A policy with its own learning rate is at white space before the network has learned much, at both sizes. With one rate and a late peak, it is
-# undecided for a good part of its run, while the network gets used to boundaries at random places. Then one seed goes to spaces, one
-# to first letters, and one stays undecided; the large run looks like the second. Under an early peak the same small travel is spent in
+# A policy with its own learning rate goes to white space early; one of the two of 147M takes its time. With one rate and a late peak,
+# policies are undecided for a good part of their run, while the network gets used to boundaries at random places. At 32M, one seed then
+# goes to spaces, one to first letters, and one stays undecided; the large run looks like the second. Under an early peak the same small travel is spent in
 # the first updates, and all seeds go to spaces; but all networks of that schedule predict worse than under a late peak ([chapter
 # 07](07_reading_the_results.ipynb#another-learning-rate)).
 #
-# Three things remain open: whether boundaries at first letters cost anything; why H-Net, which has no policy, avoids spaces at this
-# size, too; and why seeds go different ways when travel is small. Everything else that was measured is in [The runs of
+# Three things remain open: whether boundaries at first letters cost anything; why H-Net, which has no policy, avoids spaces at 147M,
+# too; and why seeds go different ways when travel is small. Everything else that was measured is in [The runs of
 # 147M](../book/large_runs.md).
 #
 # ## What we saw
@@ -231,6 +231,6 @@ for words, size in (("a tenth", 62_000_000), ("all", 620_000_000)):
     lasts = ch06_plan.lasting(ch06_plan.pass_bytes(one) / speed)
     print(f"32m, {words} of our text: learned and even, three seeds,")
     print(f"  6 runs of {lasts} on an H100")
-print("With the same multiplier, the short ones travel a tenth as far, so")
-print("multiply theirs by ten. If the difference grows with the text at one")
+print("With one multiplier, short runs travel a tenth as far, so multiply")
+print("their multiplier by ten. If the difference grows with the text at one")
 print("size, the amount is a reason; if not, look elsewhere.")

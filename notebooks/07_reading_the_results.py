@@ -21,8 +21,8 @@
 # %% [markdown] tags=["header-strip"]
 # # 07 Reading the results
 #
-# **In short.** With a learning rate of its own, the policy learns to end tokens at spaces and predicts text better than even spacing.
-# Whether it predicts better than H-Net, a white-space rule or BPE guidance, our seeds do not decide. The chapters before this one built
+# **In short.** With a higher learning rate than the network's, the policy learns to end tokens at spaces and predicts text better than
+# even spacing. Whether it predicts better than H-Net, a white-space rule or BPE guidance, our runs do not decide. The chapters before this one built
 # the method, took it apart and ran it; this one says what came of it, and how far to believe it.
 #
 # **After this chapter you can** say which of the paper's claims our runs support and how surely, and read a difference between two
@@ -98,9 +98,9 @@ Markdown("\n\n".join(s for s in headline.sentences(best, large) if s))
 # %% [markdown]
 # ## The one table
 #
-# Every method against even spacing, at each size that has been run; lower is better. The number after ± is half the width of a 95 %
-# interval, in parentheses where a single run borrows it. A row's name ends in the plan that makes its runs, a file of
-# `scripts/measure/sweeps`, or in a command.
+# Five methods against even spacing, at each size that has been run; lower is better. The number after ± is half the width of a 95 %
+# interval, in parentheses from fewer than three seeds, too few for one of their own. A row's name ends in the plan (a file of
+# `scripts/measure/sweeps`) or the command that makes its runs.
 
 # %%
 sizes = ch07_results.settings(results)
@@ -108,8 +108,8 @@ methods = [FAST, SLOW, "bpe", "hnet_port", "whitespace"]
 Markdown(ch07_results.minus_table(sizes, "even", methods))
 
 # %% [markdown]
-# In the *fast policy* the policy's weights have twenty times the network's learning rate. BPE guidance looks at the bytes that follow before
-# it decides, which no model can do while it writes. Here is everything against BPE guidance, its causal form included:
+# In the *fast policy* the policy's weights have twenty times the network's learning rate. Before it decides, BPE guidance looks at the
+# bytes that follow, which no model can do while it writes. Here are methods against BPE guidance, its causal form included:
 
 # %%
 others = [FAST, SLOW, "bpe_causal", "hnet_port", "whitespace"]
@@ -122,14 +122,15 @@ Markdown(ch07_results.minus_table(sizes, "bpe", others))
 Markdown(ch07_results.share_table(sizes, methods))
 
 # %% [markdown]
-# At `tiny` no policy has a rate of its own: that preset divides by $D = 1$, not 16, so its policy moves far without one ([chapter
-# 04](04_the_boundary_policy.ipynb#how-far-must-the-policys-weights-move)). The paper's intervals are over text alone; it seems to have
-# run one seed. All other methods and scores are in [Results in full](../book/results_in_full.md), benchmarks in [the first
+# The white-space rule ends a token at the first of several marks, so a space after a comma gets no boundary. At `tiny` the policy needs
+# no rate of its own: that preset divides logits by $D = 1$, not 16, so its policy moves far without one ([chapter
+# 04](04_the_boundary_policy.ipynb#how-far-must-the-policys-weights-move)). The paper's intervals are over text alone: apparently it ran
+# one seed. All other methods and scores are in [Results in full](../book/results_in_full.md), benchmarks in [the first
 # sweep](../book/first_sweep.md).
 #
 # ### Differences, seed by seed
 #
-# Here are three seeds of the policy with its own rate and of three rivals:
+# Here are three seeds of the fast policy and of three rivals:
 
 # %%
 print(ch07_results.by_seed(best, [FAST, "hnet_port", "whitespace", "even"]))
@@ -137,7 +138,7 @@ print(ch07_results.by_seed(best, [FAST, "hnet_port", "whitespace", "even"]))
 # %% [markdown]
 # Differences are taken seed by seed. The mean of $n$ of them counts if it is further from zero than $t\,s / \sqrt{n}$, where $s$ is
 # their standard deviation and $t$ is 4.3 for three seeds and falls towards 2 for many. Predict: if more seeds scattered as these
-# three do, with how many would the policy's lead over H-Net count?
+# three do, with how many would the fast policy's lead over H-Net count?
 
 # %% tags=["prediction"]
 guess = None  # a number of seeds
@@ -153,15 +154,15 @@ print(judge(guess, seeds))
 Markdown(ch07_results.verdicts_table(best))
 
 # %% [markdown]
-# Only over even spacing does the policy's lead count. It is ahead of H-Net and the white-space rule with every seed, too, but by
-# amounts so different that three seeds do not settle the mean. In the last two rows the policy has as many boundaries as its rival,
-# because more of them mean more computation; there we cannot tell it from a tokenizer, with or without look ahead. The paper calls
+# Only over even spacing does the fast policy's lead count. It is ahead of H-Net and the white-space rule with every seed, too, but by such
+# different amounts that three seeds do not settle the mean. As more boundaries mean more computation, the last two rows compare further
+# runs with as many as the rival has; there we cannot tell the policy from a tokenizer, with or without look ahead. The paper calls
 # its policy as good as guidance, and within these intervals ours may be, too.
 #
 # ## The policy needs a learning rate of its own
 #
 # Our runs have a small part of the paper's updates, and a higher learning rate for the policy's weights makes up for that. With it a
-# policy decides early, whatever the discount and the number of lags, and in all runs but one for white space. With one rate for all
+# policy decides early, and in all runs but one for white space, whatever its discount and memory. With one rate for all
 # weights it is still undecided halfway, and then its seeds go different ways:
 
 # %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One line a seed; plan 32m_best. The fast policy has a discount of 0.95 and eight lags; other discounts are 0.9 and 0.99, fewer lags 7 and none. The paper's policy has 0.9 and eight lags.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
@@ -176,13 +177,13 @@ for seed, run in sorted(best.runs[SLOW].items()):
     print(f"seed {seed} {space:21.0%} {letter:14.0%} {entropy:15.2f}")
 
 # %% [markdown]
-# First letters are the other place where policies end up, one byte later. The losses of these three seeds hardly differ (row *paper's
+# First letters, one byte after spaces, are where other policies end up. The losses of these three seeds hardly differ (row *paper's
 # policy − even spacing* of the table of differences).
 #
 # ### Seeds against methods
 #
 # Seeds of one method differ as much as methods do, and not because of white space alone. Here are bits per byte, and in parentheses the
-# share of white space, for each seed of two variants of the policy and of the entropy rule (chapter 05b):
+# share of white space, for each seed of the entropy rule (chapter 05b) and of two variants of the fast policy:
 
 # %%
 variants = {
@@ -200,9 +201,9 @@ lead = differences.gap(best, FAST, "even", place)
 print(f"for comparison, policy ahead of even spacing: {-lead.bits:.3f}")
 
 # %% [markdown]
-# With γ = 0.99 the worst seed is the one at first letters. But without lags all three seeds end at white space, and one is further
+# With γ = 0.99 the worst seed is the one that is not at white space. But without lags all three seeds end at white space, and one is further
 # behind the others than the policy is ahead of even spacing. The entropy rule is fitted before training and never changes, and its
-# seeds lie nearly as far apart. So the seed matters even where boundaries agree; these runs do not say why. This is what makes the
+# seeds lie nearly as far apart. So the seed matters even where shares agree; these runs do not say why. This is what makes the
 # intervals above wide.
 #
 # ## Where the boundaries are
@@ -322,7 +323,8 @@ print(
 )
 
 # %% [markdown]
-# A single seed does not know its own deviation, so it borrows that last number, and the verdict says no more than *leans for* or
+# A single seed does not know its own deviation, so it borrows one from methods of its sweep that have
+# several, or else that last number, and the verdict says no more than *leans for* or
 # *leans against*. What a seed fixes and what it does not, card by card, is in [the appendix](../book/beside_the_first_sweep.md).
 #
 # ### The rule and its date

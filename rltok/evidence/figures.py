@@ -220,11 +220,14 @@ def positions_figure(sweep: Sweep, names: Sequence[str]) -> "Figure":
     return figure
 
 
-def sample_html(sweep: Sweep, name: str, characters: int = 400, seed: int | None = None) -> str:
-    """HTML: a held-out passage with a method's boundaries, of its smallest seed or of that named; as the paper's Figure 2."""
+def sample_html(sweep: Sweep, name: str, characters: int = 400, seed: int | None = None, label: str = "") -> str:
+    """HTML: a held-out passage with a method's boundaries, of its smallest seed or of that named; as the paper's Figure 2.
+
+    The label stands above it in place of the method's name.
+    """
     runs = sweep.runs[name]
     run = runs[min(runs) if seed is None else seed]
-    return passage_html(run["samples"][0], name, "held-out passage", characters, hard=name in HARD)
+    return passage_html(run["samples"][0], label or name, "held-out passage", characters, hard=name in HARD)
 
 
 def passage_html(view: dict[str, Any], name: str, what: str, characters: int, *, hard: bool = False) -> str:

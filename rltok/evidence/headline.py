@@ -37,13 +37,13 @@ NAMES = {
     "even": "even spacing",
 }
 IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW)}
-IN_SENTENCES |= {"whitespace": "a fixed rule that splits at white space"}
+IN_SENTENCES |= {"whitespace": "a fixed rule that splits after words"}
 ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port")  # of the table, each beside even spacing
 DRAWN = {
     SLOW: "REINFORCE, the network's learning rate",
-    "bpe": "an ordinary BPE tokenizer, which looks ahead",
-    "bpe_causal": "BPE from the bytes so far alone",
-    "hnet_port": "straight-through gradients",
+    "bpe": "ordinary BPE, which looks ahead",
+    "bpe_causal": "BPE without looking ahead",
+    "hnet_port": "an earlier method, straight-through gradients",
 }
 LINES = (FAST, SLOW, "hnet_port", "even")  # of the picture
 LARGE_POLICY = "ours_gamma0.9"  # as in the paper but for its discount, at 147M parameters
@@ -121,12 +121,12 @@ def answer(best: Sweep, large: Sweep) -> str:
     also = ""
     if FAST in large.runs:
         wins = {other for other, gap in _gaps(large, FAST, ("even", "bpe")).items() if gap.verdict == "lower"}
-        also, spaces = f", also at {size}, the paper's size", spaces and at_spaces(large, FAST)
+        also, spaces = f", at {_size(best)} parameters and at {size}, the paper's size", spaces and at_spaces(large, FAST)
     shown = {
         f"that a *fast policy*, ours, with {_times(best)} the network's learning rate, ends tokens at white space{also}": spaces,
-        f"that it then predicts text better than *even spacing*, a boundary every {every:g} bytes":
+        f"that at {_size(best)} the fast policy predicts better than *even spacing*, a boundary every {every:g} bytes":
             gaps["even"].verdict == "lower",
-        "that the *paper's policy*, with the network's learning rate, predicts better than even spacing":
+        f"that the *paper's policy*, with the network's learning rate, predicts better than even spacing at {_size(best)}":
             SLOW in best.runs and gap(best, SLOW, "even", place_of(best)).verdict == "lower",
         "that the paper's policy ends tokens at white space":
             SLOW in best.runs and at_spaces(best, SLOW) and at_spaces(large, LARGE_POLICY),
@@ -134,7 +134,7 @@ def answer(best: Sweep, large: Sweep) -> str:
             gaps["hnet_port"].verdict == "lower",
     }  # fmt: skip
     if FAST in large.runs:
-        shown[f"that it predicts better than even spacing and BPE guidance at {size}"] = wins == {"even", "bpe"}
+        shown[f"that at {size} the fast policy predicts better than even spacing and BPE"] = wins == {"even", "bpe"}
     sides = {side: [claim for claim, holds in shown.items() if holds == side] for side in (True, False)}
     said = "No" if not sides[True] else "In part" if sides[False] else "Yes"
     heads = {True: "Shown", False: "Not shown"}
@@ -149,10 +149,10 @@ def _size(sweep: Sweep) -> str:
 def _how_sure(best: Sweep, large: Sweep) -> str:
     paper = preset(LARGE).train.training_bytes
     slow = [travel_share(settings(sweep, name)) for sweep, name in ((best, SLOW), (large, LARGE_POLICY)) if name in sweep.runs]
-    short = "; too short to judge the paper's policy" if max(slow, default=1) < LITTLE_TRAVEL else ""
+    short = " Runs were too short to judge the paper's policy." if max(slow, default=1) < LITTLE_TRAVEL else ""
     return (
-        f"*How sure:* {_seeds(best)} of each method at {_size(best)} parameters and {_text(best)} of text, {_seeds(large)} at"
-        f" {LARGE.upper()} and {_text(large)} (the paper: {paper / 1e9:g} GB){short}."
+        f"*How sure:* {_seeds(best)} of each method at {_size(best)} and {_text(best)} of text, {_seeds(large)} at"
+        f" {LARGE.upper()} and {_text(large)} (the paper: {paper / 1e9:g} GB).{short}"
     )
 
 
@@ -180,8 +180,7 @@ def _works(best: Sweep) -> str:
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
     by = (
-        f" The comparison with the BPEs is from runs with equally many boundaries; in the table, they place"
-        f" {_many_boundaries(best)}."
+        f" Against the BPEs, runs had equally many boundaries; in the table, the BPEs have {_many_boundaries(best)}."
         if alike
         else ""
     )
@@ -197,7 +196,7 @@ def _other_discount(best: Sweep) -> str:
         return ""
     ended = best.values(UNDISCOUNTED, "whitespace_share", place_of(best))
     gamma, there = settings(best, UNDISCOUNTED).objective.gamma, sum(share >= SETTLED for share in ended)
-    return f"; with a discount of {gamma:g}, as in the paper's text, {there} of {many(len(ended), 'seed')} do so"
+    return f"; with the paper's discount of {gamma:g}, {there} of {many(len(ended), 'seed')} do"
 
 
 def _many_boundaries(best: Sweep) -> str:
@@ -219,13 +218,14 @@ def _at_scale(large: Sweep) -> str:
     if FAST not in large.runs:
         return ""
     gaps = _gaps(large, FAST, ("even", "bpe", "hnet_port"))
+    enough = min(gap.seeds for gap in gaps.values()) >= LEAST_SEEDS
     ahead = "bpe" in gaps and gaps["bpe"].verdict == "lower"
-    head = "What surprised us" if ahead else f"What works at {LARGE.upper()}"
+    head = "What surprised us" if ahead else f"What works at {LARGE.upper()}" if enough else f"Hints at {LARGE.upper()}"
     head = head if at_spaces(large, FAST) else f"What failed at {LARGE.upper()}"
     return (
         f"**{head}:** the fast policy"
         f" ({many(len(large.runs[FAST]), 'run')}) ends tokens after {shares(large, FAST)} of white space and predicts"
-        f" {against(gaps, amounts=False) if min(gap.seeds for gap in gaps.values()) >= LEAST_SEEDS else _few(large, gaps)}."
+        f" {against(gaps, amounts=False) if enough else _few(large, gaps)}."
     )
 
 
@@ -233,7 +233,7 @@ def _few(large: Sweep, others: Iterable[str]) -> str:
     """In how many seeds the fast policy of the paper's size predicts better than others."""
     counts: dict[str, list[str]] = {}
     for other in others:
-        seeds = _by_seed(large, FAST, other)
+        seeds = by_seed(large, FAST, other)
         counts.setdefault(f"{sum(bits < 0 for bits in seeds)} of {many(len(seeds), 'seed')}", []).append(IN_SENTENCES[other])
     words = [f"{_listed(named)} in {count}" for count, named in counts.items()]
     return f"better than {', and than '.join(words)}; too few to be sure"
@@ -245,12 +245,12 @@ def _failed(best: Sweep, large: Sweep) -> str:
     fast = [sweep for sweep in (best, large) if FAST in sweep.runs]
     ended = [f"{shares(sweep, name)}{'' if number else ' of white space'} at {_size(sweep)}"
              for number, (sweep, name) in enumerate(slow)]  # fmt: skip
-    moved, far = (_listed([f"{travel_share(settings(*run)):.0%}" for run in runs])
+    moved, far = (_listed([f"{travel_share(settings(*run)):.0%} ({_size(run[0])})" for run in runs])
                   for runs in (slow, [(sweep, FAST) for sweep in fast]))  # fmt: skip
     return (
         f"**{'What works, too' if all(at_spaces(*run) for run in slow) else 'What failed'}:** the paper's policy ends tokens"
-        f" after {_listed(ended)}. Our runs have fewer updates: summed over all, it has {moved} of the learning rate of the"
-        f" paper's own run, the fast policy {far}."
+        f" after {_listed(ended)}. Our runs have fewer updates: its weights could move {moved} as far as in the paper's"
+        f" run, those of the fast policy {far}."
     )
 
 
@@ -275,13 +275,13 @@ def table(best: Sweep, large: Sweep) -> str:
 
 def _at_scale_cell(large: Sweep, name: str) -> str:
     """Difference from even spacing: with its interval from three seeds on, else that of each seed."""
-    place, each = place_of(large), _by_seed(large, name, "even")
+    place, each = place_of(large), by_seed(large, name, "even")
     if len(each) >= LEAST_SEEDS:
         return _amount(gap(large, name, "even", place))
     return _listed([f"{difference:+.3f}" for difference in each]) if each else NONE
 
 
-def _by_seed(sweep: Sweep, name: str, other: str) -> list[float]:
+def by_seed(sweep: Sweep, name: str, other: str) -> list[float]:
     """Bits per byte of a method minus those of another one, seed by seed."""
     mine, theirs = (sweep.bits_per_byte[place_of(sweep)].get(one, {}) for one in (name, other))
     return [bits - theirs[seed] for seed, bits in sorted(mine.items()) if seed in theirs]
@@ -291,8 +291,8 @@ def legend(best: Sweep, large: Sweep) -> str:
     """How the numbers of the table came about."""
     few = max(map(len, large.runs.values())) < LEAST_SEEDS
     return (
-        f"Lower is better. {_size(best)}: means over seeds on {place_of(best)} text, ± a 95% confidence interval over seeds and"
-        " documents; best learning-rate schedules, by validation text."
+        f"Lower is better. {_size(best)}: means over seeds on {place_of(best)} text, ± 95% confidence intervals;"
+        " learning-rate schedules chosen on validation text."
         f" {_size(large)}: {'each seed' if few else 'the same, or each seed'}, under one schedule." + _discounts(best)
     )
 
@@ -301,7 +301,7 @@ def _discounts(best: Sweep) -> str:
     """The discounts of both policies beside those of the paper."""
     text, code = (f"{preset(name).objective.gamma:g}" for name in (LARGE, AUTHORS))
     own = [f"{NAMES[name]} {settings(best, name).objective.gamma:g}" for name in (FAST, SLOW) if name in best.runs]
-    return f" Discount of later rewards: {', '.join(own)} ({text} in the paper's text, very probably {code} in its code)."
+    return f" Later bytes are discounted: {', '.join(own)} ({text} in the paper's text, very probably {code} in its code)."
 
 
 def verdict(results: Path) -> str:

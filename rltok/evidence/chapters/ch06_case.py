@@ -21,6 +21,7 @@ from rltok.evidence.chapters.ch07_results import EARLY, HEADS, cell, minus, name
 from rltok.evidence.headline import FAST, LARGE, NAMES, SLOW, place_of, settings, shares, span
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import RATE_OF, SCHEDULE, Sweep, read_sweeps
+from rltok.evidence.verdicts import LEAST_SEEDS
 from rltok.evidence.words import NONE, many, on_one_line
 from rltok.presets import preset, size_of, travel_share
 from rltok.show.tables import markdown
@@ -101,20 +102,27 @@ def finding(case: Case) -> str:
 def _large(case: Case, method: str) -> str:
     """How a policy of the large model ended, and how it stands to even spacing and guidance."""
     name = name_in(case.large, method)
-    rate = "one learning rate for all weights, as in the paper" if method == SLOW else "a learning rate of its own"
+    rate = "one learning rate for all weights, as in the paper" if method == SLOW else "a higher learning rate of its own"
     if name is None:
         return f"No policy of {size(case.large)} with {rate} is stored yet."
     values = case.large.values(name, "whitespace_share", place_of(case.large))
     found = "finds white space" if min(values) >= MOSTLY else "does not find white space"
     found = "finds white space with some seeds only" if min(values) < MOSTLY <= max(values) else found
-    gaps = {other: differences.gap(case.large, name, other, place_of(case.large)) for other in ("even", "bpe")}
-    known = {other: gap for other, gap in gaps.items() if gap is not None}
-    predicts = f", and predicts {headline.against(known)}" if known else ""
-    hints = "; its ± is borrowed from other runs, so these are hints" if any(gap.borrowed for gap in known.values()) else ""
     return (
         f"With {rate}, the policy of {size(case.large)} {found}: after {megabytes(case.large, name)} of text it has a boundary"
-        f" after {shares(case.large, name)} of white space{predicts} ({many(len(values), 'seed')}{hints})."
+        f" after {shares(case.large, name)} of white space ({many(len(values), 'seed')}).{_beside(case.large, name)}"
     )
+
+
+def _beside(large: Sweep, name: str) -> str:
+    """How a policy of the large model predicts beside even spacing and guidance; fewer than three seeds one by one."""
+    place = place_of(large)
+    gaps = {other: gap for other in ("even", "bpe") if (gap := differences.gap(large, name, other, place)) is not None}
+    if gaps and min(gap.seeds for gap in gaps.values()) >= LEAST_SEEDS:
+        return f" It predicts {headline.against(gaps)}."
+    each = {other: ", ".join(f"{bits:+.3f}" for bits in headline.by_seed(large, name, other)) for other in gaps}
+    told = " and ".join(f"that of {NAMES[other]} {bits}" for other, bits in each.items())
+    return f" Its bits per byte minus {told}; fewer than {LEAST_SEEDS} seeds decide nothing." if gaps else ""
 
 
 def _far(case: Case) -> str:
@@ -138,7 +146,7 @@ def _small(case: Case) -> str:
     )
     return (
         f"At {size(case.best)}, a policy whose weights have {times:g} times the network's learning rate, so that they could move"
-        f" {far:.0%} as far, has a boundary after {shares(case.best, FAST)} of white space.{told}"
+        f" {far:.0%} as far as in that run, has a boundary after {shares(case.best, FAST)} of white space.{told}"
     )
 
 
@@ -163,7 +171,7 @@ def travel_table(case: Case) -> str:
                      *(cell(minus(sweep, name, other)) for other in ("even", "bpe"))])  # fmt: skip
     paper = [f"147M, {NAMES[SLOW]}: 6 GB, the paper", f"{travel_share(preset(LARGE)):.0%}", NONE, NONE]
     rows.append([*paper, *(paper_cell(SLOW, other) for other in ("even", "bpe"))])
-    return markdown(["policy", "travel", "white space", "first letters", "minus even", f"minus {HEADS['bpe']}"], rows)
+    return markdown(["policy", "travel", "white space", "first letters", "bits minus even", f"bits minus {HEADS['bpe']}"], rows)
 
 
 def schedules(case: Case, ended: bool) -> str:

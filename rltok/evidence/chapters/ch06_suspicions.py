@@ -120,7 +120,7 @@ def _distance(case: Case) -> Answer:
         told += f"; {low_high(large)} with it at {size(case.large)}"
         verdict = {(True, True): "yes", (True, False): "at 32M, not at 147M", (False, True): "at 147M, not at 32M"}.get(
             (verdict != NO, min(large) >= MOSTLY), NO)  # fmt: skip
-    return "a learning rate of the policy's own, late peak", told, verdict
+    return "a higher learning rate of the policy's own, late peak", told, verdict
 
 
 SUSPICIONS: dict[str, Callable[[Case], Answer]] = {

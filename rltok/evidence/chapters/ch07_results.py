@@ -76,10 +76,10 @@ def called(name: str) -> str:
     return f"{words}, equally many boundaries" if rival else words
 
 
-def setting(sweep: Sweep) -> str:
-    """Size, text, seeds and plan of a sweep, in a cell."""
+def setting(sweep: Sweep, methods: Sequence[str]) -> str:
+    """Size, text, seeds of these methods and plan of a sweep, in a cell."""
     run = sweep.records[0]
-    fewest, most = (end(len(runs) for runs in sweep.runs.values()) for end in (min, max))
+    fewest, most = (end(len(sweep.runs[name]) for method in methods if (name := name_in(sweep, method))) for end in (min, max))
     seeds = many(most, "seed") if fewest == most else f"{fewest} to {many(most, 'seed')}"
     made = "`rltok compare`" if sweep.name == COMPARED else f"`{sweep.name}`"
     read = statistics.fmean(run["bytes"] for run in sweep.records) / 1e6
@@ -118,7 +118,10 @@ def paper_cell(method: str, reference: str) -> str:
 
 def minus_table(sweeps: Sequence[Sweep], reference: str, methods: Sequence[str]) -> str:
     """Markdown: bits per byte minus the reference's, a row for each sweep and one for the paper, ± half a 95 % interval."""
-    rows = [[setting(sweep), *(cell(minus(sweep, method, reference)) for method in methods)] for sweep in sweeps]
+    rows = [
+        [setting(sweep, [*methods, reference]), *(cell(minus(sweep, method, reference)) for method in methods)]
+        for sweep in sweeps
+    ]
     rows.append(["the paper: 147M, 6 GB", *(paper_cell(method, reference) for method in methods)])
     return markdown([f"bits per byte, minus {NAMES[reference]}", *(HEADS[method] for method in methods)], rows)
 
@@ -126,7 +129,7 @@ def minus_table(sweeps: Sequence[Sweep], reference: str, methods: Sequence[str])
 def share_table(sweeps: Sequence[Sweep], methods: Sequence[str]) -> str:
     """Markdown: share of white space with a boundary after it, a row for each sweep."""
     rows = [
-        [setting(sweep), *(shares(sweep, name) if (name := name_in(sweep, method)) else NONE for method in methods)]
+        [setting(sweep, methods), *(shares(sweep, name) if (name := name_in(sweep, method)) else NONE for method in methods)]
         for sweep in sweeps
     ]
     return markdown(["white space with a boundary", *(HEADS[method] for method in methods)], rows)
