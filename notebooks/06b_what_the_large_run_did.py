@@ -85,7 +85,7 @@ Markdown(ch06_case.travel_table(case))
 
 # %% [markdown]
 # *White space* and *first letters* are the shares of each with a boundary after it. The last two columns are differences in bits
-# per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half a 95 % interval, in parentheses
+# per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses
 # from fewer than three seeds, for which it is borrowed or wide. (At 32M the list above compares with BPE guidance at *equally many* boundaries, the table does
 # not.) Travel is not everything: where the learning rate peaks early in training (*early peak*), the small policy found white
 # space with little travel, as shown below.

@@ -120,9 +120,9 @@ def _beside(large: Sweep, name: str) -> str:
     gaps = {other: gap for other in ("even", "bpe") if (gap := differences.gap(large, name, other, place)) is not None}
     if gaps and min(gap.seeds for gap in gaps.values()) >= LEAST_SEEDS:
         return f" It predicts {headline.against(gaps)}."
-    each = {other: ", ".join(f"{bits:+.3f}" for bits in headline.by_seed(large, name, other)) for other in gaps}
-    told = " and ".join(f"that of {NAMES[other]} {bits}" for other, bits in each.items())
-    return f" Its bits per byte minus {told}; fewer than {LEAST_SEEDS} seeds decide nothing." if gaps else ""
+    each = {other: [f"{bits:+.3f}" for bits in headline.by_seed(large, name, other)] for other in gaps}
+    told = ", ".join(f"from {NAMES[other]} by {' and '.join(bits)}" for other, bits in each.items())
+    return f" In bits per byte it differs {told}; fewer than {LEAST_SEEDS} seeds decide nothing." if gaps else ""
 
 
 def _far(case: Case) -> str:

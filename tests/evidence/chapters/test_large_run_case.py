@@ -57,7 +57,7 @@ def test_a_policy_that_comes_out_ahead_is_told_to_and_one_behind_as_well():
 def test_of_fewer_than_three_seeds_each_is_shown_and_none_counts():
     runs = [run for seed in (0, 1) for run in policy("ours_gamma0.9", 0.1, 1.5 - seed / 10, (seed,), sweep="147m")]
     told = finding(case([*runs, *even(1.6, (0, 1), sweep="147m")])).replace("\N{NO-BREAK SPACE}", " ")
-    assert "Its bits per byte minus that of even spacing -0.100, -0.200; fewer than 3 seeds decide nothing." in told
+    assert "In bits per byte it differs from even spacing by -0.100 and -0.200; fewer than 3 seeds decide nothing." in told
 
 
 def test_the_paper_s_budget_joins_when_it_is_stored():

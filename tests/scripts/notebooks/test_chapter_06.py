@@ -62,8 +62,8 @@ FOLDERS = {
     "even alone": [large("even")],
     "ours failed": [large("even"), failed("ours_gamma0.9")],
     "one more contender, another seed": [large("ours_gamma0.9"), large("random_k"), large("ours", seed=3)],
-    "whole plan": [large("ours_gamma0.9"), *(large(name, seed=seed) for name in ("even", "bpe") for seed in (0, 1)),
-                   *(large("policy_x20", seed=seed, rule="learned") for seed in (0, 1)),
+    "whole plan": [large("ours_gamma0.9"), *(large(name, seed=seed) for name in ("even", "bpe") for seed in range(3)),
+                   *(large("policy_x20", seed=seed, rule="learned") for seed in range(3)),
                    large("hnet_port", rule="hnet"), large("dynamic_pooling_port", rule="dynamic_pooling")],
 }  # fmt: skip
 BEST = [record(name, sweep="32m_best", rule="learned") for name in ("policy", "policy_x20")] + [record("even", sweep="32m_best")]
@@ -99,7 +99,7 @@ def test_every_cell_of_the_case_runs_on_whatever_is_stored(tmp_path, monkeypatch
                 exec(re.sub(r"^Markdown\(", "show(", cell.source, flags=re.MULTILINE), space)
     finding, travel, *_ = shown
     later, paper = (kind == "whole plan"), kind not in ("even alone", "ours failed")
-    assert ("With a learning rate of its own" in finding) == later == ("whole budget for that size" in finding)
+    assert ("With a higher learning rate of its own" in finding) == later == ("whole budget for that size" in finding)
     assert ("With one learning rate for all weights" in finding) == paper
     counts = travel.count("paper's policy"), travel.count("fast policy")
     assert counts == (2 + paper + later, 1 + later)  # with the paper's own row
