@@ -19,7 +19,7 @@
 # # 02 The gradient of a choice
 #
 # **In short.** A drawn boundary has no gradient, but the loss averaged over all draws has one, a sum of two terms: the
-# gradient of the loss for the boundaries that were drawn, and the loss times the *score*, which is the gradient of their
+# gradient of the loss at the boundaries that were drawn, and the loss times the *score*, the gradient of the draw's
 # log-probability. For a short text both are computed exactly, by adding up all ways to cut it. One draw alone gives the right
 # gradient only on average. Chapter 01 built the network; the next chapter writes what is derived here as one cell of code.
 #
