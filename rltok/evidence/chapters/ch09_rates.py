@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltok.errors import RltokError
 from rltok.evidence.records import Sweep, is_learned
-from rltok.evidence.words import NONE, number
+from rltok.evidence.words import NONE, number, on_one_line
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_reach
@@ -18,20 +18,17 @@ from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_rea
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Scores = Mapping[int, Mapping[str, float]]  # by seed: bits_per_byte, tokens_per_byte, rate
+Scores = Mapping[int, Mapping[str, float]]  # by seed: bits_per_byte and tokens_per_byte
 
 
 @dataclass(frozen=True)
 class OfForm:
-    """What the models of one form score at a target rate, means over seeds; `reach` is half the width of a mean's interval by
-    Student's t, None for a single seed."""
+    """Scores of the models of one form at a target rate: means over seeds, `reach` half the width of their interval."""
 
-    seeds: int
     bits: float  # per byte
-    bits_reach: float | None
+    bits_reach: float | None  # None for a single seed
     tokens: float  # per byte, forced ones too
     tokens_reach: float | None
-    rate: float  # boundaries per drawn position
 
 
 @dataclass(frozen=True)
@@ -39,14 +36,14 @@ class AtRate:
     """Both forms at one target rate."""
 
     target: float  # boundaries per byte
-    ranged: OfForm  # one model for the whole range, told this rate
+    ranged: OfForm  # one model for the whole range, at this rate
     single: OfForm | None  # a model with this rate alone; None where the sweep has none
     difference: Difference | None  # bits per byte, ranged minus single, paired by seed
 
 
 def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
-    """The curve of the sweep 32m_rates (or tiny_rates): loss and tokens of the model for a range at each rate that its records
-    have a score for, beside the models with one rate each, densest rate first.
+    """Loss and tokens of a model for a range of rates, at each rate that its records have a score for, beside models with that
+    rate alone; the densest rate first.
 
     Args:
         sweep: of one learned method with a range of rates and of any with one target rate each; other rules are passed over.
@@ -94,7 +91,7 @@ def _required(score: Any, sweep: Sweep, name: str | None, place: str) -> Any:
 
 
 def _mean(scores: list[dict[str, Any]]) -> dict[str, float]:
-    return {key: fmean(score[key] for score in scores) for key in ("bits_per_byte", "tokens_per_byte", "rate")}
+    return {key: fmean(score[key] for score in scores) for key in ("bits_per_byte", "tokens_per_byte")}
 
 
 def _at_rate(target: float, ranged: Scores, single: Scores) -> AtRate:
@@ -105,25 +102,26 @@ def _at_rate(target: float, ranged: Scores, single: Scores) -> AtRate:
 
 def _form(scores: Scores) -> OfForm:
     bits, tokens = (mean_and_reach([score[key] for score in scores.values()]) for key in ("bits_per_byte", "tokens_per_byte"))
-    return OfForm(len(scores), *bits, *tokens, fmean(score["rate"] for score in scores.values()))
+    return OfForm(*bits, *tokens)
 
 
 def rates_table(sweep: Sweep, place: str = "validation") -> str:
     """Markdown: `rate_curve`, a row for each target rate, means ± half their intervals."""
     rows = []
     for at in rate_curve(sweep, place):
-        forms = [at.ranged, at.single]
-        rows.append([
-            f"{at.target:.3f}",
-            *(NONE if one is None else number(one.tokens, one.tokens_reach, ".3f") for one in forms),
-            *(NONE if one is None else number(one.bits, one.bits_reach, ".4f") for one in forms),
-            NONE if at.difference is None else number(at.difference.bits, at.difference.reach(), "+.4f"),
-        ])  # fmt: skip
-    forms = ["one for all", "one for this rate"]
-    return markdown(
-        ["target rate", *(f"tokens per byte, {form}" for form in forms), *(f"bits per byte, {form}" for form in forms),
-         f"difference, {SURE:.0%}"], rows,
-    )  # fmt: skip
+        one, own = (
+            [NONE, NONE] if form is None else [_shown(form.tokens, form.tokens_reach), _shown(form.bits, form.bits_reach)]
+            for form in (at.ranged, at.single)
+        )
+        apart = NONE if at.difference is None else _shown(at.difference.bits, at.difference.reach(), "+.3f")
+        rows.append([f"1/{1 / at.target:.3g}", one[0], own[0], one[1], own[1], apart])
+    forms = "all rates", "this rate"
+    heads = [f"{what}, model for {form}" for what in ("tokens per byte", "bits per byte") for form in forms]
+    return markdown(["target rate", *heads, f"difference, {SURE:.0%}"], rows)
+
+
+def _shown(mean: float, reach: float | None, shown: str = ".3f") -> str:
+    return on_one_line(number(mean, reach, shown))
 
 
 def rates_figure(sweep: Sweep, place: str = "validation") -> "Figure":
