@@ -97,9 +97,9 @@ estimators = ch09_rungs.read(results / "estimators.json")
 Markdown(ch09_questions.questions_table(results))
 
 # %% [markdown]
-# What holds for so small a network need not hold for the next. Losses are of validation text where nothing else is said. ± is half the
-# width of a 95 % interval by Student's $t$, of differences taken seed by seed
-# ([how to read one](07_reading_the_results.ipynb#how-to-read-a-difference)).
+# What holds for so small a network need not hold for the next. Losses are of validation text where nothing else is said. ± is
+# half the width of a 95 % interval by Student's $t$, of differences taken seed by seed ([how to read
+# one](07_reading_the_results.ipynb#how-to-read-a-difference)).
 #
 # ## What can boundaries give?
 #
@@ -123,15 +123,15 @@ Markdown(ch09_ceiling.headroom(ceiling))
 
 # %% [markdown]
 # The first two cannot be told apart. But one of them costs about twice as much, so compare rules at equal FLOPs (right). There
-# tokenizers' boundaries, with look ahead and without, have a lower loss than even spacing. The entropy rule, whose FLOPs include a
-# second network's, has a higher one. The policy at its rates:
+# tokenizers' boundaries, with look ahead and without, have a lower loss than even spacing. The entropy rule, whose FLOPs include
+# a second network's, has a higher one. The policy at its rates, where a minus means that it predicts better:
 
 # %%
 Markdown(ch09_ceiling.rates_table(ceiling))
 
 # %% [markdown]
-# A minus means that the policy predicts better. We cannot tell it from even spacing. The entropy rule, which did not run at the
-# last rate, predicts better at the same rate, for a higher price.
+# We cannot tell it from even spacing. The entropy rule, which did not run at the last rate, predicts better at the same rate, for
+# a higher price.
 #
 # ## Estimators beyond the paper
 #
@@ -155,8 +155,8 @@ Markdown(ch09_ceiling.rates_table(ceiling))
 #
 # The first step takes the mean over $a_i$, on which $V_i$ does not depend; the second uses $\pi \nabla \log \pi = \nabla \pi$. So
 # subtracting $V_i$ from the return changes no expectation. A policy may not see later bytes, because they are not there when it
-# writes; a baseline, which serves in training alone, may. So may the return of a second draw, which is independent of the first given
-# the text.
+# writes; a baseline, which serves in training alone, may. So may the return of a second draw, which is independent of the first
+# given the text.
 #
 # Check it by enumerating all decisions on a short row. Put a baseline of your own into `baselines`, any numbers at all.
 
@@ -199,21 +199,23 @@ for name, baseline in baselines.items():
 #
 # ### The ladder
 #
-# Bias is exact, over every outcome of the draws of short rows, in units of the gradient's largest entry: only rounding is left. Then
-# follows how many times less variance an estimator has than one draw, exact on short rows and sampled on full ones, at three moments
-# of training (least to most). FLOPs are those of an update.
+# Bias is exact, over every outcome of the draws of short rows, in units of the gradient's largest entry: only rounding is left.
+# Then follows how many times less variance an estimator has than one draw, exact on short rows and sampled on full ones, at three
+# moments of training (least to most). FLOPs are those of an update.
 
 # %%
 Markdown(ch09_rungs.rungs_table(estimators))
 
 # %% [markdown]
-# On full rows, fitted values do next to nothing, and one other draw does nearly as much as the oracle. On short rows a second draw
-# can even *raise* the variance (below 1): there most noise comes from the draw and not from the text, and a second draw brings its own. So
-# a ratio belongs to the length of row on which it was measured.
+# On full rows, fitted values do next to nothing, and one other draw does nearly as much as the oracle. On short rows a second
+# draw can even *raise* the variance (below 1): there most noise comes from the draw and not from the text, and a second draw
+# brings its own. So a ratio belongs to the length of row on which it was measured.
 #
 # ## Does less noise lower the loss?
 #
-# Eight seeds train with one draw, and eight with each of three estimators that have two:
+# Eight seeds train with one draw, and eight with each of three estimators that have two. (*MB to 0.1 nats* is the text read until
+# a decision's entropy is that low: then the policy counts as decided. The last column counts seeds in which most words have a
+# boundary after the space before them.)
 
 # %%
 Markdown(ch09_courses.in_words(draws, "policy_one_draw"))
@@ -222,22 +224,21 @@ Markdown(ch09_courses.in_words(draws, "policy_one_draw"))
 Markdown(ch09_courses.courses_table(draws, "policy_one_draw"))
 
 # %% [markdown]
-# *MB to 0.1 nats* is the text read until a decision's entropy is that low: then the policy counts as decided. The last column counts
-# seeds in which most words have a boundary after the space before them. So the variance falls several times and the loss by little, at a
-# fifth more FLOPs; [exercise 3](#exercises) asks whether that little may be luck.
+# So the variance falls several times and the loss by little, at a fifth more FLOPs; [exercise 3](#exercises) asks whether that
+# little may be luck.
 #
 # ## Where do boundaries end up?
 #
 # The same policy trains in nine more ways:
 #
-# * **late start**: for the first part of training its weights stay put; **slow, then fast**: for that part they have the network's learning
-#   rate; **fast, then slow**: afterwards they do;
+# * **late start**: for the first part of training its weights stay put; **slow, then fast**: for that part they have the
+#   network's learning rate; **fast, then slow**: afterwards they do;
 # * **dense start**: the target rate begins at one in two and falls to one in five; **warm start**: $D$ begins high, so that
 #   decisions stay near the target rate; **entropy held up**: a term of the loss keeps them undecided for a while;
 # * **smaller D**, **another β₂** of the optimizer, and **two restarts**, where its weights are set back.
 #
-# Unchanged, all seeds end after spaces; in chapter 07, not all seeds of a policy that moved late did. Predict: in how many of the nine ways
-# do most seeds end elsewhere?
+# Unchanged, all seeds end after spaces; in chapter 07, not all seeds of a policy that moved late did. Predict: in how many of the
+# nine ways do most seeds end elsewhere?
 
 # %% tags=["prediction"]
 guess = None  # a number from 0 to 9
@@ -259,18 +260,18 @@ plots.show(ch09_courses.figure(optima))
 Markdown(ch09_courses.optima_table(optima.records))
 
 # %% [markdown]
-# Nearly all runs end at the same places and yet differ in loss; the few elsewhere predict no worse, as far as so few can say. So at
-# this size something other than the places decides the loss. Of nine differences one may pass its interval by luck; that of the dense
-# start, whose additional tokens are in its FLOPs, is far beyond. Even spacing was not tried with such a start: to train with fewer and
-# fewer tokens may help with or without a policy.
+# Nearly all runs end at the same places and yet differ in loss; the few elsewhere predict no worse, as far as so few can say. So
+# among these runs something other than the places decides the loss. Of nine differences one may pass its interval by luck; that
+# of the dense start, whose additional tokens are in its FLOPs, is far beyond. Even spacing was not tried with such a start: to
+# train with fewer and fewer tokens may help with or without a policy.
 #
 # ## One model for many rates?
 #
-# The paper trains a network for each target rate. If one served all, its user could choose how much to compute. So the
-# policy takes the wanted rate as an input: its logit is the bias of (22), and moves $W_0$ of (21) along a new vector
-# ([in full](../book/using_rltok.md#one-model-for-many-rates)). The network around it sees only boundaries. Each
-# update draws a rate between one in ten and one in two. Predict: at which of one in three, five and eight does this network predict
-# worse, beyond its interval, than one trained for that rate?
+# The paper trains a network for each target rate. If one served all, its user could choose how much to compute. So the policy
+# takes the wanted rate as an input: its logit is the bias of (22), and moves $W_0$ of (21) along a new vector ([in
+# full](../book/using_rltok.md#one-model-for-many-rates)). The network around it sees only boundaries. Each update draws a rate
+# between one in ten and one in two. Predict: at which of one in three, five and eight does this network predict worse, beyond its
+# interval, than one trained for that rate?
 
 # %% tags=["prediction"]
 guess = None  # "none", or some of "1/3, 1/5, 1/8"
@@ -287,37 +288,36 @@ Markdown(ch09_rates.rates_table(rates))
 plots.show(ch09_rates.rates_figure(rates))
 
 # %% [markdown]
-# Rates are held about as well as by networks with one rate. At one in five and eight losses cannot be told apart; the intervals are
-# wide. At one in three it **failed**: a network of its own gains much from more tokens, the one for all rates next to
+# Rates are held about as well as by networks with one rate. At one in five and eight losses cannot be told apart; the intervals
+# are wide. At one in three it **failed**: a network of its own gains much from more tokens, the one for all rates next to
 # nothing. Whether the network is too small for many rates, or one vector too little, these runs do not say.
 #
 # ## What we expected, and what came
 #
-# Written before the runs ([log of decisions](../book/log_of_runs.md#decisions), which also has what we expect at 32M):
+# Written before the runs ([log of decisions](../book/log_of_runs.md#decisions), which also has what we expect at 32M);
+# *undecided* is what may be luck:
 
 # %%
 Markdown(ch09_questions.expected_table(ceiling, draws, optima, rates))
 
 # %% [markdown]
-# *Undecided*: what came out may be luck.
-#
 # ## A target, before its runs
 #
-# Is there a recipe that is never behind guidance? A rule was written down first. At equal rates and at most a few per cent more FLOPs,
-# a policy must not be behind BPE guidance, by the margin of all such claims of this book; must be ahead of causal BPE; and its
-# difference from guidance must vary half as much from seed to seed; all at 32M and at 147M. The runs known then say:
+# Is there a recipe that is never behind guidance? A rule was written down first. At equal rates and at most a few per cent more
+# FLOPs, a policy must not be behind BPE guidance, by the margin of all such claims of this book; must be ahead of causal BPE; and
+# its difference from guidance must vary half as much from seed to seed; all at 32M and at 147M. The runs known then say (*leans
+# for*: beyond a narrower interval only):
 
 # %%
 Markdown(ch09_target.judged(results))
 
 # %% [markdown]
-# (*Leans for*: beyond a narrower interval only.) Seeds that vary so much can show a lead of several hundredths and nothing smaller, so
-# their variation is part of the rule.
+# Seeds that vary so much can show a lead of several hundredths and nothing smaller, so their variation is part of the rule.
 #
 # ## What we saw
 #
-# * With even spacing, more tokens lower the loss, at a price. At equal FLOPs a tokenizer's boundaries are ahead of even spacing; the policy's are not,
-#   within our intervals.
+# * With even spacing, more tokens lower the loss, at a price. At equal FLOPs a tokenizer's boundaries are ahead of even spacing;
+#   the policy's are not, within our intervals.
 # * A baseline may know the whole text and every earlier decision, but not the one that it judges.
 # * A second draw cuts the variance several times at a fifth more FLOPs, and the loss by little.
 # * A start with many boundaries lowers the loss more. Why, these runs do not show.
@@ -344,9 +344,9 @@ gain = -100 * lead.bits
 print(f"dense start: {rise / gain:.1%} for each of {gain:.1f} hundredths")
 
 # %% [markdown]
-# **2. Draws or rows?** (medium, 15 minutes). Instead of a second draw one could read more rows in each update: twice as many halve the
-# variance, at twice the FLOPs. If variance were all that counts, which estimators of the ladder would pay on full rows, at every
-# moment?
+# **2. Draws or rows?** (medium, 15 minutes). Instead of a second draw one could read more rows in each update: twice as many
+# halve the variance, at twice the FLOPs. If variance were all that counts, which estimators of the ladder would pay on full rows,
+# at every moment?
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 costs = estimators["stages"][-1]["costs"]
@@ -359,9 +359,9 @@ print("More rows, though, also train the network. That is why the loss, and")
 print("not the variance, decides.")
 
 # %% [markdown]
-# **3. Luck?** (hard, 20 minutes). Three methods are compared with one that all share, over eight seeds. Suppose that none differs from
-# it. How often is at least one lower beyond its 95 % interval, and how often are two? Simulate it, and say what that means for the table
-# of estimators with two draws.
+# **3. Luck?** (hard, 20 minutes). Three methods are compared with one that all share, over eight seeds. Suppose that none differs
+# from it. How often is at least one lower beyond its 95 % interval, and how often are two? Simulate it, and say what that means
+# for the table of estimators with two draws.
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 rng = np.random.default_rng(0)
@@ -373,4 +373,5 @@ print(f"at least one: {(lower > 0).mean():.1%}")
 print(f"at least two: {(lower > 1).mean():.1%}")
 verdicts = ch09_courses.moved(draws, "policy_one_draw").values()
 print(f"in the table: {list(verdicts).count('lower')}. Luck is unlikely. But")
-print("a reference with bad luck would make all look better at once.")
+print("a reference with bad luck would make all look better at once; of the")
+print("nine other policies, though, those that are only retuned are level.")

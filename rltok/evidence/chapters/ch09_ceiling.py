@@ -54,16 +54,13 @@ def rules_at_rates(sweep: Sweep, results: Path) -> Sweep:
         other = read_sweeps(results / folder, varied=SCHEDULE, only=plan)[plan]
         for name in (name for name in other.runs if kind_of(name) and name not in runs):
             runs[name] = other.runs[name]
-            mine, theirs = ({key: of[key] for key in ALIKE} for of in map(_shared, (first, next(iter(runs[name].values())))))
+            pair = (shared(run, (*SCHEDULE, "keep_checkpoints")) for run in (first, next(iter(runs[name].values()))))
+            mine, theirs = ({key: one[key] for key in ALIKE} for one in pair)
             if apart := differences(mine, theirs):
                 raise RltokError(
                     f"{name} of sweep {plan} differs from sweep {sweep.name}: {apart[0]}. Compare runs of one budget."
                 )
     return replace(sweep, runs=runs)
-
-
-def _shared(run: dict) -> dict:
-    return shared(run, (*SCHEDULE, "keep_checkpoints"))
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 
 PLACE = "validation"
 DECIDED = 0.1  # nats per decision: below it a policy counts as decided
-WORD_PLACES = {
-    "after spaces": "the space",
-    "before second letters": "letter 1",
-    "at last letters": "last letter before the space",
-}
-FIRST, NOWHERE = "after spaces", "at none of these"
+FIRST, SECOND, LAST, NOWHERE = "after spaces", "before second letters", "at last letters", "at none of these"
+WORD_PLACES = {FIRST: "the space", SECOND: "letter 1", LAST: "last letter before the space"}  # names of `around_words`
 MOST = 0.5  # of the words: a run ends at a place where more of them have a boundary
 WORDS = {
     "policy_one_draw": "one draw", "policy_two_draws": "baseline of 1 other draw",
@@ -161,7 +157,7 @@ def in_words(sweep: Sweep, reference: str) -> str:
     )
     named = {kind: [f"*{WORDS[name]}*" for name, one in found.items() if one == wanted] for kind, found, wanted in kinds}
     parts = "; ".join(f"{kind} with {', '.join(names)}" for kind, names in named.items() if names)
-    return f"Beyond its interval beside *{WORDS[reference]}*: {parts or 'nothing'}."
+    return f"Beyond the interval, compared with *{WORDS[reference]}*: {parts or 'nothing'}."
 
 
 def figure(sweep: Sweep) -> "Figure":

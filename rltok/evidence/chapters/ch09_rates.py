@@ -53,8 +53,8 @@ def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
         RltokError: no method, or several, with a range; two with the same single rate; no score at this place yet.
     """
     first = {name: next(iter(seeds.values())) for name, seeds in sweep.runs.items()}
-    rules = {name: run["config"]["model"]["rule"] for name, run in first.items() if is_learned(run)}
-    ranged = [name for name, rule in rules.items() if rule.get("lowest_rate") is not None]
+    rules = {name: _rule(run) for name, run in first.items() if is_learned(run)}
+    ranged = [name for name, rule in rules.items() if rule.get("lowest_rate")]
     if len(ranged) != 1:
         raise RltokError(
             f"sweep {sweep.name} has {len(ranged)} methods with a range of rates, and a curve is of one. Take 32m_rates, or one"
@@ -64,39 +64,37 @@ def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
     for name in (name for name in rules if name not in ranged):
         if (other := single.setdefault(rules[name]["target_rate"], name)) != name:
             raise RltokError(f"{other} and {name} of sweep {sweep.name} have the same rate. Leave one of them out.")
-    scored = _at_rates(sweep, ranged[0], place)
-    return [_at_rate(target, scored[target], _own(sweep, single.get(target), place)) for target in sorted(scored, reverse=True)]
+    scored = _scores(sweep, ranged[0], place)
+    own = {target: _scores(sweep, name, place)[target] for target, name in single.items() if target in scored}
+    return [_at_rate(target, scored[target], own.get(target, {})) for target in sorted(scored, reverse=True)]
 
 
-def _at_rates(sweep: Sweep, name: str, place: str) -> dict[float, Scores]:
-    """Scores of the model with a range by target rate and seed; a seed that was run several times has their mean."""
+def _rule(run: Mapping[str, Any]) -> dict[str, Any]:
+    return run["config"]["model"]["rule"]
+
+
+def _scores(sweep: Sweep, name: str, place: str) -> dict[float, Scores]:
+    """Scores of a method by target rate and seed; a seed that was run several times has their mean."""
     found: dict[float, dict[int, list[dict[str, Any]]]] = {}
     for seed in sweep.runs[name]:
         for run in sweep.of_seed(name, seed):
-            for score in _required(run["rates"][place], sweep, name, place):
+            rule = _rule(run)
+            scores = run["rates"][place] if rule.get("lowest_rate") else run["scores"][place]
+            if scores is None:
+                raise RltokError(
+                    f"{name} of sweep {sweep.name} has no score on {place} yet. Make it: scripts/measure/score_test.py."
+                )
+            for score in scores if isinstance(scores, list) else [scores | {"target_rate": rule["target_rate"]}]:
                 found.setdefault(score["target_rate"], {}).setdefault(seed, []).append(score)
-    return {target: {seed: _mean(scores) for seed, scores in seeds.items()} for target, seeds in found.items()}
-
-
-def _own(sweep: Sweep, name: str | None, place: str) -> Scores:
-    """Scores of a model with one rate by seed; none without such a model."""
-    seeds = {} if name is None else {seed: sweep.of_seed(name, seed) for seed in sweep.runs[name]}
-    return {seed: _mean([_required(run["scores"][place], sweep, name, place) for run in runs]) for seed, runs in seeds.items()}
-
-
-def _required(score: Any, sweep: Sweep, name: str | None, place: str) -> Any:
-    if score is None:
-        raise RltokError(f"{name} of sweep {sweep.name} has no score on {place} yet. Make it: scripts/measure/score_test.py.")
-    return score
-
-
-def _mean(scores: list[dict[str, Any]]) -> dict[str, float]:
-    return {key: fmean(score[key] for score in scores) for key in ("bits_per_byte", "tokens_per_byte")}
+    keys = ("bits_per_byte", "tokens_per_byte")
+    return {
+        target: {seed: {key: fmean(score[key] for score in scores) for key in keys} for seed, scores in seeds.items()}
+        for target, seeds in found.items()
+    }
 
 
 def _at_rate(target: float, ranged: Scores, single: Scores) -> AtRate:
-    shared = [seed for seed in ranged if seed in single]
-    gaps = [ranged[seed]["bits_per_byte"] - single[seed]["bits_per_byte"] for seed in shared]
+    gaps = [ranged[seed]["bits_per_byte"] - single[seed]["bits_per_byte"] for seed in ranged if seed in single]
     return AtRate(target, _form(ranged), _form(single) if single else None, difference_of_seeds(gaps) if gaps else None)
 
 

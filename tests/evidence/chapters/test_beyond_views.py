@@ -183,11 +183,11 @@ def test_the_time_to_decide_is_compared_seed_by_seed_where_both_decide(draws):
 
 def test_in_words_a_change_counts_beyond_its_interval_alone(draws):
     assert ch09_courses.in_words(draws, "policy_one_draw") == (
-        "Beyond its interval beside *one draw*: lower loss with *baseline of 1 other draw*; decided sooner with"
+        "Beyond the interval, compared with *one draw*: lower loss with *baseline of 1 other draw*; decided sooner with"
         " *baseline of 1 other draw*."
     )
     assert ch09_courses.in_words(draws, "policy_antithetic").startswith(
-        "Beyond its interval beside *antithetic, 2 draws*: nothing"
+        "Beyond the interval, compared with *antithetic, 2 draws*: nothing"
     )
 
 
