@@ -1,6 +1,6 @@
 """Chapter 09: what boundaries can give, and at which price: each rule at each of its rates.
 
-results --rules_at_rates--> one sweep --points--> rate, FLOPs and loss of each method --figure, rates_table, headroom-->
+sweep, results --rules_at_rates--> one sweep --points--> rate, FLOPs and loss of each method --figure, rates_table, headroom-->
 """
 
 import re
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch09_courses import PLACE, cell
-from rltok.evidence.chapters.ch09_stored import largest
 from rltok.evidence.differences import gap
 from rltok.evidence.headline import FAST
 from rltok.evidence.ranking import MARKERS
@@ -34,8 +33,8 @@ KINDS = {
 LOOKS_AHEAD = "bpe"  # which no model can follow while it writes
 NAME = re.compile(rf"(?P<kind>even|random_k|{FAST}|entropy|whitespace|bpe_causal|bpe)(_every_\d+|_(rate|as)_[a-z_]+|_\d+)?")
 ALIKE = ("train", "model", "training text", f"{PLACE} text")  # what runs of several sweeps must share to be compared
-TO_COMPARE = ("even", "entropy")  # rules that take any rate, as the policy does
-NEAR = 0.02  # tokens per byte by which rates of one row of the table may differ
+TO_COMPARE = ("even", "entropy")  # rules with a target rate, as the policy has
+IN_GREY = ("random_k", "whitespace")  # of the figure, so that fewer colours are left to tell apart
 
 
 def kind_of(name: str) -> str | None:
@@ -44,28 +43,24 @@ def kind_of(name: str) -> str | None:
     return known and known["kind"]
 
 
-def rules_at_rates(results: Path) -> Sweep:
-    """The sweep about rates of the largest model, with the methods at one boundary in five, which ran before it.
+def rules_at_rates(sweep: Sweep, results: Path) -> Sweep:
+    """A sweep of rules at several rates together with the stored runs at one boundary in five, which were made before it.
 
     Raises:
-        RltokError: there are no such runs, or those that ran before differ in budget, size or text.
+        RltokError: the runs made before differ in budget, size or text.
     """
-    sweep = largest(results, "ceiling")
     runs, first = dict(sweep.runs), sweep.records[0]
     for folder, plan in BESIDE[sweep.name]:
         other = read_sweeps(results / folder, varied=SCHEDULE, only=plan)[plan]
         for name in (name for name in other.runs if kind_of(name) and name not in runs):
             runs[name] = other.runs[name]
-            mine, theirs = ({key: of[key] for key in ALIKE} for of in map(_shared, (first, next(iter(runs[name].values())))))
+            pair = (shared(run, (*SCHEDULE, "keep_checkpoints")) for run in (first, next(iter(runs[name].values()))))
+            mine, theirs = ({key: one[key] for key in ALIKE} for one in pair)
             if apart := differences(mine, theirs):
                 raise RltokError(
                     f"{name} of sweep {plan} differs from sweep {sweep.name}: {apart[0]}. Compare runs of one budget."
                 )
     return replace(sweep, runs=runs)
-
-
-def _shared(run: dict) -> dict:
-    return shared(run, (*SCHEDULE, "keep_checkpoints"))
 
 
 @dataclass(frozen=True)
@@ -90,39 +85,37 @@ def points(sweep: Sweep) -> list[Point]:
 
 
 def figure(sweep: Sweep) -> "Figure":
-    """Loss against tokens per byte (left) and FLOPs per byte (right): a line for each rule, half an interval up and down."""
+    """Loss against tokens per byte (left, with half an interval up and down) and FLOPs per byte (right): a line for each rule."""
     import matplotlib.pyplot as plt
 
-    drawing, panels = plt.subplots(1, 2, figsize=(8.4, 3.9), sharey=True, layout="constrained")
+    drawing, panels = plt.subplots(1, 2, figsize=(8.4, 4.2), sharey=True, layout="constrained")
     every = points(sweep)
     for index, (kind, words) in enumerate(KINDS.items()):
         own = [point for point in every if point.kind == kind]
-        for axes, key in zip(panels, ("rate", "flops"), strict=True):
-            across, up = [getattr(point, key) for point in own], [point.gap.bits for point in own]
-            across = [one / 1e6 for one in across] if key == "flops" else across
-            reach = [point.gap.reach() or 0.0 for point in own]
-            style = {"color": PALETTE[index], "marker": MARKERS[index % len(MARKERS)], "markersize": 4, "label": words}
-            axes.errorbar(across, up, yerr=reach, linewidth=1, elinewidth=0.6, capsize=2, **style)
+        up, reach = [point.gap.bits for point in own], [point.gap.reach() or 0.0 for point in own]
+        colour = "0.65" if kind in IN_GREY else PALETTE[index]
+        style = {"color": colour, "marker": MARKERS[index % len(MARKERS)], "markersize": 4, "linewidth": 1, "label": words}
+        panels[0].errorbar([point.rate for point in own], up, yerr=reach, elinewidth=0.6, capsize=2, **style)
+        panels[1].plot([point.flops / 1e6 for point in own], up, **style)
     for axes in panels:
         axes.axhline(0, color="0.5", linewidth=0.8)
     panels[0].set(xscale="log", xlabel="tokens per byte", ylabel="bits per byte, minus even spacing at 1/5")
     panels[0].set_xticks([1, 1 / 2, 1 / 3, 1 / 5, 1 / 8], ["1", "1/2", "1/3", "1/5", "1/8"])
     panels[0].minorticks_off()
     panels[1].set(xlabel="million FLOPs per byte of training, with attention")
-    drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
+    drawing.legend(*panels[1].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
     return drawing
 
 
 def rates_table(sweep: Sweep) -> str:
-    """Markdown: a row for each rate of the policy: its loss, and its difference from the other rules at that rate."""
-    every, rows = points(sweep), []
-    for own in (point for point in every if point.kind == FAST and not point.name.partition(FAST)[2].startswith("_rate_")):
-        near = {kind: [p for p in every if p.kind == kind and abs(p.rate - own.rate) < NEAR] for kind in TO_COMPARE}
-        closest = {kind: min(of, key=lambda p: abs(p.rate - own.rate)).name for kind, of in near.items() if of}
-        minus = [cell(gap(sweep, own.name, closest[kind], PLACE) if kind in closest else None) for kind in TO_COMPARE]
+    """Markdown: a row for each target rate of the policy: its loss, and its difference from the other rules with that target."""
+    rows = []
+    for own in (point for point in points(sweep) if point.kind == FAST and "_rate_" not in point.name):
+        rivals = [own.name.replace(FAST, kind) for kind in TO_COMPARE]
+        minus = [cell(gap(sweep, own.name, rival, PLACE) if rival in sweep.runs else None) for rival in rivals]
         rows.append([f"{own.rate:.2f}", f"{own.flops / 1e6:.3g}", cell(own.gap), *minus])
-    head = ["the policy's tokens per byte", "million FLOPs per byte", "minus even spacing at 1/5"]
-    return markdown([*head, *(f"minus {KINDS[kind]}, same rate" for kind in TO_COMPARE)], rows)
+    head = ["tokens per byte", "million FLOPs per byte", "bits per byte, minus even spacing at 1/5"]
+    return markdown([*head, *(f"minus {KINDS[kind]}, same target rate" for kind in TO_COMPARE)], rows)
 
 
 def best(every: Sequence[Point], *kinds: str) -> Point:
@@ -131,25 +124,21 @@ def best(every: Sequence[Point], *kinds: str) -> Point:
 
 
 def headroom(sweep: Sweep) -> str:
-    """Sentences: which methods have the lowest loss, how far the policy is from them, and what a token for every byte gives."""
+    """Sentences: which rules have the lowest losses, with look ahead and without, and how far the policy is from the latter."""
     every = points(sweep)
-    lowest, policy, names = best(every), best(every, FAST), {point.name: point for point in every}
-    causal = best(every, *(kind for kind in KINDS if kind != LOOKS_AHEAD))
-    said = [f"The lowest loss of {len(every)} methods has {_called(lowest)}."]
+    lowest, policy, causal = best(every), best(every, FAST), best(every, *(kind for kind in KINDS if kind != LOOKS_AHEAD))
+    said = [
+        f"Of {len(every)} combinations of rule and rate, {called(lowest)} has the lowest loss, {cell(lowest.gap)} in the figure."
+    ]
     if causal.name != lowest.name:
-        said.append(f"It looks ahead; of those that do not, {_called(causal)} has the lowest.")
+        said.append(f"Without look ahead the lowest is that of {called(causal)}, {cell(causal.gap)}.")
     if causal.name != policy.name:
         left, price = gap(sweep, policy.name, causal.name, PLACE), policy.flops / causal.flops
-        said.append(
-            f"The policy's lowest, at {policy.rate:.2f} tokens per byte, is {cell(left)} bits per byte from that, at {price:.2f}"
-            " times its FLOPs."
-        )
-    if "even_every_1" in names:
-        all_bytes = names["even_every_1"]
-        times, gives = all_bytes.flops / names[BASELINE].flops, f" and gives {cell(all_bytes.gap)}" * (all_bytes != causal)
-        said.append(f"A token for every byte costs {times:.1f} times the FLOPs of one for five{gives}.")
+        at = f"at {policy.rate:.2f} tokens per byte and {price:.2f} times the FLOPs"
+        said.append(f"The policy's lowest loss, {at}, is {cell(left)} from that.")
     return " ".join(said)
 
 
-def _called(point: Point) -> str:
-    return f"{KINDS[point.kind]} at {point.rate:.2f} tokens per byte ({cell(point.gap)} from even spacing at 1/5)"
+def called(point: Point) -> str:
+    """The rule and its tokens per byte."""
+    return f"{KINDS[point.kind]} at {point.rate:.2f} tokens per byte"

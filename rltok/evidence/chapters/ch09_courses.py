@@ -1,33 +1,100 @@
 """Chapter 09: policies that differ in one thing: in their loss, in when they decide, and in where their boundaries end.
 
-run --bytes_to_decide--> bytes     sweep, the method that others are compared with --courses_table, in_words--> Markdown
+run --ended--> places around words     run --bytes_to_decide--> bytes     sweep --courses_table, in_words, figure--> the page
+runs --optima--> each ending: how often, and at what loss --optima_table--> Markdown
 """
 
-import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
 
-from rltok.evidence.chapters.ch09_optima import PLACES, found, optima
+from rltok.errors import RltokError
+from rltok.evidence.chapters.ch06_where import around_words
 from rltok.evidence.differences import gap
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import Sweep
 from rltok.evidence.words import NONE, number, on_one_line
+from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
-from rltok.statistics import Difference, difference_of_seeds
+from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_reach
 
-DECIDED = 0.1  # nats per decision: below it a policy counts as decided
-FIRST = next(iter(PLACES))  # "after spaces"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 PLACE = "validation"
+DECIDED = 0.1  # nats per decision: below it a policy counts as decided
+FIRST, SECOND, LAST, NOWHERE = "after spaces", "before second letters", "at last letters", "at none of these"
+WORD_PLACES = {FIRST: "the space", SECOND: "letter 1", LAST: "last letter before the space"}  # names of `around_words`
+MOST = 0.5  # of the words: a run ends at a place where more of them have a boundary
+WORDS = {
+    "policy_one_draw": "one draw", "policy_two_draws": "baseline of 1 other draw",
+    "policy_two_draws_train": "leave one out, 2 draws", "policy_antithetic": "antithetic, 2 draws",
+    "policy_early": "unchanged", "policy_late": "late start", "policy_dense": "dense start",
+    "policy_warm": "warm start", "policy_entropy": "entropy held up", "policy_beta2": "another β₂", "policy_D": "smaller D",
+    "policy_slow_then_fast": "slow, then fast", "policy_fast_then_slow": "fast, then slow", "policy_restarts": "two restarts",
+}  # fmt: skip
+
+
+def word_shares(run: Record) -> dict[str, float]:
+    """The share of words that have a boundary at each of WORD_PLACES, in the held-out passages that the record keeps.
+
+    Raises:
+        RltokError: the passages hold no word after a letter and a space.
+    """
+    each = [around_words(sample) for sample in run["samples"]]
+    drawn = {name: [bit for one in each for bit in one[place]] for name, place in WORD_PLACES.items()}
+    if not all(drawn.values()):
+        raise RltokError(f"the passages of {run['name']}, seed {run['seed']}, hold no words, so its boundaries have no place.")
+    return {name: fmean(bits) for name, bits in drawn.items()}
+
+
+def ended(run: Record) -> str:
+    """The places at which most words have a boundary, in the order of WORD_PLACES."""
+    return ", ".join(name for name, share in word_shares(run).items() if share > MOST) or NOWHERE
+
+
+def beside_seeds(runs: Sequence[Record]) -> list[float]:
+    """Validation bits per byte of each run minus the mean of all these runs with its seed: less of the luck of a seed is left."""
+    bits: dict[int, list[float]] = {}
+    for run in runs:
+        bits.setdefault(run["seed"], []).append(_bits(run))
+    return [_bits(run) - fmean(bits[run["seed"]]) for run in runs]
+
+
+def _bits(run: Record) -> float:
+    return run["scores"][PLACE]["bits_per_byte"]
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Runs that ended at the same places."""
+
+    name: str  # of `ended`
+    runs: int
+    apart: float  # mean of `beside_seeds`
+    reach: float | None  # half the width of its interval by Student's t; None for a single run
+
+
+def optima(runs: Sequence[Record]) -> list[Optimum]:
+    """The places where runs ended, the most frequent first."""
+    by_name: dict[str, list[float]] = {}
+    for run, apart in zip(runs, beside_seeds(runs), strict=True):
+        by_name.setdefault(ended(run), []).append(apart)
+    most_first = sorted(by_name.items(), key=lambda one: (-len(one[1]), one[0]))
+    return [Optimum(name, len(apart), *mean_and_reach(apart)) for name, apart in most_first]
+
+
+def optima_table(runs: Sequence[Record]) -> str:
+    """Markdown: a row for each place where these runs ended."""
+    rows = [[one.name, str(one.runs), on_one_line(number(one.apart, one.reach, "+.3f"))] for one in optima(runs)]
+    return markdown(["most words have a boundary", "runs", f"bits per byte, minus the mean of the seed, {SURE:.0%}"], rows)
 
 
 def bytes_to_decide(run: Record) -> int | None:
     """Bytes read by the first point of the curve at which the policy's entropy is `DECIDED` or less; None where it never is."""
     low = (p["bytes"] for p in run["curve"] if p["policy_entropy"] is not None and p["policy_entropy"] <= DECIDED)
     return next(low, None)
-
-
-def at_spaces(runs: Sequence[Record]) -> int:
-    """Runs in which most words have a boundary after the space before them."""
-    return sum(FIRST in found(run) for run in runs)
 
 
 def later(sweep: Sweep, name: str, reference: str) -> Difference | None:
@@ -56,44 +123,59 @@ def _decides(runs: Sequence[Record]) -> str:
     known = [bytes_to_decide(run) for run in runs]
     there = [one / 1e6 for one in known if one is not None]
     never = len(known) - len(there)
-    return (f"{statistics.fmean(there):.2f}" if there else NONE) + (f", never in {never}" if never else "")
+    return (f"{fmean(there):.2f}" if there else NONE) + (f", never in {never}" if never else "")
 
 
 def courses_table(sweep: Sweep, reference: str) -> str:
-    """Markdown: a row for each method: loss, bytes to a decided policy, tokens, FLOPs, and where its seeds ended.
+    """Markdown: a row for each method, the reference first: loss, bytes to a decided policy, FLOPs, seeds after spaces.
 
-    The loss of the reference stands in its own row; differences from it are seed by seed, ± half a 95 % interval.
+    Of the loss the reference has its own, and the others have their difference from it, seed by seed.
     """
-    rows, names = [], [one.name for one in optima(sweep.records)]
-    for name in sorted(sweep.runs, key=lambda name: name != reference):  # the reference first
+    rows = []
+    for name in sorted(sweep.runs, key=lambda name: name != reference):
         seeds = sweep.runs[name]
         runs = list(seeds.values())
         flops = [run["flops"] / sweep.runs[reference][seed]["flops"] for seed, run in seeds.items()]
-        own, ended = name == reference, [found(run) for run in runs]
+        own = name == reference
         rows.append([
-            f"`{name}`", f"{sweep.mean(name, PLACE).bits:.3f}" if own else cell(gap(sweep, name, reference, PLACE)),
-            _decides(runs), NONE if own else cell(later(sweep, name, reference), "+.2f"),
-            f"{statistics.fmean(sweep.values(name, 'tokens_per_byte', PLACE)):.3f}", f"{statistics.fmean(flops):.2f}",
-            *(str(ended.count(place) or NONE) for place in names),
+            WORDS[name], f"{sweep.mean(name, PLACE).bits:.3f}" if own else cell(gap(sweep, name, reference, PLACE)),
+            _decides(runs), f"{fmean(flops):.2f}", str(sum(ended(run) == FIRST for run in runs)),
         ])  # fmt: skip
-    head = ["policy", "bits per byte, then minus the first's", f"MB to {DECIDED} nats", "later by", "tokens per byte", "FLOPs"]
-    return markdown([*head, *names], rows)
+    loss = f"bits per byte; below, minus {WORDS[reference]}"
+    return markdown(["policy", loss, f"MB to {DECIDED} nats", "times the FLOPs", f"seeds {FIRST}"], rows)
 
 
 def in_words(sweep: Sweep, reference: str) -> str:
-    """A sentence: in how many methods the loss, and the time to decide, differ from the reference's by more than an interval."""
-    others = [name for name in sweep.runs if name != reference]
-    lower = [name for name, verdict in moved(sweep, reference).items() if verdict == "lower"]
-    higher = [name for name, verdict in moved(sweep, reference).items() if verdict == "higher"]
-    times = {name: later(sweep, name, reference) for name in others}
-    sooner = [name for name, one in times.items() if one is not None and one.sign() < 0]
-    slower = [name for name, one in times.items() if one is not None and one.sign() > 0]
-    parts = [
-        f"the loss is lower in {len(lower)}{_named(lower)} and higher in {len(higher)}{_named(higher)}",
-        f"the policy decides sooner in {len(sooner)}{_named(sooner)} and later in {len(slower)}{_named(slower)}",
-    ]
-    return f"Beyond its interval, of {len(others)} changes to `{reference}`: {'; '.join(parts)}."
+    """A sentence: which methods' loss, and time to decide, differ from the reference's by more than an interval."""
+    verdicts, others = moved(sweep, reference), [name for name in sweep.runs if name != reference]
+    times = {name: one.sign() for name in others if (one := later(sweep, name, reference)) is not None}
+    kinds = (
+        ("lower loss", verdicts, "lower"),
+        ("higher loss", verdicts, "higher"),
+        ("decided sooner", times, -1),
+        ("later", times, 1),
+    )
+    named = {kind: [f"*{WORDS[name]}*" for name, one in found.items() if one == wanted] for kind, found, wanted in kinds}
+    parts = "; ".join(f"{kind} with {', '.join(names)}" for kind, names in named.items() if names)
+    return f"Beyond the interval, compared with *{WORDS[reference]}*: {parts or 'nothing'}."
 
 
-def _named(names: Sequence[str]) -> str:
-    return f" ({', '.join(f'`{name}`' for name in names)})" if names else ""
+def figure(sweep: Sweep) -> "Figure":
+    """Loss beside the mean of the seed: a line for each method, a point for each run whose form says where it ended."""
+    import matplotlib.pyplot as plt
+
+    drawing, axes = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
+    each: dict[str, list[tuple[float, str]]] = {name: [] for name in sweep.runs}
+    for run, apart in zip(sweep.records, beside_seeds(sweep.records), strict=True):
+        each[run["name"]].append((apart, ended(run)))
+    names = sorted(each, key=lambda name: fmean(apart for apart, _ in each[name]), reverse=True)
+    for index, place in enumerate(one.name for one in optima(sweep.records)):
+        points = [(apart, row) for row, name in enumerate(names) for apart, found in each[name] if found == place]
+        axes.plot(*zip(*points, strict=True), "osD^"[index % 4], color=PALETTE[index], markersize=5, alpha=0.7, label=place)
+    means = [fmean(apart for apart, _ in each[name]) for name in names]
+    axes.plot(means, range(len(names)), "|", color="k", markersize=14, label="mean")
+    axes.axvline(0, color="0.5", linewidth=0.8)
+    axes.set_yticks(range(len(names)), [WORDS[name] for name in names])
+    axes.set(xlabel="bits per byte, minus the mean of the seed")
+    drawing.legend(loc="outside upper center", ncols=5, fontsize=8)
+    return drawing

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltok.errors import RltokError
 from rltok.evidence.records import Sweep, is_learned
-from rltok.evidence.words import NONE, number
+from rltok.evidence.words import NONE, number, on_one_line
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_reach
@@ -18,20 +18,17 @@ from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_rea
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Scores = Mapping[int, Mapping[str, float]]  # by seed: bits_per_byte, tokens_per_byte, rate
+Scores = Mapping[int, Mapping[str, float]]  # by seed: bits_per_byte and tokens_per_byte
 
 
 @dataclass(frozen=True)
 class OfForm:
-    """What the models of one form score at a target rate, means over seeds; `reach` is half the width of a mean's interval by
-    Student's t, None for a single seed."""
+    """Scores of the models of one form at a target rate: means over seeds, `reach` half the width of their interval."""
 
-    seeds: int
     bits: float  # per byte
-    bits_reach: float | None
+    bits_reach: float | None  # None for a single seed
     tokens: float  # per byte, forced ones too
     tokens_reach: float | None
-    rate: float  # boundaries per drawn position
 
 
 @dataclass(frozen=True)
@@ -39,14 +36,14 @@ class AtRate:
     """Both forms at one target rate."""
 
     target: float  # boundaries per byte
-    ranged: OfForm  # one model for the whole range, told this rate
+    ranged: OfForm  # one model for the whole range, at this rate
     single: OfForm | None  # a model with this rate alone; None where the sweep has none
     difference: Difference | None  # bits per byte, ranged minus single, paired by seed
 
 
 def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
-    """The curve of the sweep 32m_rates (or tiny_rates): loss and tokens of the model for a range at each rate that its records
-    have a score for, beside the models with one rate each, densest rate first.
+    """Loss and tokens of a model for a range of rates, at each rate that its records have a score for, beside models with that
+    rate alone; the densest rate first.
 
     Args:
         sweep: of one learned method with a range of rates and of any with one target rate each; other rules are passed over.
@@ -56,8 +53,8 @@ def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
         RltokError: no method, or several, with a range; two with the same single rate; no score at this place yet.
     """
     first = {name: next(iter(seeds.values())) for name, seeds in sweep.runs.items()}
-    rules = {name: run["config"]["model"]["rule"] for name, run in first.items() if is_learned(run)}
-    ranged = [name for name, rule in rules.items() if rule.get("lowest_rate") is not None]
+    rules = {name: _rule(run) for name, run in first.items() if is_learned(run)}
+    ranged = [name for name, rule in rules.items() if rule.get("lowest_rate")]
     if len(ranged) != 1:
         raise RltokError(
             f"sweep {sweep.name} has {len(ranged)} methods with a range of rates, and a curve is of one. Take 32m_rates, or one"
@@ -67,63 +64,62 @@ def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
     for name in (name for name in rules if name not in ranged):
         if (other := single.setdefault(rules[name]["target_rate"], name)) != name:
             raise RltokError(f"{other} and {name} of sweep {sweep.name} have the same rate. Leave one of them out.")
-    scored = _at_rates(sweep, ranged[0], place)
-    return [_at_rate(target, scored[target], _own(sweep, single.get(target), place)) for target in sorted(scored, reverse=True)]
+    scored = _scores(sweep, ranged[0], place)
+    own = {target: _scores(sweep, name, place)[target] for target, name in single.items() if target in scored}
+    return [_at_rate(target, scored[target], own.get(target, {})) for target in sorted(scored, reverse=True)]
 
 
-def _at_rates(sweep: Sweep, name: str, place: str) -> dict[float, Scores]:
-    """Scores of the model with a range by target rate and seed; a seed that was run several times has their mean."""
+def _rule(run: Mapping[str, Any]) -> dict[str, Any]:
+    return run["config"]["model"]["rule"]
+
+
+def _scores(sweep: Sweep, name: str, place: str) -> dict[float, Scores]:
+    """Scores of a method by target rate and seed; a seed that was run several times has their mean."""
     found: dict[float, dict[int, list[dict[str, Any]]]] = {}
     for seed in sweep.runs[name]:
         for run in sweep.of_seed(name, seed):
-            for score in _required(run["rates"][place], sweep, name, place):
+            rule = _rule(run)
+            scores = run["rates"][place] if rule.get("lowest_rate") else run["scores"][place]
+            if scores is None:
+                raise RltokError(
+                    f"{name} of sweep {sweep.name} has no score on {place} yet. Make it: scripts/measure/score_test.py."
+                )
+            for score in scores if isinstance(scores, list) else [scores | {"target_rate": rule["target_rate"]}]:
                 found.setdefault(score["target_rate"], {}).setdefault(seed, []).append(score)
-    return {target: {seed: _mean(scores) for seed, scores in seeds.items()} for target, seeds in found.items()}
-
-
-def _own(sweep: Sweep, name: str | None, place: str) -> Scores:
-    """Scores of a model with one rate by seed; none without such a model."""
-    seeds = {} if name is None else {seed: sweep.of_seed(name, seed) for seed in sweep.runs[name]}
-    return {seed: _mean([_required(run["scores"][place], sweep, name, place) for run in runs]) for seed, runs in seeds.items()}
-
-
-def _required(score: Any, sweep: Sweep, name: str | None, place: str) -> Any:
-    if score is None:
-        raise RltokError(f"{name} of sweep {sweep.name} has no score on {place} yet. Make it: scripts/measure/score_test.py.")
-    return score
-
-
-def _mean(scores: list[dict[str, Any]]) -> dict[str, float]:
-    return {key: fmean(score[key] for score in scores) for key in ("bits_per_byte", "tokens_per_byte", "rate")}
+    keys = ("bits_per_byte", "tokens_per_byte")
+    return {
+        target: {seed: {key: fmean(score[key] for score in scores) for key in keys} for seed, scores in seeds.items()}
+        for target, seeds in found.items()
+    }
 
 
 def _at_rate(target: float, ranged: Scores, single: Scores) -> AtRate:
-    shared = [seed for seed in ranged if seed in single]
-    gaps = [ranged[seed]["bits_per_byte"] - single[seed]["bits_per_byte"] for seed in shared]
+    gaps = [ranged[seed]["bits_per_byte"] - single[seed]["bits_per_byte"] for seed in ranged if seed in single]
     return AtRate(target, _form(ranged), _form(single) if single else None, difference_of_seeds(gaps) if gaps else None)
 
 
 def _form(scores: Scores) -> OfForm:
     bits, tokens = (mean_and_reach([score[key] for score in scores.values()]) for key in ("bits_per_byte", "tokens_per_byte"))
-    return OfForm(len(scores), *bits, *tokens, fmean(score["rate"] for score in scores.values()))
+    return OfForm(*bits, *tokens)
 
 
 def rates_table(sweep: Sweep, place: str = "validation") -> str:
     """Markdown: `rate_curve`, a row for each target rate, means ± half their intervals."""
     rows = []
     for at in rate_curve(sweep, place):
-        forms = [at.ranged, at.single]
-        rows.append([
-            f"{at.target:.3f}",
-            *(NONE if one is None else number(one.tokens, one.tokens_reach, ".3f") for one in forms),
-            *(NONE if one is None else number(one.bits, one.bits_reach, ".4f") for one in forms),
-            NONE if at.difference is None else number(at.difference.bits, at.difference.reach(), "+.4f"),
-        ])  # fmt: skip
-    forms = ["one for all", "one for this rate"]
-    return markdown(
-        ["target rate", *(f"tokens per byte, {form}" for form in forms), *(f"bits per byte, {form}" for form in forms),
-         f"difference, {SURE:.0%}"], rows,
-    )  # fmt: skip
+        one, own = (
+            [NONE, NONE] if form is None else [_shown(form.tokens, form.tokens_reach), _shown(form.bits, form.bits_reach)]
+            for form in (at.ranged, at.single)
+        )
+        apart = NONE if at.difference is None else _shown(at.difference.bits, at.difference.reach(), "+.3f")
+        rows.append([f"1/{1 / at.target:.3g}", one[0], own[0], one[1], own[1], apart])
+    forms = "all rates", "this rate"
+    heads = [f"{what}, model for {form}" for what in ("tokens per byte", "bits per byte") for form in forms]
+    return markdown(["target rate", *heads, f"difference, {SURE:.0%}"], rows)
+
+
+def _shown(mean: float, reach: float | None, shown: str = ".3f") -> str:
+    return on_one_line(number(mean, reach, shown))
 
 
 def rates_figure(sweep: Sweep, place: str = "validation") -> "Figure":

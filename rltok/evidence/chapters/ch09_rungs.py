@@ -1,6 +1,6 @@
 """Chapter 09: estimators beyond the paper, from a record of scripts/measure/measure_estimators.py.
 
-record --rungs_table--> bias, variance and cost of each     --times_less--> by how much a rung cuts the variance
+record --rungs_table--> bias, variance and cost of each     --times_less--> by how much an estimator cuts the variance
 """
 
 import json
@@ -10,15 +10,13 @@ from typing import Any
 
 from rltok.errors import RltokError
 from rltok.show.tables import markdown
-from rltok.variance.beyond import ORACLE, RUNGS, all_draws, antithetic
+from rltok.variance.beyond import ORACLE, RUNGS
 from rltok.variance.beyond_laboratory import CENTRED, FLIPPED, HEADS
 
 WHAT = "estimators beyond the paper"  # how a record of them says what it is
 FLIPPED_SHORT = "one decision in 2 flipped"  # of short rows, which have no 16 decisions
 LEFT_OUT = ("baseline of 3 other draws", "antithetic, 4 draws", "linear value, later states")  # between two that are shown
 SHOWN = [rung for rung in (*RUNGS, *HEADS, ORACLE, FLIPPED) if rung not in LEFT_OUT]
-TRAINING = (all_draws, antithetic)  # whose draws all go back through the policy
-OUTSIDE = f"{ORACLE}, which no training run knows"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -39,39 +37,22 @@ def times_less(record: Mapping[str, Any], rung: str) -> list[float]:
     return [stage["sampled"]["rungs"][name]["ratio"][0] for stage in record["stages"]]
 
 
-def largest_bias(record: Mapping[str, Any]) -> float:
-    """The largest bias of any rung at any moment, in the largest entry of the gradient that it should have on average."""
-    return max(max(one["bias"], one["bias_true"]) for stage in record["stages"] for one in stage["exact"].values())
-
-
-def backward_passes(rung: str) -> int:
-    """Backward passes through the policy in an update: one for each draw that trains it."""
-    _, draws, made = RUNGS.get(rung, ("", 1, None))
-    return draws if made in TRAINING else 1
-
-
 def _ends(values: list[float], shown: str) -> str:
     low, high = (format(end, shown) for end in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 
 
 def rungs_table(record: Mapping[str, Any]) -> str:
-    """Markdown: a row for each rung: exact bias, exact variance on short rows, variance on full rows, passes and FLOPs.
+    """Markdown: a row for each rung: exact bias, exact variance on short rows, variance on full rows, FLOPs of an update.
 
-    Variances are the paper's one draw over the rung's, so that more is better; from least to most over moments of training. Of a
-    rung without a cost in the record its parts are counted at the last moment.
+    Variances are the paper's one draw over the rung's, so that more is better; from least to most over moments of training.
     """
     rows, stages = [], record["stages"]
     for rung in SHOWN:
-        short = FLIPPED_SHORT if rung == FLIPPED else rung
-        exact = [stage["exact"][short] for stage in stages]
+        exact = [stage["exact"][FLIPPED_SHORT if rung == FLIPPED else rung] for stage in stages]
         bias = max(max(one["bias"], one["bias_true"]) for one in exact)
-        cost = stages[-1]["costs"][rung]
-        rows.append([
-            OUTSIDE if rung == ORACLE else rung, f"{bias:.0e}", _ends([one["ratio"] for one in exact], ".2g"),
-            _ends(times_less(record, rung), ".2g"), f"{cost['passes']} and {backward_passes(rung)}", f"{cost['flops']:.2f}",
-        ])  # fmt: skip
-    length = record["exact_bytes"]
-    heads = ["estimator", "bias", f"times less variance, rows of {length} bytes",
-             f"rows of {record['config']['data']['sequence_length']}", "passes forward and back", "FLOPs"]  # fmt: skip
-    return markdown(heads, rows)
+        short, full = _ends([one["ratio"] for one in exact], ".2g"), _ends(times_less(record, rung), ".2g")
+        rows.append([rung, f"{bias:.0e}", short, full, f"{stages[-1]['costs'][rung]['flops']:.2f}"])
+    lengths = record["exact_bytes"], record["config"]["data"]["sequence_length"]
+    less = [f"times less variance, {length} bytes" for length in lengths]
+    return markdown(["estimator", "largest bias", *less, "times the FLOPs"], rows)
