@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rltok.cli.options import parse_settings
 from rltok.config import with_settings
 from rltok.data.order import check_ranks
@@ -77,6 +79,9 @@ def main() -> None:
     config, device = with_settings(preset(options.preset), parse_settings(options.set)), resolve_device(options.device)
     for count in options.counts:
         check_ranks(config.train.sequences_per_update, config.train.micro_batch, count)
+    most, cards = max(options.counts), torch.cuda.device_count()
+    if device.type == "cuda" and most > cards:
+        raise RltokError(f"--counts {most} takes a card each, and torch sees {cards}. Give at most {cards}, or --device cpu.")
     never = options.updates + 1
     budget = {
         "training_bytes": options.updates * config.bytes_per_update,

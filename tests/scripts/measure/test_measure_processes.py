@@ -5,6 +5,7 @@ import sys
 
 import measure_processes
 import pytest
+import torch
 from runs import SETTINGS, as_options, write_text
 
 from rltok.errors import RltokError
@@ -46,6 +47,14 @@ def test_what_cannot_be_measured_is_refused_before_any_run(words, error, monkeyp
     monkeypatch.setattr(measure_processes, "train", None)
     with pytest.raises(RltokError, match=error):
         record(monkeypatch, tmp_path / "record.json", *words.split())
+
+
+def test_more_processes_than_cards_are_refused_before_any_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(measure_processes, "train", None)
+    monkeypatch.setattr(measure_processes, "resolve_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(RltokError, match="--counts 2 takes a card each, and torch sees 1. Give at most 1, or --device cpu"):
+        record(monkeypatch, tmp_path / "record.json")
 
 
 def test_a_file_of_something_else_stays(monkeypatch, tmp_path):
