@@ -53,7 +53,7 @@ def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
         place: "validation", or "test" where that has been scored.
 
     Raises:
-        RltokError: no method, or several, with a range; two with the same single rate; no score at this place yet.
+        RltokError: no method, or several, with a range; two with the same single rate; no score here yet, or at any rate.
     """
     first = {name: next(iter(seeds.values())) for name, seeds in sweep.runs.items()}
     rules = {name: run["config"]["model"]["rule"] for name, run in first.items() if is_learned(run)}
@@ -68,6 +68,8 @@ def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
         if (other := single.setdefault(rules[name]["target_rate"], name)) != name:
             raise RltokError(f"{other} and {name} of sweep {sweep.name} have the same rate. Leave one of them out.")
     scored = _at_rates(sweep, ranged[0], place)
+    if not scored:
+        raise RltokError(f"{ranged[0]} of sweep {sweep.name} has a score at no rate: its range has none of export.RATES.")
     return [_at_rate(target, scored[target], _own(sweep, single.get(target), place)) for target in sorted(scored, reverse=True)]
 
 
