@@ -92,9 +92,9 @@ def check_range(lowest: float | None, highest: float | None, target: float, soft
     for end, rate in (("lowest", lowest), ("highest", highest)):
         check_target_rate(f"model.rule.{end}_rate", rate, softcap)
     if lowest >= highest:
-        raise RltokError(f"{both} must be in this order; got {lowest:g} and {highest:g}. Lower the first or raise the second.")
+        raise RltokError(f"{both} must be in this order; got {lowest} and {highest}. Lower the first or raise the second.")
     if not lowest <= target <= highest:
         raise RltokError(
-            f"model.rule.target_rate={target:g} must lie in the range from lowest_rate={lowest:g} to highest_rate={highest:g}:"
+            f"model.rule.target_rate={target} must lie in the range from lowest_rate={lowest} to highest_rate={highest}:"
             " it is the rate of a model for which none is chosen. Change one of the three."
         )

@@ -1,6 +1,7 @@
 """One update, which spells the paper: forward, rewards, returns, advantages, losses, clip, step."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -143,14 +144,11 @@ def train_step(
     optimizer.zero_grad(set_to_none=True)
     for number, (batch, part) in enumerate(zip(batches, scored, strict=True)):
         own = with_drawn_rate(now, step, number, ranks)
-        if own is not now:
-            model.rule.use_rate(own.model.rule.target_rate)
-        with ranks.micro_batch(last=number == len(batches) - 1):
+        at_rate = nullcontext() if own is now else model.rule.at_rate(own.model.rule.target_rate)
+        with ranks.micro_batch(last=number == len(batches) - 1), at_rate:
             share = scaler.scale(batch_sum(part) / total)
             metrics.add(batch[0], *accumulate_gradient(model, batch, own, share, rate_loss, ranks.replica))
         after_backward()
-    if now.model.rule.lowest_rate is not None:
-        model.rule.use_rate(now.model.rule.target_rate)
     _check_used(model, step)
     metrics.gather(ranks)
     scaler.unscale_(optimizer)  # before norms and clipping, which are those of the gradient itself

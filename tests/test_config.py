@@ -399,6 +399,7 @@ def test_a_multiplier_on_a_rule_without_a_policy_is_refused(rule):
         (RANGE | {"model.rule.highest_rate": 8}, r"highest_rate must lie strictly .* got 8.* write 1/8\."),
         (RANGE | {"model.rule.highest_rate": 0.999}, r"softcap=6 cannot reach highest_rate=0\.999: .* 6\.91, .* above 7 or"),
         (RANGE | {"model.rule.lowest_rate": 0.3}, r"target_rate=0\.2 must lie in the range from lowest_rate=0\.3 to highest"),
+        (RANGE | {"model.rule.lowest_rate": 1 / 3, "model.rule.target_rate": 0.333333}, r"0\.333333 .*lowest_rate=0\.33333333"),
         (RANGE | {"model.rule.target_rate": 0.6}, r"target_rate=0\.6 must lie in the range from .* to highest_rate=0\.5: it"),
         (
             RANGE | {"train.policy_first_rate": 0.5, "train.policy_anneal_fraction": 0.3},

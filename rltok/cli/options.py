@@ -42,7 +42,7 @@ def parse_rate(text: str) -> float:
     value = parse_value(text)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of boundaries per byte, such as 0.125 or 1/8")
-    return float(value)
+    return value
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:

@@ -79,12 +79,11 @@ def split_score(score: Evaluation, rows: Rows) -> dict[str, Any]:
 
 
 def at_rates(model: AutoregressiveUNet, rows: Rows, *, seed: int, batch: int) -> list[dict[str, Any]]:
-    """Evaluations at each of RATES in the range that a model was trained for, without their units; it keeps the rate it had."""
-    (lowest, highest), own, scores = model.rule.rates, model.rule.rate, []
+    """Evaluations at each of RATES in the range that a model was trained for, without their units."""
+    (lowest, highest), scores = model.rule.rates, []
     for rate in (rate for rate in RATES if lowest <= rate <= highest):
-        model.rule.use_rate(rate)
-        scores.append({"target_rate": rate} | evaluate(model, rows, seed=seed, batch=batch).to_dict() | {"hash": rows.hash})
-    model.rule.use_rate(own)
+        with model.rule.at_rate(rate):
+            scores.append({"target_rate": rate} | evaluate(model, rows, seed=seed, batch=batch).to_dict() | {"hash": rows.hash})
     return scores
 
 

@@ -115,31 +115,69 @@ def sentences(best: Sweep, large: Sweep) -> list[str]:
 
 def answer(best: Sweep, large: Sweep) -> str:
     """Yes, no or in part, with the claims of the paper that our runs show and those that they do not, and how sure that is."""
-    gaps, size = _gaps(best, FAST, ("even", "hnet_port")), LARGE.upper()
-    every = 1 / settings(best, "even").model.rule.target_rate
-    spaces, wins = at_spaces(best, FAST), set()
-    also = ""
-    if FAST in large.runs:
-        wins = {other for other, gap in _gaps(large, FAST, ("even", "bpe")).items() if gap.verdict == "lower"}
-        also, spaces = f", at {_size(best)} parameters and at {size}, the paper's size", spaces and at_spaces(large, FAST)
-    shown = {
-        f"that a *fast policy*, ours, with {_times(best)} the network's learning rate, ends tokens at white space{also}": spaces,
-        f"that at {_size(best)} the fast policy predicts better than *even spacing*, a boundary every {every:g} bytes":
-            gaps["even"].verdict == "lower",
-        f"that the *paper's policy*, with the network's learning rate, predicts better than even spacing at {_size(best)}":
-            SLOW in best.runs and gap(best, SLOW, "even", place_of(best)).verdict == "lower",
-        "that the paper's policy ends tokens at white space":
-            SLOW in best.runs and at_spaces(best, SLOW) and at_spaces(large, LARGE_POLICY),
-        "that the fast policy predicts better than *H-Net*, an earlier way to learn boundaries":
-            gaps["hnet_port"].verdict == "lower",
-    }  # fmt: skip
-    if FAST in large.runs:
-        shown[f"that at {size} the fast policy predicts better than even spacing and BPE"] = wins == {"even", "bpe"}
-    sides = {side: [claim for claim, holds in shown.items() if holds == side] for side in (True, False)}
-    said = "No" if not sides[True] else "In part" if sides[False] else "Yes"
-    heads = {True: "Shown", False: "Not shown"}
-    lists = (f"*{heads[side]}:* {'; '.join(claims)}." for side, claims in sides.items() if claims)
-    return f"**Was the paper reproduced? {said}.** {' '.join(lists)} {_how_sure(best, large)}"
+    claims = _claims(best, large)
+    lists = [(head, _stated(claims, side)) for head, side in (("Shown", True), ("Not shown", False))]
+    said = " ".join(f"*{head}:* {'; '.join(claims)}." for head, claims in lists if claims)
+    first = {
+        IN_SENTENCES[FAST]: f"a *fast policy*, ours, with {_times(best)} the network's learning rate,",
+        IN_SENTENCES[SLOW]: f"the *{NAMES[SLOW]}*, with the network's learning rate,",
+    }
+    for name, whole in first.items():
+        said = said.replace(f"that {name}", f"that {whole}", 1)
+    (_, shown), (_, not_shown) = lists
+    verdict = "No" if not shown else "In part" if not_shown else "Yes"
+    return f"**Was the paper reproduced? {verdict}.** {said} {_how_sure(best, large)}"
+
+
+def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool]]:
+    """Claims: of which method, what, and whether our runs show it."""
+    fast, slow, paper = IN_SENTENCES[FAST], IN_SENTENCES[SLOW], _paper(best, large)
+    every, ahead = 1 / settings(best, "even").model.rule.target_rate, _ahead(best, FAST, ("even", "hnet_port"))
+    return [
+        *((fast, what, holds) for what, holds in _spaces(best, large).items()),
+        (fast, f"predicts better than *even spacing*, a boundary every {every:g} bytes, at {_size(best)}", "even" in ahead),
+        (slow, f"predicts better than even spacing at {_size(best)}", bool(_ahead(best, SLOW, ("even",)))),
+        (slow, "ends tokens at white space", bool(paper) and all(at_spaces(*run) for run in paper)),
+        (fast, "predicts better than *H-Net*, an earlier way to learn boundaries", "hnet_port" in ahead),
+        *((fast, what, holds) for what, holds in _better_at_scale(large).items()),
+    ]
+
+
+def _stated(claims: Iterable[tuple[str, str, bool]], side: bool) -> list[str]:
+    """The claims that hold, or those that do not; the method of the claim before is "it"."""
+    kept = [(name, what) for name, what, holds in claims if holds == side]
+    before = [None, *(name for name, _ in kept)]
+    return [f"that {'it' if name == last else name} {what}" for (name, what), last in zip(kept, before, strict=False)]
+
+
+def _spaces(best: Sweep, large: Sweep) -> dict[str, bool]:
+    """The claims that the fast policy ends tokens at white space: one of both sizes, or one of each where they part."""
+    what, there = "ends tokens at white space", at_spaces(best, FAST)
+    if FAST not in large.runs:
+        return {what: there}
+    if at_spaces(large, FAST) == there:
+        return {f"{what}, at {_size(best)} parameters and at {LARGE.upper()}, the paper's size": there}
+    return {f"{what} at {_size(best)}": there, f"{what} at {LARGE.upper()}, the paper's size": not there}
+
+
+def _better_at_scale(large: Sweep) -> dict[str, bool]:
+    """The claims that the fast policy predicts better at the paper's size: which it is better than, which not."""
+    if FAST not in large.runs:
+        return {}
+    ahead, rivals = _ahead(large, FAST, ("even", "bpe")), ("even", "bpe")
+    sides = {side: [IN_SENTENCES[rival] for rival in rivals if (rival in ahead) == side] for side in (True, False)}
+    return {f"predicts better than {_listed(named)} at {LARGE.upper()}": side for side, named in sides.items() if named}
+
+
+def _ahead(sweep: Sweep, name: str, others: Sequence[str]) -> set[str]:
+    """Which of the others a method predicts better than, in `LEAST_SEEDS` at least."""
+    gaps = _gaps(sweep, name, others) if name in sweep.runs else {}
+    return {other for other, gap in gaps.items() if gap.verdict == "lower" and gap.seeds >= LEAST_SEEDS}
+
+
+def _paper(best: Sweep, large: Sweep) -> list[tuple[Sweep, str]]:
+    """The paper's policy at each size that it has run at."""
+    return [(sweep, name) for sweep, name in ((best, SLOW), (large, LARGE_POLICY)) if name in sweep.runs]
 
 
 def _size(sweep: Sweep) -> str:
@@ -148,7 +186,7 @@ def _size(sweep: Sweep) -> str:
 
 def _how_sure(best: Sweep, large: Sweep) -> str:
     paper = preset(LARGE).train.training_bytes
-    slow = [travel_share(settings(sweep, name)) for sweep, name in ((best, SLOW), (large, LARGE_POLICY)) if name in sweep.runs]
+    slow = [travel_share(settings(*run)) for run in _paper(best, large)]
     short = " Runs were too short to judge the paper's policy." if max(slow, default=1) < LITTLE_TRAVEL else ""
     return (
         f"*How sure:* {_seeds(best)} of each method at {_size(best)} and {_text(best)} of text, {_seeds(large)} at"
@@ -163,7 +201,7 @@ def _seeds(sweep: Sweep) -> str:
 
 
 def _text(sweep: Sweep) -> str:
-    return f"{statistics.fmean(run['bytes'] for run in sweep.records) / 1e9:.1g} GB"
+    return f"{round(statistics.fmean(run['bytes'] for run in sweep.records) / 1e9, 1):g} GB"
 
 
 def _times(best: Sweep) -> str:
@@ -175,8 +213,13 @@ def at_spaces(sweep: Sweep, name: str) -> bool:
     return min(sweep.values(name, "whitespace_share", place_of(sweep))) >= SETTLED
 
 
+def _fast_works(best: Sweep) -> bool:
+    return at_spaces(best, FAST) and "even" in _ahead(best, FAST, ("even",))
+
+
 def _works(best: Sweep) -> str:
-    head = "What works" if at_spaces(best, FAST) else "What we hoped would work"
+    """Where the fast policy ends tokens, and what it predicts better than."""
+    head = "What works" if _fast_works(best) else "What we hoped would work"
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
     by = (
@@ -196,12 +239,15 @@ def _other_discount(best: Sweep) -> str:
         return ""
     ended = best.values(UNDISCOUNTED, "whitespace_share", place_of(best))
     gamma, there = settings(best, UNDISCOUNTED).objective.gamma, sum(share >= SETTLED for share in ended)
-    return f"; with the paper's discount of {gamma:g}, {there} of {many(len(ended), 'seed')} do"
+    so = "do" if at_spaces(best, FAST) else "end them after nearly all"
+    return f"; with the paper's discount of {gamma:g}, {there} of {many(len(ended), 'seed')} {so}"
 
 
 def _many_boundaries(best: Sweep) -> str:
     """Whether tokenizers draw more boundaries than the fast policy, in words."""
     own, *theirs = (statistics.fmean(best.values(name, "rate", place_of(best))) for name in (FAST, "bpe", "bpe_causal"))
+    if own == min(theirs) == max(theirs):
+        return "as many"
     return "more" if min(theirs) > own else "fewer" if max(theirs) < own else "other numbers"
 
 
@@ -218,15 +264,25 @@ def _at_scale(large: Sweep) -> str:
     if FAST not in large.runs:
         return ""
     gaps = _gaps(large, FAST, ("even", "bpe", "hnet_port"))
-    enough = min(gap.seeds for gap in gaps.values()) >= LEAST_SEEDS
-    ahead = "bpe" in gaps and gaps["bpe"].verdict == "lower"
-    head = "What surprised us" if ahead else f"What works at {LARGE.upper()}" if enough else f"Hints at {LARGE.upper()}"
-    head = head if at_spaces(large, FAST) else f"What failed at {LARGE.upper()}"
+    sure = {other: gap for other, gap in gaps.items() if gap.seeds >= LEAST_SEEDS}
+    few = [other for other in gaps if other not in sure]
+    said = "; ".join([against(sure, amounts=False)] * bool(sure) + [_few(large, few)] * bool(few))
     return (
-        f"**{head}:** the fast policy"
-        f" ({many(len(large.runs[FAST]), 'run')}) ends tokens after {shares(large, FAST)} of white space and predicts"
-        f" {against(gaps, amounts=False) if enough else _few(large, gaps)}."
+        f"**{_head_at_scale(large)}:** the fast policy ({many(len(large.runs[FAST]), 'run')}) ends tokens after"
+        f" {shares(large, FAST)} of white space{f' and predicts {said}' if said else ''}."
     )
+
+
+def _head_at_scale(large: Sweep) -> str:
+    """Works where its tokens end at white space and it predicts better than even spacing, in every seed while they are few."""
+    seeds = by_seed(large, FAST, "even")
+    better = bool(_ahead(large, FAST, ("even",))) if len(seeds) >= LEAST_SEEDS else all(bits < 0 for bits in seeds)
+    there = at_spaces(large, FAST)
+    if there and better and _ahead(large, FAST, ("bpe",)):
+        return "What surprised us"
+    if there and better and len(seeds) < LEAST_SEEDS:
+        return f"Hints at {LARGE.upper()}"
+    return f"What {'works' if there and better else 'we saw' if there or better else 'failed'} at {LARGE.upper()}"
 
 
 def _few(large: Sweep, others: Iterable[str]) -> str:
@@ -241,16 +297,22 @@ def _few(large: Sweep, others: Iterable[str]) -> str:
 
 def _failed(best: Sweep, large: Sweep) -> str:
     """Where the boundaries of the paper's policy are at both sizes, and how far its weights could move."""
-    slow = [(sweep, name) for sweep, name in ((best, SLOW), (large, LARGE_POLICY)) if name in sweep.runs]
+    slow = _paper(best, large)
+    if not slow:
+        return ""
     fast = [sweep for sweep in (best, large) if FAST in sweep.runs]
     ended = [f"{shares(sweep, name)}{'' if number else ' of white space'} at {_size(sweep)}"
              for number, (sweep, name) in enumerate(slow)]  # fmt: skip
-    moved, far = (_listed([f"{travel_share(settings(*run)):.0%} ({_size(run[0])})" for run in runs])
-                  for runs in (slow, [(sweep, FAST) for sweep in fast]))  # fmt: skip
+    travels = [[travel_share(settings(*run)) for run in runs] for runs in (slow, [(sweep, FAST) for sweep in fast])]
+    sizes = ([_size(sweep) for sweep, _ in slow], [_size(sweep) for sweep in fast])
+    moved, far = (_listed([f"{share:.0%} ({size})" for share, size in zip(*each, strict=True)])
+                  for each in zip(travels, sizes, strict=True))  # fmt: skip
+    fewer = "Our runs have fewer updates: its weights" if max(travels[0]) < 1 else "Its weights"
+    works = f"What works{', too' if _fast_works(best) else ''}"
     return (
-        f"**{'What works, too' if all(at_spaces(*run) for run in slow) else 'What failed'}:** the paper's policy ends tokens"
-        f" after {_listed(ended)}. Our runs have fewer updates: its weights could move {moved} as far as in the paper's"
-        f" run, those of the fast policy {far}."
+        f"**{works if all(at_spaces(*run) for run in slow) else 'What failed'}:** the paper's policy ends tokens"
+        f" after {_listed(ended)}. {fewer} could move {moved} as far as in the paper's run, those of the fast"
+        f" policy {far}."
     )
 
 
@@ -268,7 +330,8 @@ def table(best: Sweep, large: Sweep) -> str:
         amount = _amount(gap(best, name, "even", place))
         at_scale = _at_scale_cell(large, LARGE_POLICY if name == SLOW else name)
         rows.append([f"**{NAMES[name]}**: {drawn[name]}", amount, at_scale, shares(best, name, remark=" by seed")])
-    heads = [f"minus even spacing's {sweep.mean('even', place_of(sweep)).bits:.3f}" for sweep in (best, large)]
+    heads = [f"minus even spacing's {sweep.mean('even', place_of(sweep)).bits:.3f}" if "even" in sweep.runs else NONE
+             for sweep in (best, large)]  # fmt: skip
     columns = [f"{_size(best)}: bits per byte, {heads[0]}", f"{_size(large)}: {heads[1]}"]
     return markdown(["boundaries from", *columns, f"{_size(best)}: white space followed by a boundary"], rows)
 

@@ -8,7 +8,7 @@ from typing import Any
 from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence.plan import Plan, Planned
-from rltok.policy_settings import OF_POLICY
+from rltok.policy_settings import OF_ESTIMATOR, OF_LEARNED, OF_POLICY
 from rltok.presets import fit_to_corpus, preset, presets, rule_variants
 
 RULES = ("learned", *rule_variants())
@@ -65,7 +65,7 @@ def base_config(
     for name in TAKEN:
         if name in settings:
             raise RltokError(f"--set {name} is what the comparison sets itself. Use --rules and --seeds.")
-    for name in (f"train.{name}" for name in OF_POLICY):
+    for name in OF_LEARNED:
         if "learned" not in names and name in settings:
             raise RltokError(f"--set {name} is of the rule learned, which does not compete. Name it in --rules.")
     base = preset(size)
@@ -87,17 +87,19 @@ def method_config(base: Config, size: str | None, name: str, settings: dict[str,
     (learned, entropy, dynamic_pooling, hnet) draw them in between the network's, whose first weights are then others too.
     """
     size = size or "tiny"
-    own = {key: value for key, value in settings.items() if key.startswith("model.rule.")}
-    variant = with_settings(preset(size if name == "learned" else f"{size}_{name}"), own)
+    learned = name == "learned"
+    own = {key: value for key, value in settings.items() if key.startswith("model.rule.") and (learned or key not in OF_LEARNED)}
+    variant = with_settings(preset(size if learned else f"{size}_{name}"), own)
     rule = variant.model.rule
     if rule.name == "entropy" and "model.rule.fit_bytes" not in own:
         rule = replace(rule, fit_bytes=max(1, min(rule.fit_bytes, base.train.training_bytes // 3)))
     batch = min(base.train.micro_batch, variant.train.micro_batch)
     if base.train.sequences_per_update % batch:
         batch = base.train.micro_batch
-    train = replace(base.train, micro_batch=batch, **({} if rule.name == "learned" else OF_POLICY))
-    made = replace(base, model=replace(base.model, rule=rule), train=train)
-    return replace(made, name=f"{size}_{name}")
+    train = replace(base.train, micro_batch=batch, **({} if learned else OF_POLICY))
+    objective = replace(base.objective, **({} if learned else OF_ESTIMATOR))
+    model = replace(base.model, rule=rule)
+    return replace(base, name=f"{size}_{name}", model=model, objective=objective, train=train)
 
 
 def comparison(
@@ -121,6 +123,5 @@ def _planned(name: str, base: Config, size: str | None, settings: dict[str, Any]
     seed = base.train.seed
     if name not in MATCHED_RANDOM:
         return Planned(name, seed, base=method_config(base, size, name, settings))
-    own = {f"train.{key}": value for key, value in OF_POLICY.items()}
-    random = with_settings(base, own | {"model.rule.name": "random_k"})
+    random = with_settings(base, OF_LEARNED | {"model.rule.name": "random_k"})
     return Planned(name, seed, rate_of=name.removeprefix(MATCHED), base=random)

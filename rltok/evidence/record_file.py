@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rltok.evidence.record_checks import Demand, check_digest, check_origin, demanding, read_with_digest
-from rltok.evidence.record_schema import check_entries
+from rltok.evidence.record_schema import check_entries, check_rates
 from rltok.evidence.schema import SCHEMA, WHAT
 from rltok.runs.sessions import problem
 from rltok.system.files import write_json
@@ -38,6 +38,8 @@ def _check_whole(record: Any, demand: Demand, *, any_commit: bool = False) -> No
     check_digest(record, demand, WHAT, SCHEMA)
     check_entries(record, demand)
     check_made(record, demand, any_commit=any_commit)
+    if not record.get("failed"):
+        check_rates(record, demand)
 
 
 def read_record(path: Path, whole: bool = False, *, any_commit: bool = False) -> Record:

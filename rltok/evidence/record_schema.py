@@ -83,6 +83,19 @@ def check_entries(record: Mapping[str, Any], demand: Demand) -> None:
         _check_order(record, demand)
 
 
+def check_rates(record: Mapping[str, Any], demand: Demand) -> None:
+    """A run with a range of target rates has scores at some of them, on the text of its other scores; no other run has any."""
+    rule, rates = record["config"]["model"]["rule"], record.get("rates")
+    ranged = rule.get("lowest_rate") is not None
+    demand(ranged == (rates is not None), f"it has {'no ' * (rates is None)}scores at several rates, unlike its settings")
+    for split, scores in (rates or {}).items():
+        own, targets = record["scores"][split], [score["target_rate"] for score in scores or []]
+        demand((own is None) == (scores is None), f"{split} is scored at its target rate alone, or at the others alone")
+        inside = all(rule["lowest_rate"] <= target <= rule["highest_rate"] for target in targets)
+        demand(inside and len(set(targets)) == len(targets), f"{split} is scored at a rate outside its range, or at one twice")
+        demand(all(score["hash"] == own["hash"] for score in scores or []), f"{split} is not the same text at all rates")
+
+
 def _check_sums(scores: Mapping[str, Any], demand: Demand) -> None:
     """Bits per byte are those of the units, or the mean of the items."""
     for place, score in ((place, score) for place, score in scores.items() if score is not None):

@@ -1,7 +1,9 @@
 """The interface between a way of drawing boundaries and the U-Net."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -50,6 +52,7 @@ class Rule(nn.Module):
     has_threshold = True
     looks_ahead: str | None = None  # why a decision needs what comes after it, so that this rule cannot generate
     sees: int | None = None  # positions that a decision depends on, its own included; None: all up to there
+    rate: float | None = None  # target rate of a policy
     rates: tuple[float, float] | None = None  # lowest and highest target rate of a policy that was trained for a range of them
     reads_length = False  # whether a decision depends on how long the row will be
 
@@ -72,14 +75,22 @@ class Rule(nn.Module):
         """Draw at this target rate from now on. Raises `RltokError` for one that it was not trained for."""
         if self.rates is None:
             raise RltokError(
-                f"this model was trained for one rate of boundaries, so {rate:g} cannot be chosen. Leave the rate out, or take a"
+                f"this model was trained for one rate of boundaries, so {rate!r} cannot be chosen. Leave the rate out, or take a"
                 " model that was trained with model.rule.lowest_rate and highest_rate."
             )
         lowest, highest = self.rates
-        if not lowest <= rate <= highest:
-            raise RltokError(
-                f"this model was trained for rates from {lowest:g} to {highest:g}; got {rate:g}. Choose one of them."
-            )
+        if not (isinstance(rate, Real) and lowest <= rate <= highest):
+            raise RltokError(f"this model was trained for rates from {lowest} to {highest}; got {rate!r}. Choose one of them.")
+
+    @contextmanager
+    def at_rate(self, rate: float) -> Iterator[None]:
+        """Inside, draw at this target rate; after it, at the one before. Raises as `use_rate` does."""
+        own = self.rate
+        self.use_rate(rate)
+        try:
+            yield
+        finally:
+            self.use_rate(own)
 
     def decide(self, byte_states: Float[Tensor, "B N d"], ids: Int[Tensor, "B N"], uniforms: Float[Tensor, "B N"]) -> Boundaries:
         """Draw a boundary, or not, at every position i from what stands at or before i, eq. (2).

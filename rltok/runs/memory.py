@@ -5,6 +5,7 @@ A smaller micro-batch changes the mean of eq. (17), hence the estimator; so the 
 
 import gc
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -28,7 +29,8 @@ def with_oom_advice(
 
     Raises:
         RltokError: out of memory; it names the largest micro-batch that fits, or, where several processes compute the update,
-            how many rows did not. Weights, optimizer and random state are those from before, the gradients are gone.
+            how many rows did not. Weights, optimizer, random state and the rate that boundaries are drawn at are those from
+            before, the gradients are gone.
     """
     try:
         return train_step(model, optimizer, batches, config, step)
@@ -42,7 +44,9 @@ def with_oom_advice(
             f" {len(batches[0][0])} rows of it here{used}. Start more processes, or lower it (eq. (17) has the mean of fewer),"
             f" data.sequence_length={config.data.sequence_length} or the size of the model."
         )
-    fitting = largest_fitting(model, optimizer, batches[0], config, smaller_sizes(config))
+    rates = model.rule.rates
+    with nullcontext() if rates is None else model.rule.at_rate(rates[1]):  # the highest takes the most memory
+        fitting = largest_fitting(model, optimizer, batches[0], config, smaller_sizes(config))
     raise _advice(config, fitting, used)
 
 

@@ -16,8 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rltok.cli.options import parse_settings
 from rltok.config import with_settings
+from rltok.data.order import check_ranks
 from rltok.device import PRECISIONS, backend_of, precision_of, resolve_device
 from rltok.errors import RltokError
 from rltok.evidence.measuring import at_least, rounded, run, stored_record
@@ -69,8 +72,16 @@ def main() -> None:
     options = parser.parse_args()
     at_least(1, rounds=options.rounds, skip=options.skip, counts=min(options.counts))
     at_least(options.skip + 2, updates=options.updates)
+    if len(set(options.counts)) < len(options.counts):
+        given = " ".join(map(str, options.counts))
+        raise RltokError(f"--counts {given} has a number twice. Give each once, and --rounds for more.")
     stored_record(options.out, WHAT)
     config, device = with_settings(preset(options.preset), parse_settings(options.set)), resolve_device(options.device)
+    for count in options.counts:
+        check_ranks(config.train.sequences_per_update, config.train.micro_batch, count)
+    most, cards = max(options.counts), torch.cuda.device_count()
+    if device.type == "cuda" and most > cards:
+        raise RltokError(f"--counts {most} takes a card each, and torch sees {cards}. Give at most {cards}, or --device cpu.")
     never = options.updates + 1
     budget = {
         "training_bytes": options.updates * config.bytes_per_update,

@@ -65,8 +65,9 @@ def test_generate_goes_on_at_the_rate(ranged, run):
 
 @pytest.mark.parametrize("command", ["show", "evaluate", "generate"])
 def test_a_rate_that_cannot_be_had_is_refused_in_one_line(command, ranged, finished, run):
-    for rate in ("0.05", "0.51", "1/20", "5", "NaN"):
+    for rate in ("0.05", "0.51", "1/20", "5", "NaN", "1" + 400 * "0"):
         assert "this model was trained for rates from 0.1 to 0.5; got" in run(command, ranged[0], "--rate", rate, code=2).err
+    assert "got 0.5000000001. Choose" in run(command, ranged[0], "--rate", "0.5000000001", code=2).err
     assert "trained for one rate of boundaries, so 0.2 cannot" in run(command, finished, "--rate", 0.2, code=2).err
 
 

@@ -1,6 +1,7 @@
 """rltok.evidence.methods: who competes, and that nothing but the rule differs."""
 
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 import torch
@@ -47,13 +48,15 @@ def test_a_setting_of_a_rule_reaches_the_rules_that_read_it():
         assert (rule.target_rate, rule.vocabulary) == (0.25, 999)
 
 
-def test_a_multiplier_of_the_policys_learning_rate_reaches_the_policy_alone():
-    own = {"train.policy_lr_multiplier": 5.0, "train.policy_start_fraction": 0.3}
-    base = base_config("tiny", own, budget="full", seed=0)
-    trains = {name: method_config(base, "tiny", name, {}).train for name in RULES}
-    trains["random_k_as_bpe"] = plan_of(base).base(plan_of(base).runs[-1]).train
-    settings_of = {name: (train.policy_lr_multiplier, train.policy_start_fraction) for name, train in trains.items()}
-    assert settings_of == {name: (5.0, 0.3) if name == "learned" else (1.0, 0.0) for name in trains}
+@pytest.mark.parametrize("budget", ["smoke", "full"])
+def test_settings_of_a_policy_reach_the_policy_alone(budget):
+    own = {"train.policy_lr_multiplier": 5.0, "train.policy_start_fraction": 0.3, "objective.draws": 2,
+           "objective.lambda_entropy": 0.1, "model.rule.lowest_rate": 0.1, "model.rule.highest_rate": 0.5}  # fmt: skip
+    base = base_config("tiny", own, budget=budget, seed=0)
+    configs = {name: method_config(base, "tiny", name, own) for name in RULES}
+    configs["random_k_as_bpe"] = plan_of(base).base(plan_of(base).runs[-1])
+    for name, config in configs.items():
+        assert [attrgetter(key)(config) for key in own] == ([*own.values()] if name == "learned" else [1, 0, 1, 0, None, None])
     for name, value in own.items():
         with pytest.raises(RltokError, match=f"{name} is of the rule learned, which does not compete. Name it in --rules"):
             base_config("tiny", {name: value}, budget="full", seed=0, names=["even"])

@@ -141,6 +141,22 @@ def test_a_run_with_a_range_of_rates_is_scored_at_each_of_three_and_as_usual_at_
     damaged = with_digest({**stored, "rates": {"validation": [{"target_rate": 0.2}], "test": None}})
     with pytest.raises(RltokError, match=r"rates\.validation"):
         check(damaged, "here")
+    at_both = stored["rates"]["validation"]
+    for validation, wrong in (
+        (at_both[:1] * 2, "outside its range, or at one twice"),
+        ([at_both[0] | {"target_rate": 0.6}], "outside its range, or at one twice"),
+        ([at_both[0] | {"hash": "another"}], "validation is not the same text at all rates"),
+    ):
+        with pytest.raises(RltokError, match=wrong):
+            check(with_digest({**stored, "rates": stored["rates"] | {"validation": validation}}), "here")
+    with pytest.raises(RltokError, match="test is scored at its target rate alone"):
+        check(with_digest({**stored, "rates": stored["rates"] | {"test": None}}), "here")
+    for other, wrong in (
+        ({key: value for key, value in stored.items() if key != "rates"}, "it has no scores at several rates, unlike"),
+        ({**record, "rates": {"validation": [], "test": None}}, "it has scores at several rates, unlike its settings"),
+    ):
+        with pytest.raises(RltokError, match=wrong):
+            check(with_digest(other), "here")
     (tmp_path / "kept").mkdir()
     write_record(tmp_path / "kept" / "policy_x20_any_rate-seed0.json", scored)
     pack(tmp_path / "kept")

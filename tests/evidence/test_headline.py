@@ -44,6 +44,11 @@ def test_seeds_that_end_at_white_space_with_the_discount_of_the_paper_are_counte
     runs = [record("policy_x20_gamma0.99", seed, rule="learned", white=white) for seed, white in enumerate((0.99, 0.1, 0.96))]
     assert ", 2 of 3 seeds do. It" in headline._works(sweep_of(*best().records, *runs))
     assert "discount" not in headline._works(best())
+    elsewhere = sweep_of(*best().records, *runs)
+    for run in elsewhere.runs["policy_x20"].values():
+        run["scores"]["test"]["whitespace_share"] = 0.5
+    said = headline._works(elsewhere)
+    assert "after 50% of white space; with " in said and ", 2 of 3 seeds end them after nearly all. It" in said
 
 
 def test_shares_of_white_space_are_a_mean_only_where_seeds_agree():
@@ -73,7 +78,18 @@ def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_
     assert better == "even spacing, BPE guidance and a fixed rule that splits after words"
     alike, *after = rest.split(". ")
     assert alike == "H-Net and causal BPE"
-    assert after == ["Against the BPEs, runs had equally many boundaries; in the table, the BPEs have other numbers."]
+    assert after == ["Against the BPEs, runs had equally many boundaries; in the table, the BPEs have as many."]
+    for rates, word in (
+        ((0.3, 0.21), "more"),
+        ((0.1, 0.19), "fewer"),
+        ((0.1, 0.3), "other numbers"),
+        ((0.2, 0.3), "other numbers"),
+    ):
+        sweep = sweep_of(*best().records)
+        for name, rate in zip(("bpe", "bpe_causal"), rates, strict=True):
+            for run in sweep.runs[name].values():
+                run["scores"]["test"]["rate"] = rate
+        assert headline._many_boundaries(sweep) == word
     fewer = headline._works(sweep_of(*best().records, *more[:-1]))
     assert "worse than BPE guidance." in fewer and "causal BPE and a fixed rule" in fewer and "equally" not in fewer
 
@@ -114,11 +130,9 @@ def test_the_first_sentence_says_in_plain_words_whether_the_paper_was_reproduced
     said = headline.answer(*whole({"policy_x20": 0.99, "policy": 0.3}))
     assert said.startswith("**Was the paper reproduced? In part.** *Shown:* that a *fast policy*, ours, with ")
     shown, not_shown = said.split(" *Not shown:* ")
-    assert "ends tokens at white space; that at 32M the fast policy predicts better than *even spacing*" in shown
+    assert "ends tokens at white space; that it predicts better than *even spacing*" in shown
     assert "H-Net" not in shown
-    assert shown.endswith(
-        "that the *paper's policy*, with the network's learning rate, predicts better than even spacing at 32M."
-    )
+    assert shown.endswith("the *paper's policy*, with the network's learning rate, predicts better than even spacing at 32M.")
     assert re.fullmatch(
         r"that the paper's policy ends tokens at white space; that the fast policy predicts better than"
         r" \*H-Net\*, [^;]*\. \*How sure:\* 3 seeds of each method at 32M [^;]*, 1 seed at 147M [^;]*\.",
@@ -139,7 +153,10 @@ def test_opposite_records_turn_what_each_paragraph_is_called():
 
     assert heads(*whole({"policy_x20": 0.99, "policy": 0.3})) == ["**What works", "**What failed"]
     turned = heads(*whole({"policy_x20": 0.5, "policy": 0.98}, white=0.97))
-    assert turned == ["**What we hoped would work", "**What works, too"]
+    assert turned == ["**What we hoped would work", "**What works"]
+    both = {"policy_x20": 0.99, "policy": 0.98}
+    assert heads(*whole(both, white=0.97)) == ["**What works", "**What works, too"]
+    assert heads(*whole(both, policy=1.9, white=0.97)) == ["**What we hoped would work", "**What works"]
 
 
 SEEDS = [("policy_x20", 1.2), ("bpe", 1.5), ("even", 1.6)]
@@ -155,15 +172,73 @@ def test_the_fast_policy_at_the_size_of_the_paper_joins_the_answer_once_it_has_r
         " too few to be sure."
     )
     _, not_shown = headline.answer(sweep, one).split(" *Not shown:* ")
-    assert "that at 147M the fast policy predicts better than even spacing and BPE" in not_shown
+    assert "that it predicts better than even spacing and BPE guidance at 147M" in not_shown
     three = large(*((name, seed, bits) for seed in range(3) for name, bits in SEEDS))
     assert "**What surprised us:** the fast" in headline._at_scale(three)
     assert "of white space and predicts better than even spacing and BPE guidance." in headline._at_scale(three)
     shown, _ = headline.answer(sweep, three).split(" *Not shown:* ")
-    assert "that at 147M the fast policy predicts better than even spacing and BPE" in shown
+    assert "; that the fast policy predicts better than even spacing and BPE guidance at 147M." in shown
     assert "ends tokens at white space, at 32M parameters and at 147M, the paper's size;" in shown
     three.runs["policy_x20"][2]["scores"][headline.place_of(three)]["whitespace_share"] = 0.9
-    assert "and at 147M, the paper's size" in headline.answer(sweep, three).split(" *Not shown:* ")[1]
+    shown, not_shown = headline.answer(sweep, three).split(" *Not shown:* ")
+    assert "learning rate, ends tokens at white space at 32M; that it predicts" in shown
+    assert not_shown.startswith("that the fast policy ends tokens at white space at 147M, the paper's size; that the paper's")
+
+
+def scale(**bits):
+    """The large sweep, in which these methods have these bits per byte, a run each."""
+    return large(*((name, seed, each) for name, levels in bits.items() for seed, each in enumerate(levels)))
+
+
+def test_few_runs_at_the_size_of_the_paper_show_nothing_however_alike_they_are():
+    two = scale(policy_x20=[1.2] * 2, even=[1.6] * 2, bpe=[1.5] * 2)
+    assert headline._at_scale(two).endswith("better than even spacing and BPE guidance in 2 of 2 seeds; too few to be sure.")
+    assert "even spacing and BPE guidance at 147M" in headline.answer(whole({})[0], two).split(" *Not shown:* ")[1]
+
+
+def test_what_is_better_than_one_of_two_at_the_size_of_the_paper_is_shown_of_that_one_alone():
+    sweep = scale(policy_x20=[1.55, 1.56, 1.54], even=[1.6] * 3, bpe=[1.5] * 3)
+    shown, not_shown = headline.answer(whole({})[0], sweep).split(" *Not shown:* ")
+    assert "predicts better than even spacing at 147M" in shown and "predicts better than BPE guidance at 147M" in not_shown
+
+
+def test_what_three_seeds_decide_stands_beside_what_fewer_do_not():
+    said = headline._at_scale(scale(policy_x20=[1.2] * 3, even=[1.6, 1.61, 1.59], bpe=[1.5]))
+    assert said.endswith("predicts better than even spacing; better than BPE guidance in 1 of 1 seed; too few to be sure.")
+
+
+@pytest.mark.parametrize(
+    "policy, white, head",
+    [([1.2, 1.2], 0.99, "Hints"), ([1.2, 1.7], 0.99, "What we saw"), ([1.2, 1.2], 0.9, "What we saw"),
+     ([1.2, 1.7], 0.9, "What failed"), ([1.2] * 3, 0.99, "What works"), ([1.7] * 3, 0.99, "What we saw"), ([1.6] * 3, 0.9, "What failed")],
+)  # fmt: skip
+def test_it_works_at_the_size_of_the_paper_only_at_white_space_and_ahead_of_even_spacing(policy, white, head):
+    sweep = scale(policy_x20=policy, even=[1.6, 1.61, 1.59][: len(policy)])
+    for run in sweep.runs["policy_x20"].values():
+        run["scores"][headline.place_of(sweep)]["whitespace_share"] = white
+    assert headline._at_scale(sweep).startswith(f"**{head} at 147M:** the fast policy ({len(policy)} runs)")
+
+
+def test_methods_that_have_not_run_are_left_out():
+    sweep, huge = whole({"policy_x20": 0.99, "policy": 0.98})
+    without = sweep_of(*(run for run in sweep.records if run["name"] != "hnet_port"))
+    assert "H-Net" in headline.answer(without, huge).split(" *Not shown:* ")[1] and "H-Net" not in headline._works(without)
+    alone = sweep_of(*(run for run in scale(policy_x20=[1.2]).records if run["name"] == "policy_x20"))
+    assert headline._at_scale(alone).endswith("(1 run) ends tokens after 99% of white space.")
+    assert "that the paper's policy ends tokens" not in headline.answer(sweep, alone).split(" *Not shown:* ")[1]
+    assert "| 147M: - |" in headline.table(sweep, huge) and "even" not in huge.runs
+    fast = sweep_of(*best().records)
+    assert headline._failed(fast, alone) == "" and headline.sentences(fast, alone)
+
+
+def test_it_stands_for_the_method_of_the_claim_before_in_the_same_list_alone():
+    sweep, _ = whole({"policy_x20": 0.99, "policy": 0.3}, policy=1.6)
+    shown, not_shown = headline.answer(sweep, scale(policy_x20=[1.2])).split(" *Not shown:* ")
+    assert "; that the fast policy predicts better than *H-Net*" in shown
+    assert not_shown.startswith(
+        "that the paper's policy ends tokens at white space;"
+        " that the fast policy predicts better than even spacing and BPE guidance at 147M."
+    )
 
 
 @pytest.mark.parametrize("updates, short", [(0.1, True), (1.0, False)])
@@ -171,15 +246,21 @@ def test_runs_are_called_short_where_the_policy_can_move_little_of_what_it_can_i
     monkeypatch.setattr(headline, "travel_share", lambda config: updates)
     sweep, huge = whole({"policy_x20": 0.99, "policy": 0.3})
     assert ("Runs were too short to judge the paper's policy." in headline.answer(sweep, huge)) == short
+    assert ("Our runs have fewer updates: its" in headline._failed(sweep, huge)) == short
     small, great = (f"{updates:.0%} ({size})" for size in ("32M", "147M"))
-    far = f"its weights could move {small} and {great} as far as in the paper's run, those of the fast policy {small}."
+    far = f"ts weights could move {small} and {great} as far as in the paper's run, those of the fast policy {small}."
     assert far in headline._failed(sweep, huge)
 
 
 def test_one_seed_away_from_white_space_is_enough_to_doubt_that_the_policy_learns_it():
     sweep, huge = whole({"policy_x20": 0.99, "policy": 0.3})
     sweep.runs["policy_x20"][2]["scores"][headline.place_of(sweep)]["whitespace_share"] = 0.9
-    assert "reproduced? In part.** *Shown:* that at 32M the fast policy predicts" in headline.answer(sweep, huge)
+    said = headline.answer(sweep, huge)
+    assert (
+        "reproduced? In part.** *Shown:* that a *fast policy*, ours, with 1 times the network's learning rate, predicts better"
+        in said
+    )
+    assert " *Not shown:* that the fast policy ends tokens at white space; that the paper's" in said
 
 
 def test_the_verdict_is_about_test_text_only_where_every_run_was_scored_on_it():

@@ -82,11 +82,15 @@ def test_the_vector_of_a_new_model_is_0():
 # The rate that is chosen
 
 
-@pytest.mark.parametrize("rate", [0, 0.0999, 0.61, 1, 8, -1, math.nan, math.inf])
-def test_a_rate_outside_the_range_is_refused_in_one_line_and_changes_nothing(rate):
+OUTSIDE = [0, 0.0999, 0.61, 1, 8, -1, math.nan, math.inf, 0.6000000000000001, 10**400, True, "1/8", [0.2], 0.2j]
+
+
+@pytest.mark.parametrize("rate", OUTSIDE, ids=lambda rate: repr(rate)[:20])
+def test_what_is_no_rate_of_the_range_is_refused_in_one_line_that_repeats_it_and_changes_nothing(rate):
     model = ranged_model(0.15)
-    with pytest.raises(RltokError, match=rf"^this model was trained for rates from 0\.1 to 0\.6; got {rate:g}\. Choose"):
+    with pytest.raises(RltokError) as error:
         model.rule.use_rate(rate)
+    assert str(error.value) == f"this model was trained for rates from 0.1 to 0.6; got {rate!r}. Choose one of them."
     assert model.rule.rate == 0.15 and model.rule.bias == pytest.approx(math.log(0.15 / 0.85))
 
 
@@ -164,6 +168,18 @@ def test_each_micro_batch_draws_and_is_paid_at_its_own_rate_and_after_it_the_mod
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, wanted[name], rtol=1e-4, atol=1e-7)
     assert model.rule.rate == 0.3 and model.rule.of_rate.grad.abs().max() > 1e-5
+
+
+def test_after_a_failure_in_the_middle_of_an_update_the_model_has_its_own_rate_again():
+    model, config = ranged_model(0.3), ranged_config()
+
+    def failing(logits, rate, mask):
+        assert model.rule.rate == rate != 0.3
+        raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        train_step(model, make_optimizer(model, config.train), batches(), config, 3, rate_loss=failing)
+    assert model.rule.rate == 0.3
 
 
 def farthest_after_training_for_rates(*names):

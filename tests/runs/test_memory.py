@@ -62,6 +62,23 @@ def test_one_of_several_processes_names_its_rows_and_tries_no_others(monkeypatch
     )
 
 
+def test_of_a_policy_with_a_range_what_fits_at_its_highest_rate_is_named(monkeypatch, tmp_path):
+    config = small_config(model__rule__lowest_rate=0.1, model__rule__highest_rate=0.5, train__seed=2, **WHOLE)
+    go, model, _ = update(config, tmp_path)
+    rates, forward = [], AutoregressiveUNet.forward
+
+    def limited(self, ids, **given):
+        rates.append(self.rule.rate)
+        if len(ids) * self.rule.rate > 2.1:  # tokens
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, ids, **given)
+
+    monkeypatch.setattr(AutoregressiveUNet, "forward", limited)
+    with pytest.raises(RltokError, match="; 4 rows fit, as tried. Set train.micro_batch=4;"):
+        go()
+    assert rates[0] not in (0.2, 0.5) and set(rates[1:]) == {0.5} and model.rule.rate == 0.2
+
+
 @pytest.mark.parametrize(("limit", "named"), [(11, 6), (6, 6), (5, 4), (3, 3), (2, 2)])
 def test_the_largest_micro_batch_that_fits_and_divides_the_update_is_named(limit, named, monkeypatch, tmp_path):
     go, *_ = update(small_config(**WHOLE), tmp_path)

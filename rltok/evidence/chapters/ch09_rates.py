@@ -50,7 +50,7 @@ def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
         place: "validation", or "test" where that has been scored.
 
     Raises:
-        RltokError: no method, or several, with a range; two with the same single rate; no score at this place yet.
+        RltokError: no method, or several, with a range; two with the same single rate; no score here yet, or at any rate.
     """
     first = {name: next(iter(seeds.values())) for name, seeds in sweep.runs.items()}
     rules = {name: _rule(run) for name, run in first.items() if is_learned(run)}
@@ -65,6 +65,8 @@ def rate_curve(sweep: Sweep, place: str = "validation") -> list[AtRate]:
         if (other := single.setdefault(rules[name]["target_rate"], name)) != name:
             raise RltokError(f"{other} and {name} of sweep {sweep.name} have the same rate. Leave one of them out.")
     scored = _scores(sweep, ranged[0], place)
+    if not scored:
+        raise RltokError(f"{ranged[0]} of sweep {sweep.name} has a score at no rate: its range has none of export.RATES.")
     own = {target: _scores(sweep, name, place)[target] for target, name in single.items() if target in scored}
     return [_at_rate(target, scored[target], own.get(target, {})) for target in sorted(scored, reverse=True)]
 

@@ -69,6 +69,7 @@ def test_a_sweep_of_which_no_single_curve_can_be_drawn_is_refused():
         ([alone], "has 0 methods with a range of rates"),
         ([ranged(0, (1, 1)), ranged(0, (1, 1), name="policy_other")], "has 2 methods with a range"),
         ([ranged(0, (1, 1)), alone, single("policy_y", 0, 0.2, 1.8)], "policy_x20 and policy_y of sweep 32m have the same rate"),
+        ([ranged(0, (1, 1)) | {"rates": {"validation": [], "test": None}}], "policy_x20_any_rate of sweep 32m has a score at no"),
     ):
         with pytest.raises(RltokError, match=message):
             rate_curve(sweep_of(*runs))
