@@ -210,7 +210,8 @@ def test_what_three_seeds_decide_stands_beside_what_fewer_do_not():
 @pytest.mark.parametrize(
     "policy, white, head",
     [([1.2, 1.2], 0.99, "Hints"), ([1.2, 1.7], 0.99, "What we saw"), ([1.2, 1.2], 0.9, "What we saw"),
-     ([1.2, 1.7], 0.9, "What failed"), ([1.2] * 3, 0.99, "What works"), ([1.7] * 3, 0.99, "What we saw"), ([1.6] * 3, 0.9, "What failed")],
+     ([1.2, 1.7], 0.9, "What failed"), ([1.2] * 3, 0.99, "What works"), ([1.7] * 3, 0.99, "What we saw"),
+     ([1.6] * 3, 0.9, "What failed")],
 )  # fmt: skip
 def test_it_works_at_the_size_of_the_paper_only_at_white_space_and_ahead_of_even_spacing(policy, white, head):
     sweep = scale(policy_x20=policy, even=[1.6, 1.61, 1.59][: len(policy)])

@@ -106,11 +106,11 @@ def _form(scores: Scores) -> OfForm:
 
 
 def rates_table(sweep: Sweep, place: str = "validation") -> str:
-    """Markdown: `rate_curve`, a row for each target rate, means ± half their intervals."""
+    """Markdown: `rate_curve`, a row for each target rate; bits per byte ± half their intervals."""
     rows = []
     for at in rate_curve(sweep, place):
         one, own = (
-            [NONE, NONE] if form is None else [_shown(form.tokens, form.tokens_reach), _shown(form.bits, form.bits_reach)]
+            [NONE, NONE] if form is None else [f"{form.tokens:.3f}", _shown(form.bits, form.bits_reach)]
             for form in (at.ranged, at.single)
         )
         apart = NONE if at.difference is None else _shown(at.difference.bits, at.difference.reach(), "+.3f")
