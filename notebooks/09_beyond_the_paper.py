@@ -21,8 +21,8 @@
 # %% [markdown] tags=["header-strip"]
 # # 09 Beyond the paper
 #
-# **In short.** At our smallest size, less noise in the policy's gradient lowers the loss a little, and how the policy's training
-# begins changes it more. The chapters before this one rebuilt the paper and judged it; this one asks what limits its method, with
+# **In short.** At our smallest size, less noise in the policy's gradient lowers the loss a little, and a start with many boundaries
+# lowers it more. The chapters before this one rebuilt the paper and judged it; this one asks what limits its method, with
 # expectations that were written down before the runs. Not all of them held.
 #
 # **After this chapter you can** say what boundaries can give and at which price, prove that a baseline may know the whole text, and
@@ -91,7 +91,7 @@ estimators = ch09_rungs.read(results / "estimators.json")
 # ## Four questions
 #
 # Runs are planned for each question twice: with the 32M network of chapter 07 and with the preset `tiny`. This page shows the
-# largest network whose runs are there:
+# largest network that has runs:
 
 # %%
 Markdown(ch09_questions.questions_table(results))
@@ -115,7 +115,7 @@ step = gap(ceiling, "even_every_1", "even_every_2", "validation")
 print(judge(guess, "yes" if step.verdict == "lower" else "no"))
 print(f"bits per byte move by {ch09_courses.cell(step)}")
 
-# %% mystnb={"figure": {"caption": "Bits per byte of each rule at each of its rates, minus those of even spacing at one boundary in five bytes. Left: against tokens per byte, with 95\u00a0% intervals over seeds. Right: the same against training FLOPs per byte. BPE guidance looks at later bytes before it decides.", "name": "fig-beyond-ceiling"}, "image": {"alt": "Two panels with a line for each rule, all falling to the right. Random places lie highest, even spacing and the policy a little lower and close together, the entropy rule lower still at few tokens per byte. At the same number of tokens the three points of BPE guidance and of causal BPE lie below even spacing, random places and the policy, near the entropy rule; at the same FLOPs they lie below everything, and the entropy rule above even spacing. Even spacing reaches the lowest point of BPE guidance only with a token for every byte, at about twice the FLOPs."}}
+# %% mystnb={"figure": {"caption": "Bits per byte of each rule at each of its rates, minus those of even spacing at one boundary in five bytes. Left: against tokens per byte, with 95\u00a0% intervals over seeds. Right: the same against training FLOPs per byte. BPE guidance looks at later bytes before it decides.", "name": "fig-beyond-ceiling"}, "image": {"alt": "Two panels with a line for each rule, all falling to the right but for white space, which is a single point. Random places lie highest, even spacing and the policy a little lower and close together, the entropy rule lower still at few tokens per byte. At the same number of tokens the three points of BPE guidance and of causal BPE lie below even spacing, random places and the policy, near the entropy rule; at the same FLOPs they lie below everything, and the entropy rule above even spacing. Even spacing reaches the lowest point of BPE guidance only with a token for every byte, at about twice the FLOPs."}}
 plots.show(ch09_ceiling.figure(ceiling))
 
 # %%
@@ -124,14 +124,13 @@ Markdown(ch09_ceiling.headroom(ceiling))
 # %% [markdown]
 # The first two cannot be told apart. But one of them costs about twice as much, so compare rules at equal FLOPs (right). There
 # tokenizers' boundaries, with look ahead and without, have a lower loss than even spacing. The entropy rule, whose FLOPs include
-# a second network's, has a higher one. The policy at its rates, where a minus means that it predicts better:
+# a second network's, has no clear lead there. The policy at its rates, where a minus means that it predicts better:
 
 # %%
 Markdown(ch09_ceiling.rates_table(ceiling))
 
 # %% [markdown]
-# We cannot tell it from even spacing. The entropy rule, which did not run at the last rate, predicts better at the same rate, for
-# a higher price.
+# We cannot tell it from even spacing. At the rates at which both ran, the entropy rule predicts better, for more FLOPs.
 #
 # ## Estimators beyond the paper
 #
@@ -143,7 +142,7 @@ Markdown(ch09_ceiling.rates_table(ceiling))
 # * **Antithetic**: a decision is a random number $u$ held against a probability; the second draw takes $1 - u$, so that the two
 #   seldom have boundaries at the same places. Both train {cite}`dong2020`.
 # * **Linear value**: subtract a linear prediction of the return, from the byte state or from the whole text.
-# * **Mean return of the text**, over many draws: an oracle, too dear to train with.
+# * **Mean return of the text**, over many draws: an oracle, which no short training could afford.
 # * **One decision in 16 flipped**: turn it round, draw the rest of the row again, and compare {cite}`titsias2015`.
 #
 # ### Any function of the text may be a baseline
@@ -207,15 +206,15 @@ for name, baseline in baselines.items():
 Markdown(ch09_rungs.rungs_table(estimators))
 
 # %% [markdown]
-# On full rows, fitted values do next to nothing, and one other draw does nearly as much as the oracle. On short rows a second
+# On full rows, fitted values do next to nothing, and one other draw does most of what the oracle does. On short rows a second
 # draw can even *raise* the variance (below 1): there most noise comes from the draw and not from the text, and a second draw
 # brings its own. So a ratio belongs to the length of row on which it was measured.
 #
 # ## Does less noise lower the loss?
 #
 # Eight seeds train with one draw, and eight with each of three estimators that have two. (*MB to 0.1 nats* is the text read until
-# a decision's entropy is that low: then the policy counts as decided. The last column counts seeds in which most words have a
-# boundary after the space before them.)
+# a decision's entropy is that low: then the policy counts as decided. The last column counts seeds that end after spaces, for most
+# words.)
 
 # %%
 Markdown(ch09_courses.in_words(draws, "policy_one_draw"))
@@ -261,8 +260,8 @@ Markdown(ch09_courses.optima_table(optima.records))
 
 # %% [markdown]
 # Nearly all runs end at the same places and yet differ in loss; the few elsewhere predict no worse, as far as so few can say. So
-# among these runs something other than the places decides the loss. Of nine differences one may pass its interval by luck; that
-# of the dense start, whose additional tokens are in its FLOPs, is far beyond. Even spacing was not tried with such a start: to
+# among these runs something other than the kind of place decides the loss. Of nine differences four pass their intervals, most of them
+# narrowly, which luck may do; that of the dense start, whose additional tokens are in its FLOPs, is far beyond. Even spacing was not tried with such a start: to
 # train with fewer and fewer tokens may help with or without a policy.
 #
 # ## One model for many rates?
@@ -288,14 +287,14 @@ Markdown(ch09_rates.rates_table(rates))
 plots.show(ch09_rates.rates_figure(rates))
 
 # %% [markdown]
-# Rates are held about as well as by networks with one rate. At one in five and eight losses cannot be told apart; the intervals
-# are wide. At one in three it **failed**: a network of its own gains much from more tokens, the one for all rates next to
-# nothing. Whether the network is too small for many rates, or one vector too little, these runs do not say.
+# Mean rates are held about as well as by networks with one rate. At one in five and eight losses cannot be told apart; the intervals
+# are wide. At one in three it **failed**: a network of its own is clearly better, and the one for all rates gains next to
+# nothing from more tokens. Whether the network is too small for many rates, or one vector too little, these runs do not say.
 #
 # ## What we expected, and what came
 #
 # Written before the runs ([log of decisions](../book/log_of_runs.md#decisions), which also has what we expect at 32M);
-# *undecided* is what may be luck:
+# *undecided* means that it may be luck:
 
 # %%
 Markdown(ch09_questions.expected_table(ceiling, draws, optima, rates))
@@ -372,6 +371,6 @@ lower = (apart.mean(axis=2) < -t_limit(SURE, 7) * error).sum(axis=1)
 print(f"at least one: {(lower > 0).mean():.1%}")
 print(f"at least two: {(lower > 1).mean():.1%}")
 verdicts = ch09_courses.moved(draws, "policy_one_draw").values()
-print(f"in the table: {list(verdicts).count('lower')}. Luck is unlikely. But")
-print("a reference with bad luck would make all look better at once; of the")
-print("nine other policies, though, those that are only retuned are level.")
+print(f"in the table: {list(verdicts).count('lower')}. Luck, a reference")
+print("with bad luck included, is unlikely. (The policy with one draw is")
+print("also the unchanged one of the next table: the same runs.)")

@@ -223,7 +223,7 @@ def _works(best: Sweep) -> str:
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
     by = (
-        f" Against the BPEs, runs had equally many boundaries; in the table, the BPEs have {_many_boundaries(best)}."
+        f" Comparisons with the BPEs used equally many boundaries; in the table, the BPEs have {_many_boundaries(best)}."
         if alike
         else ""
     )
@@ -240,7 +240,7 @@ def _other_discount(best: Sweep) -> str:
     ended = best.values(UNDISCOUNTED, "whitespace_share", place_of(best))
     gamma, there = settings(best, UNDISCOUNTED).objective.gamma, sum(share >= SETTLED for share in ended)
     so = "do" if at_spaces(best, FAST) else "end them after nearly all"
-    return f"; with the paper's discount of {gamma:g}, {there} of {many(len(ended), 'seed')} {so}"
+    return f"; with {gamma:g}, the discount of the paper's text, {there} of {many(len(ended), 'seed')} {so}"
 
 
 def _many_boundaries(best: Sweep) -> str:
@@ -268,8 +268,8 @@ def _at_scale(large: Sweep) -> str:
     few = [other for other in gaps if other not in sure]
     said = "; ".join([against(sure, amounts=False)] * bool(sure) + [_few(large, few)] * bool(few))
     return (
-        f"**{_head_at_scale(large)}:** the fast policy ({many(len(large.runs[FAST]), 'run')}) ends tokens after"
-        f" {shares(large, FAST)} of white space{f' and predicts {said}' if said else ''}."
+        f"**{_head_at_scale(large)}:** the fast policy ({many(len(large.runs[FAST]), 'run')})"
+        f"{f' predicts {said}. It' if said else ''} ends tokens after {shares(large, FAST)} of white space."
     )
 
 
@@ -307,10 +307,11 @@ def _failed(best: Sweep, large: Sweep) -> str:
     sizes = ([_size(sweep) for sweep, _ in slow], [_size(sweep) for sweep in fast])
     moved, far = (_listed([f"{share:.0%} ({size})" for share, size in zip(*each, strict=True)])
                   for each in zip(travels, sizes, strict=True))  # fmt: skip
-    fewer = "Our runs have fewer updates: its weights" if max(travels[0]) < 1 else "Its weights"
+    fewer = "With fewer updates, its weights" if max(travels[0]) < 1 else "Its weights"
     works = f"What works{', too' if _fast_works(best) else ''}"
+    failed = "What failed in runs so short" if max(travels[0]) < LITTLE_TRAVEL else "What failed"
     return (
-        f"**{works if all(at_spaces(*run) for run in slow) else 'What failed'}:** the paper's policy ends tokens"
+        f"**{works if all(at_spaces(*run) for run in slow) else failed}:** the paper's policy ends tokens"
         f" after {_listed(ended)}. {fewer} could move {moved} as far as in the paper's run, those of the fast"
         f" policy {far}."
     )

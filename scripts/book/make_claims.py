@@ -75,6 +75,11 @@ def sharding() -> str:
     )
 
 
+FIRST_SWEEP = (
+    "The first table is of the first sweep, in which every method's learning rate peaks early. There the paper's policy (`ours`)"
+    " goes to white space, and all methods predict worse than with a schedule of their own. README and chapter 07 judge by the"
+    " latter, `32m_best`."
+)
 READ = (
     "Differences in bits per byte, behind ± their standard errors over documents (or questions) / over seeds, then half the width"
     " of the interval beyond which a difference counts. Verdicts with one number of *runs* were judged by the very same runs."
@@ -94,6 +99,7 @@ def claims() -> str:
     slow = ch06_runs.schedule_sweep(RESULTS / "causes", f"{sweeps[0].name}_slow", sweeps[0]) if sweeps else None
     parts += [aside.aside(slow, full[0], main=True)] if slow else []
     parts += [aside.aside(sweep, full[0]) for sweep in others]
+    parts = [FIRST_SWEEP, *parts] if sweeps else parts
     parts = parts or [f"No sweep at full size has been run yet.\n\n{tables.claims_table(None)}"]
     small = "What a count or small runs answer:\n\n" + tables.small_claims_table(RESULTS)
     return "\n\n".join([*parts, small])
