@@ -80,10 +80,11 @@ plots.use_style()
 results = (
     Path("results") if Path("results").exists() else Path("notebooks/results")
 )
-ceiling, draws, optima, rates = (
+stored = [
     ch09_questions.largest(results, question)
     for question in ch09_questions.QUESTIONS
-)
+]
+ceiling, draws, optima, rates = stored
 ceiling = ch09_ceiling.rules_at_rates(ceiling, results)
 estimators = ch09_rungs.read(results / "estimators.json")
 
@@ -94,7 +95,7 @@ estimators = ch09_rungs.read(results / "estimators.json")
 # largest network that has runs:
 
 # %%
-Markdown(ch09_questions.questions_table(results))
+Markdown(ch09_questions.questions_table(results, stored))
 
 # %% [markdown]
 # What holds for so small a network need not hold for the next. Losses are of validation text where nothing else is said. ± is

@@ -15,7 +15,7 @@ from rltok.errors import RltokError
 from rltok.evidence.differences import gap, matched_gap
 from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.verdicts import LEAST_SEEDS
-from rltok.evidence.words import NONE, many, number, on_one_line
+from rltok.evidence.words import NONE, amount, many, many_seeds
 from rltok.presets import LITTLE_TRAVEL, preset, travel_share
 from rltok.show.tables import markdown
 from rltok.statistics import Difference
@@ -72,11 +72,6 @@ def place_of(sweep: Sweep) -> str:
     return "test" if all(run["scores"]["test"] is not None for run in sweep.records) else "validation"
 
 
-def _amount(difference: Difference) -> str:
-    """Less is better; with half the width of its 95 % interval."""
-    return on_one_line(number(difference.bits, difference.reach(), "+.3f"))
-
-
 def _gaps(sweep: Sweep, name: str, others: Sequence[str]) -> dict[str, Difference]:
     """Differences from others, those that have a run."""
     each = {other: gap(sweep, name, other, place_of(sweep)) for other in others}
@@ -92,7 +87,7 @@ def _listed(names: Sequence[str]) -> str:
 def against(gaps: Mapping[str, Difference], *, amounts: bool = True) -> str:
     """In words: which of the others a method predicts better than, which worse, and from which it cannot be told apart."""
     heads = {"lower": "better than", "undecided": "neither clearly better nor worse than", "higher": "worse than"}
-    words = {other: IN_SENTENCES[other] + (f" ({_amount(gap)})" if amounts else "") for other, gap in gaps.items()}
+    words = {other: IN_SENTENCES[other] + (f" ({amount(gap)})" if amounts else "") for other, gap in gaps.items()}
     sides = {side: [words[other] for other, gap in gaps.items() if gap.verdict == side] for side in heads}
     return ", and ".join(f"{heads[side]} {_listed(named)}" for side, named in sides.items() if named)
 
@@ -196,8 +191,7 @@ def _how_sure(best: Sweep, large: Sweep) -> str:
 
 def _seeds(sweep: Sweep) -> str:
     """How many seeds the methods of the table have: 3 seeds, 1 to 2 seeds."""
-    counts = {len(sweep.runs[name]) for name in (*ROWS, LARGE_POLICY, "even") if name in sweep.runs}
-    return many(min(counts), "seed") if len(counts) == 1 else f"{min(counts)} to {many(max(counts), 'seed')}"
+    return many_seeds(len(sweep.runs[name]) for name in (*ROWS, LARGE_POLICY, "even") if name in sweep.runs)
 
 
 def _text(sweep: Sweep) -> str:
@@ -328,9 +322,9 @@ def table(best: Sweep, large: Sweep) -> str:
     drawn = DRAWN | {FAST: f"REINFORCE, {_times(best)} the network's learning rate"}
     rows = []
     for name in sorted((name for name in ROWS if name in best.runs), key=lambda name: best.mean(name, place).bits):
-        amount = _amount(gap(best, name, "even", place))
+        apart = amount(gap(best, name, "even", place))
         at_scale = _at_scale_cell(large, LARGE_POLICY if name == SLOW else name)
-        rows.append([f"**{NAMES[name]}**: {drawn[name]}", amount, at_scale, shares(best, name, remark=" by seed")])
+        rows.append([f"**{NAMES[name]}**: {drawn[name]}", apart, at_scale, shares(best, name, remark=" by seed")])
     heads = [f"minus even spacing's {sweep.mean('even', place_of(sweep)).bits:.3f}" if "even" in sweep.runs else NONE
              for sweep in (best, large)]  # fmt: skip
     columns = [f"{_size(best)}: bits per byte, {heads[0]}", f"{_size(large)}: {heads[1]}"]
@@ -341,7 +335,7 @@ def _at_scale_cell(large: Sweep, name: str) -> str:
     """Difference from even spacing: with its interval from three seeds on, else that of each seed."""
     place, each = place_of(large), by_seed(large, name, "even")
     if len(each) >= LEAST_SEEDS:
-        return _amount(gap(large, name, "even", place))
+        return amount(gap(large, name, "even", place))
     return _listed([f"{difference:+.3f}" for difference in each]) if each else NONE
 
 

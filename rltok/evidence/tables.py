@@ -121,8 +121,7 @@ def label(sweep: Sweep) -> str:
 
 def _fewer(seeds: Mapping[str, int], most: int) -> str:
     """The numbers of seeds below the largest, in words: 1 seed, 1 to 2 seeds."""
-    counts = sorted({count for count in seeds.values() if count < most})
-    return many(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {many(counts[-1], 'seed')}"
+    return words.many_seeds(count for count in seeds.values() if count < most)
 
 
 def heading(sweep: Sweep) -> str:

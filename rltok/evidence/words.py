@@ -1,5 +1,7 @@
 """Counts, differences and findings in words, as tables and sentences print them."""
 
+from collections.abc import Iterable
+
 from rltok.evidence.verdicts import NO_PAIR, NO_RUN, Finding, Number, Part
 from rltok.statistics import ROUNDING, SURE, Difference
 
@@ -11,6 +13,20 @@ NO_USE = "not interpretable at this size"  # of a benchmark whose accuracies are
 def many(count: int, what: str) -> str:
     """A count in words: 1 run, 3 runs."""
     return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def many_seeds(counts: Iterable[int]) -> str:
+    """How many seeds several methods have: 3 seeds, 1 to 2 seeds."""
+    known = [*counts]
+    fewest, most = min(known), max(known)
+    return many(most, "seed") if fewest == most else f"{fewest} to {many(most, 'seed')}"
+
+
+def ends(values: Iterable[float], shown: str) -> str:
+    """The least and the most of several numbers, or the one that both read."""
+    known = [*values]
+    low, high = (format(end, shown) for end in (min(known), max(known)))
+    return low if low == high else f"{low} to {high}"
 
 
 def with_interval(difference: Difference) -> str:
@@ -34,6 +50,11 @@ def number(mean: float, error: float | None, shown: str) -> str:
 def on_one_line(text: str) -> str:
     """With spaces that break no line around ±, so that a number and its error stay together."""
     return text.replace(" ± ", f"{TOGETHER}±{TOGETHER}")
+
+
+def amount(difference: Difference, shown: str = "+.3f") -> str:
+    """A difference ± half its interval, on one line."""
+    return on_one_line(number(difference.bits, difference.reach(), shown))
 
 
 def measured(part: Part) -> str:

@@ -34,9 +34,6 @@ def speeds() -> str:
     return f"On one {devices}, {'; '.join(sentences)}; what was timed, and how, is in [how it is fast](how_it_is_fast.md)."
 
 
-CARDS = (80, 141)  # GB, of an H100 and an H200
-
-
 FIRST = 5  # updates, over which differences of rounding have not grown yet
 PARTS = (slice(FIRST), slice(-1, None))
 
@@ -61,6 +58,9 @@ def several_cards() -> str:
         f" first {FIRST} updates and by {together[1]:.1%} after {len(alone[0])}; two runs of one card by {apart[0]:.3%} and"
         f" {apart[1]:.1%}, because sums in bf16 depend on their order, and training amplifies what differs."
     )
+
+
+CARDS = (80, 141)  # GB, of an H100 and an H200
 
 
 def sharding() -> str:

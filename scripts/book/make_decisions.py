@@ -55,28 +55,22 @@ def at(value: Any, path: list[Any]) -> list[float]:
     return [value]
 
 
-def span(values: list[float], shown: str) -> str:
-    """One number, or the least and the most of several."""
-    low, high = (format(end, shown) for end in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
 def number(spec: dict[str, Any]) -> str:
     """A number in words: of a record, or of a plan a difference with half its interval, a score, or how many runs it has."""
     if "record" in spec:
         record = json.loads((RESULTS / f"{spec['record']}.json").read_text(encoding="utf-8"))
-        return span(at(record, spec["field"]), spec["shown"])
+        return words.ends(at(record, spec["field"]), spec["shown"])
     sweep = sweep_of(spec["plan"])
     if "minus" in spec:
         found = gap(borrowing(sweep, sweep_of("32m")), spec["method"], spec["minus"], spec["place"])
-        return words.on_one_line(words.number(found.bits, found.reach(), "+.3f"))
+        return words.amount(found)
     if "rate" in spec:
         (found,) = (at.difference for at in rate_curve(sweep) if at.target == spec["rate"])
-        return words.on_one_line(words.number(found.bits, found.reach(), "+.3f"))
+        return words.amount(found)
     if "score" in spec:
         methods = [name for name in sweep.runs if name.partition("_warmup")[0] in spec["methods"]]
         values = [value for name in methods for value in sweep.values(name, spec["score"])]
-        return span([min(values)] if spec.get("least") else values, spec["shown"])
+        return words.ends([min(values)] if spec.get("least") else values, spec["shown"])
     return str(len(sweep.everything))
 
 

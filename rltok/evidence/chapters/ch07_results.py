@@ -18,7 +18,7 @@ from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
 from rltok.evidence.summary import LOWER
 from rltok.evidence.tables import by_size
 from rltok.evidence.verdicts import one_sided
-from rltok.evidence.words import NONE, TOGETHER, many, number
+from rltok.evidence.words import NONE, TOGETHER, many_seeds, number
 from rltok.presets import size_of
 from rltok.show.tables import markdown
 from rltok.statistics import SURE, Difference, t_limit
@@ -79,11 +79,10 @@ def called(name: str) -> str:
 def setting(sweep: Sweep, methods: Sequence[str]) -> str:
     """Size, text, seeds of these methods and plan of a sweep, in a cell."""
     run = sweep.records[0]
-    fewest, most = (end(len(sweep.runs[name]) for method in methods if (name := name_in(sweep, method))) for end in (min, max))
-    seeds = many(most, "seed") if fewest == most else f"{fewest} to {many(most, 'seed')}"
+    counted = many_seeds(len(sweep.runs[name]) for method in methods if (name := name_in(sweep, method)))
     made = "`rltok compare`" if sweep.name == COMPARED else f"`{sweep.name}`"
     read = statistics.fmean(run["bytes"] for run in sweep.records) / 1e6
-    return f"{size_of(run['config']['name'])}, {read:.3g} MB, {seeds}: {made}"
+    return f"{size_of(run['config']['name'])}, {read:.3g} MB, {counted}: {made}"
 
 
 def minus(sweep: Sweep, method: str, reference: str) -> Difference | None:

@@ -14,7 +14,7 @@ from rltok.evidence.chapters.ch06_where import around_words
 from rltok.evidence.differences import gap
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import Sweep
-from rltok.evidence.words import NONE, number, on_one_line
+from rltok.evidence.words import NONE, amount, number, on_one_line
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_reach
@@ -115,7 +115,7 @@ def moved(sweep: Sweep, reference: str) -> dict[str, str]:
 
 def cell(found: Difference | None, shown: str = "+.3f") -> str:
     """A difference ± half its interval, on one line."""
-    return NONE if found is None else on_one_line(number(found.bits, found.reach(), shown))
+    return NONE if found is None else amount(found, shown)
 
 
 def _decides(runs: Sequence[Record]) -> str:

@@ -4,7 +4,7 @@ results --largest--> Sweep     results --questions_table--> each question, the s
 sweeps --expectations--> each: in words, what came out, whether it held --expected_table--> Markdown
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import comb
 from pathlib import Path
 from typing import NamedTuple
@@ -51,11 +51,13 @@ def largest(results: Path, question: str) -> Sweep:
     )
 
 
-def questions_table(results: Path) -> str:
-    """Markdown: each question with the size and the number of runs that answer it here, and the plans without a stored run."""
+def questions_table(results: Path, sweeps: Iterable[Sweep]) -> str:
+    """Markdown: each question with the size and the number of runs that answer it, and the plans without a stored run.
+
+    sweeps: of each question, from `largest`, in their order.
+    """
     rows = []
-    for question, (_, words) in QUESTIONS.items():
-        sweep = largest(results, question)
+    for (question, (_, words)), sweep in zip(QUESTIONS.items(), sweeps, strict=True):
         first = sweep.records[0]
         missing = [f"`{plan}`" for plan, stored in _plans(results, question).items() if not stored]
         rows.append(

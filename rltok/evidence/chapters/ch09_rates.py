@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltok.errors import RltokError
 from rltok.evidence.records import Sweep, is_learned
-from rltok.evidence.words import NONE, number, on_one_line
+from rltok.evidence.words import NONE, amount, number, on_one_line
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_reach
@@ -110,18 +110,14 @@ def rates_table(sweep: Sweep, place: str = "validation") -> str:
     rows = []
     for at in rate_curve(sweep, place):
         one, own = (
-            [NONE, NONE] if form is None else [f"{form.tokens:.3f}", _shown(form.bits, form.bits_reach)]
+            [NONE, NONE] if form is None else [f"{form.tokens:.3f}", on_one_line(number(form.bits, form.bits_reach, ".3f"))]
             for form in (at.ranged, at.single)
         )
-        apart = NONE if at.difference is None else _shown(at.difference.bits, at.difference.reach(), "+.3f")
+        apart = NONE if at.difference is None else amount(at.difference)
         rows.append([f"1/{1 / at.target:.3g}", one[0], own[0], one[1], own[1], apart])
     forms = "all rates", "this rate"
     heads = [f"{what}, model for {form}" for what in ("tokens per byte", "bits per byte") for form in forms]
     return markdown(["target rate", *heads, f"difference, {SURE:.0%}"], rows)
-
-
-def _shown(mean: float, reach: float | None, shown: str = ".3f") -> str:
-    return on_one_line(number(mean, reach, shown))
 
 
 def rates_figure(sweep: Sweep, place: str = "validation") -> "Figure":

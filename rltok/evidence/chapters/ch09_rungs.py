@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rltok.errors import RltokError
+from rltok.evidence.words import ends
 from rltok.show.tables import markdown
 from rltok.variance.beyond import ORACLE, RUNGS
 from rltok.variance.beyond_laboratory import CENTRED, FLIPPED, HEADS
@@ -37,11 +38,6 @@ def times_less(record: Mapping[str, Any], rung: str) -> list[float]:
     return [stage["sampled"]["rungs"][name]["ratio"][0] for stage in record["stages"]]
 
 
-def _ends(values: list[float], shown: str) -> str:
-    low, high = (format(end, shown) for end in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
 def rungs_table(record: Mapping[str, Any]) -> str:
     """Markdown: a row for each rung: exact bias, exact variance on short rows, variance on full rows, FLOPs of an update.
 
@@ -51,7 +47,7 @@ def rungs_table(record: Mapping[str, Any]) -> str:
     for rung in SHOWN:
         exact = [stage["exact"][FLIPPED_SHORT if rung == FLIPPED else rung] for stage in stages]
         bias = max(max(one["bias"], one["bias_true"]) for one in exact)
-        short, full = _ends([one["ratio"] for one in exact], ".2g"), _ends(times_less(record, rung), ".2g")
+        short, full = ends([one["ratio"] for one in exact], ".2g"), ends(times_less(record, rung), ".2g")
         rows.append([rung, f"{bias:.0e}", short, full, f"{stages[-1]['costs'][rung]['flops']:.2f}"])
     lengths = record["exact_bytes"], record["config"]["data"]["sequence_length"]
     less = [f"times less variance, {length} bytes" for length in lengths]

@@ -8,6 +8,7 @@ import numpy as np
 
 from rltok.evidence.toy.measures import CONTROLS, MORE_RANDOM, ORACLE, RANDOM, WANTED, shares
 from rltok.evidence.toy.runs import FULL, QUIET
+from rltok.evidence.words import ends
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
 
@@ -73,14 +74,9 @@ def gain_table(record: dict[str, Any], words: str, names: Sequence[str], columns
         rates = [run["test"]["rate"] for run in runs_of(record, words, name) if run["seed"] in seeds]
         rows.append([
             in_words(name), f"{lines[name]['mean_share']:.2f}", f"{min(each):.2f} to {max(each):.2f}",
-            f"{min(rates):.2f} to {max(rates):.2f}", f"{len(reached)} of {len(each)}", _span(reached) if reached else "-",
+            f"{min(rates):.2f} to {max(rates):.2f}", f"{len(reached)} of {len(each)}", ends(reached, ".0f") if reached else "-",
         ][:columns])  # fmt: skip
     return markdown(GAIN_HEAD[:columns], rows)
-
-
-def _span(values: list[float]) -> str:
-    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
-    return low if low == high else f"{low} to {high}"
 
 
 def advantage_sizes(record: dict[str, Any], words: str, names: Sequence[str]) -> list[str]:

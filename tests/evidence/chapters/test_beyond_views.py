@@ -48,7 +48,8 @@ def test_the_largest_size_with_records_answers_and_what_has_not_run_is_named(tmp
     assert ch09_questions.largest(tmp_path, "draws").name == "tiny_draws"
     write(tmp_path / "causes", *runs("policy_one_draw", 1.7, sweep="32m_draws"))
     assert ch09_questions.largest(tmp_path, "draws").name == "32m_draws"
-    rows = {row[0]: row for row in rows_of(ch09_questions.questions_table(tmp_path))[1:]}
+    stored = [ch09_questions.largest(tmp_path, question) for question in ch09_questions.QUESTIONS]
+    rows = {row[0]: row for row in rows_of(ch09_questions.questions_table(tmp_path, stored))[1:]}
     assert rows["Does less noise lower the loss?"][2:] == ["3 of 0.02 MB", "-"]
     assert rows["Where do boundaries end up?"][2:] == ["3 of 0.02 MB", "`32m_optima`"]
 

@@ -65,7 +65,7 @@ def test_numbers_are_taken_along_a_path_and_shown_from_least_to_most():
     record = {"runs": [{"loss": "a", "gap": {"bits": 2.0}}, {"loss": "b", "gap": {"bits": 1.0}}]}
     assert made.at(record, ["runs", {}, "gap", "bits"]) == [2.0, 1.0]
     assert made.at(record, ["runs", {"loss": "b"}, "gap", "bits"]) == [1.0]
-    assert made.span([2.0, 1.0], ".1f") == "1.0 to 2.0" and made.span([1.01, 1.02], ".1f") == "1.0"
+    assert made.words.ends([2.0, 1.0], ".1f") == "1.0 to 2.0" and made.words.ends([1.01, 1.02], ".1f") == "1.0"
 
 
 def test_an_entry_without_a_result_waits_and_one_with_a_result_says_when_its_runs_were_made():
