@@ -238,8 +238,8 @@ Markdown(ch09_courses.courses_table(draws, "policy_one_draw", "decided"))
 #
 # The policy with one draw (*unchanged*) trains in nine more ways. Six change the first three tenths of training:
 #
-# * **late start**: until then, the policy's weights stay put;
-# * **slow, then fast**: until then, they have the network's learning rate, afterwards the high one;
+# * **late start**: at first, the policy's weights stay put;
+# * **slow, then fast**: at first, they have the network's learning rate, afterwards the high one;
 # * **fast, then slow**: the reverse;
 # * **dense start**: the target rate falls from one in two to one in five;
 # * **warm start**: decisions begin nearer to chance;
