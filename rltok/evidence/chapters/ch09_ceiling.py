@@ -1,12 +1,13 @@
 """Chapter 09: what boundaries can give, and at which price: each rule at each of its rates.
 
-sweep, results --rules_at_rates--> one sweep --points--> rate, FLOPs and loss of each method --figure, rates_table, headroom-->
+sweep, results --rules_at_rates--> one sweep --points--> rate, FLOPs and loss of each method --figure, flops_table, headroom-->
 """
 
 import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,11 @@ from rltok.evidence.headline import FAST
 from rltok.evidence.ranking import MARKERS
 from rltok.evidence.records import SCHEDULE, Sweep, read_sweeps, shared
 from rltok.evidence.tables import BASELINE
+from rltok.evidence.words import ends
 from rltok.runs.checkpoint import differences
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
-from rltok.statistics import Difference
+from rltok.statistics import Difference, difference_of_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +35,6 @@ KINDS = {
 LOOKS_AHEAD = "bpe"  # which no model can follow while it writes
 NAME = re.compile(rf"(?P<kind>even|random_k|{FAST}|entropy|whitespace|bpe_causal|bpe)(_every_\d+|_(rate|as)_[a-z_]+|_\d+)?")
 ALIKE = ("train", "model", "training text", f"{PLACE} text")  # what runs of several sweeps must share to be compared
-TO_COMPARE = ("even", "entropy")  # rules with a target rate, as the policy has
 IN_GREY = ("random_k", "whitespace")  # of the figure, so that fewer colours are left to tell apart
 
 
@@ -99,23 +100,41 @@ def figure(sweep: Sweep) -> "Figure":
         panels[1].plot([point.flops / 1e6 for point in own], up, **style)
     for axes in panels:
         axes.axhline(0, color="0.5", linewidth=0.8)
-    panels[0].set(xscale="log", xlabel="tokens per byte", ylabel="bits per byte, minus even spacing at 1/5")
+    panels[0].set(title="at equal tokens", xscale="log", xlabel="tokens per byte")
+    panels[0].set(ylabel="bits per byte, minus even spacing at 1/5")
     panels[0].set_xticks([1, 1 / 2, 1 / 3, 1 / 5, 1 / 8], ["1", "1/2", "1/3", "1/5", "1/8"])
     panels[0].minorticks_off()
-    panels[1].set(xlabel="million FLOPs per byte of training, with attention")
+    panels[1].set(title="at equal FLOPs", xlabel="million FLOPs per byte of training, with attention")
     drawing.legend(*panels[1].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
     return drawing
 
 
-def rates_table(sweep: Sweep) -> str:
-    """Markdown: a row for each target rate of the policy: its loss, and its difference from the other rules with that target."""
-    rows = []
-    for own in (point for point in points(sweep) if point.kind == FAST and "_rate_" not in point.name):
-        rivals = [own.name.replace(FAST, kind) for kind in TO_COMPARE]
-        minus = [cell(gap(sweep, own.name, rival, PLACE) if rival in sweep.runs else None) for rival in rivals]
-        rows.append([f"{own.rate:.2f}", f"{own.flops / 1e6:.3g}", cell(own.gap), *minus])
-    head = ["tokens per byte", "million FLOPs per byte", "bits per byte, minus even spacing at 1/5"]
-    return markdown([*head, *(f"minus {KINDS[kind]}, same target rate" for kind in TO_COMPARE)], rows)
+def at_equal_flops(sweep: Sweep, point: Point, every: Sequence[Point]) -> Difference | None:
+    """Bits per byte minus those of even spacing at as many FLOPs, seed by seed; None where no even spacing costs less, or more.
+
+    Between two rates of even spacing its loss is taken to lie on the straight line over FLOPs.
+    """
+    even = sorted((one for one in every if one.kind == "even"), key=lambda one: one.flops)
+    around = next((pair for pair in pairwise(even) if pair[0].flops <= point.flops <= pair[1].flops), None)
+    if around is None:
+        return None
+    share = (point.flops - around[0].flops) / (around[1].flops - around[0].flops)
+    bits = sweep.bits_per_byte[PLACE]
+    apart = bits[point.name] - (1 - share) * bits[around[0].name] - share * bits[around[1].name]
+    errors = [found.error_units for one in around if (found := gap(sweep, point.name, one.name, PLACE)) and found.error_units]
+    return difference_of_seeds(list(apart.dropna()), errors)
+
+
+def flops_table(sweep: Sweep) -> str:
+    """Markdown: a row for each rule: its differences `at_equal_flops`, and how many count in either direction."""
+    every, rows = points(sweep), []
+    for kind in (kind for kind in KINDS if kind != "even"):
+        found = [one for point in every if point.kind == kind and (one := at_equal_flops(sweep, point, every))]
+        if found:
+            verdicts = [one.verdict for one in found]
+            counts = [str(len(found)), str(verdicts.count("lower")), str(verdicts.count("higher"))]
+            rows.append([KINDS[kind], ends((one.bits for one in found), "+.3f"), *counts])
+    return markdown(["rule", "bits per byte, minus even spacing", "points", "clearly better", "clearly worse"], rows)
 
 
 def best(every: Sequence[Point], *kinds: str) -> Point:
@@ -127,16 +146,19 @@ def headroom(sweep: Sweep) -> str:
     """Sentences: which rules have the lowest losses, with look ahead and without, and how far the policy is from the latter."""
     every = points(sweep)
     lowest, policy, causal = best(every), best(every, FAST), best(every, *(kind for kind in KINDS if kind != LOOKS_AHEAD))
-    said = [
-        f"Of {len(every)} combinations of rule and rate, {called(lowest)} has the lowest loss, {cell(lowest.gap)} in the figure."
-    ]
+    said = [f"Of {len(every)} combinations of rule and rate, {called(lowest)} has the lowest loss."]
     if causal.name != lowest.name:
-        said.append(f"Without look ahead the lowest is that of {called(causal)}, {cell(causal.gap)}.")
+        said.append(f"Without look ahead it is {called(causal)}, {_from(sweep, causal, lowest)}.")
     if causal.name != policy.name:
-        left, price = gap(sweep, policy.name, causal.name, PLACE), policy.flops / causal.flops
-        at = f"at {policy.rate:.2f} tokens per byte and {price:.2f} times the FLOPs"
-        said.append(f"The policy's lowest loss, {at}, is {cell(left)} from that.")
+        said.append(f"The policy's lowest, at {policy.rate:.2f}, is {_from(sweep, policy, causal)}.")
     return " ".join(said)
+
+
+def _from(sweep: Sweep, point: Point, other: Point) -> str:
+    """How far a loss is from another, at which part of its FLOPs, and whether luck may have done it."""
+    apart = gap(sweep, point.name, other.name, PLACE)
+    luck = " (it may be luck)" if apart.verdict == "undecided" else ""
+    return f"{cell(apart)} from that of {KINDS[other.kind]}{luck}, at {point.flops / other.flops:.2f} times its FLOPs"
 
 
 def called(point: Point) -> str:

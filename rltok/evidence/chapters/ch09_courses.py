@@ -1,7 +1,7 @@
 """Chapter 09: policies that differ in one thing: in their loss, in when they decide, and in where their boundaries end.
 
-run --ended--> places around words     run --bytes_to_decide--> bytes     sweep --courses_table, in_words, figure--> the page
-runs --optima--> each ending: how often, and at what loss --optima_table--> Markdown
+run --ended--> places around words     run --bytes_to_decide--> bytes     sweep --courses_table, figure--> the page
+runs --optima--> each ending: how often, and at what loss
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from rltok.evidence.chapters.ch06_where import around_words
 from rltok.evidence.differences import gap
 from rltok.evidence.record_file import Record
 from rltok.evidence.records import Sweep
-from rltok.evidence.words import NONE, amount, number, on_one_line
+from rltok.evidence.words import NONE, amount
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
-from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_reach
+from rltok.statistics import Difference, difference_of_seeds, mean_and_reach
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,12 +85,6 @@ def optima(runs: Sequence[Record]) -> list[Optimum]:
     return [Optimum(name, len(apart), *mean_and_reach(apart)) for name, apart in most_first]
 
 
-def optima_table(runs: Sequence[Record]) -> str:
-    """Markdown: a row for each place where these runs ended."""
-    rows = [[one.name, str(one.runs), on_one_line(number(one.apart, one.reach, "+.3f"))] for one in optima(runs)]
-    return markdown(["most words have a boundary", "runs", f"bits per byte, minus the mean of the seed, {SURE:.0%}"], rows)
-
-
 def bytes_to_decide(run: Record) -> int | None:
     """Bytes read by the first point of the curve at which the policy's entropy is `DECIDED` or less; None where it never is."""
     low = (p["bytes"] for p in run["curve"] if p["policy_entropy"] is not None and p["policy_entropy"] <= DECIDED)
@@ -126,38 +120,37 @@ def _decides(runs: Sequence[Record]) -> str:
     return (f"{fmean(there):.2f}" if there else NONE) + (f", never in {never}" if never else "")
 
 
-def courses_table(sweep: Sweep, reference: str) -> str:
-    """Markdown: a row for each method, the reference first: loss, bytes to a decided policy, FLOPs, seeds after spaces.
+def courses_table(sweep: Sweep, reference: str, *more: str) -> str:
+    """Markdown: a row for each method, the reference first: loss, FLOPs, and `more` columns of `COLUMNS`.
 
-    Of the loss the reference has its own, and the others have their difference from it, seed by seed.
+    Of the loss the reference has its own, and the others have their difference from it, seed by seed. Bold: what differs from the
+    reference beyond its interval.
     """
     rows = []
     for name in sorted(sweep.runs, key=lambda name: name != reference):
-        seeds = sweep.runs[name]
-        runs = list(seeds.values())
-        flops = [run["flops"] / sweep.runs[reference][seed]["flops"] for seed, run in seeds.items()]
-        own = name == reference
-        rows.append([
-            WORDS[name], f"{sweep.mean(name, PLACE).bits:.3f}" if own else cell(gap(sweep, name, reference, PLACE)),
-            _decides(runs), f"{fmean(flops):.2f}", str(sum(ended(run) == FIRST for run in runs)),
-        ])  # fmt: skip
-    loss = f"bits per byte; below, minus {WORDS[reference]}"
-    return markdown(["policy", loss, f"MB to {DECIDED} nats", "times the FLOPs", f"seeds {FIRST}"], rows)
+        flops = [run["flops"] / sweep.runs[reference][seed]["flops"] for seed, run in sweep.runs[name].items()]
+        apart = None if name == reference else gap(sweep, name, reference, PLACE)
+        loss = f"{sweep.mean(name, PLACE).bits:.3f}" if name == reference else _bold(cell(apart), apart)
+        rows.append([WORDS[name], loss, f"{fmean(flops):.2f}", *(COLUMNS[one][1](sweep, name, reference) for one in more)])
+    heads = [f"bits per byte (others: minus {WORDS[reference]})", "times the FLOPs", *(COLUMNS[one][0] for one in more)]
+    return markdown(["policy", *heads], rows)
 
 
-def in_words(sweep: Sweep, reference: str) -> str:
-    """A sentence: which methods' loss, and time to decide, differ from the reference's by more than an interval."""
-    verdicts, others = moved(sweep, reference), [name for name in sweep.runs if name != reference]
-    times = {name: one.sign() for name in others if (one := later(sweep, name, reference)) is not None}
-    kinds = (
-        ("lower loss", verdicts, "lower"),
-        ("higher loss", verdicts, "higher"),
-        ("decided sooner", times, -1),
-        ("later", times, 1),
-    )
-    named = {kind: [f"*{WORDS[name]}*" for name, one in found.items() if one == wanted] for kind, found, wanted in kinds}
-    parts = "; ".join(f"{kind} with {', '.join(names)}" for kind, names in named.items() if names)
-    return f"Beyond the interval, compared with *{WORDS[reference]}*: {parts or 'nothing'}."
+def _decided(sweep: Sweep, name: str, reference: str) -> str:
+    return _bold(_decides(list(sweep.runs[name].values())), later(sweep, name, reference))
+
+
+def _there(sweep: Sweep, name: str, reference: str) -> str:
+    runs = sweep.runs[name].values()
+    return f"{sum(ended(run) == FIRST for run in runs)} of {len(runs)}"
+
+
+COLUMNS = {"decided": (f"MB to {DECIDED} nats", _decided), FIRST: (f"seeds {FIRST}", _there)}
+
+
+def _bold(shown: str, found: Difference | None) -> str:
+    """In bold where the difference lies beyond its interval."""
+    return f"**{shown}**" if found and found.sign() else shown
 
 
 def figure(sweep: Sweep) -> "Figure":

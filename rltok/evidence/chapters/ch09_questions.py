@@ -4,6 +4,7 @@ results --largest--> Sweep     results --questions_table--> each question, the s
 sweeps --expectations--> each: in words, what came out, whether it held --expected_table--> Markdown
 """
 
+import statistics
 from collections.abc import Iterable, Iterator
 from math import comb
 from pathlib import Path
@@ -15,7 +16,7 @@ from rltok.evidence.chapters.ch09_courses import FIRST, PLACE, cell, ended, move
 from rltok.evidence.chapters.ch09_rates import rate_curve
 from rltok.evidence.differences import gap
 from rltok.evidence.records import SCHEDULE, Sweep, read_sweeps
-from rltok.evidence.words import NONE
+from rltok.evidence.words import NONE, many_seeds
 from rltok.presets import size_of
 from rltok.show.tables import markdown
 from rltok.statistics import SURE
@@ -58,17 +59,17 @@ def questions_table(results: Path, sweeps: Iterable[Sweep]) -> str:
     """
     rows = []
     for (question, (_, words)), sweep in zip(QUESTIONS.items(), sweeps, strict=True):
-        first = sweep.records[0]
+        first, seeds = sweep.records[0], many_seeds(len(own) for own in sweep.runs.values())
         missing = [f"`{plan}`" for plan, stored in _plans(results, question).items() if not stored]
         rows.append(
             [
                 words,
                 f"`{size_of(first['config']['name'])}`",
-                f"{len(sweep.records)} of {first['bytes'] / 1e6:.2g} MB",
+                f"{len(sweep.records)}: {seeds} each, {first['bytes'] / 1e6:.2g} MB",
                 ", ".join(missing) or NONE,
             ]
         )
-    return markdown(["question", "network", "runs", "not run yet"], rows)
+    return markdown(["question", "network", "runs", "planned, not run yet"], rows)
 
 
 class Expected(NamedTuple):
@@ -89,7 +90,8 @@ def _of_every_byte(sweep: Sweep) -> Expected:
     apart = gap(sweep, lowest.name, dense, PLACE)
     dearest = max(points(sweep), key=lambda point: point.flops).name == dense
     held = "no" if lowest.name == dense or not dearest else "yes" if apart.verdict == "lower" else "undecided"
-    outcome = f"the price {'is' if dearest else 'is not'} the highest; {KINDS[lowest.kind]} is at {cell(apart)} from it"
+    price = "costs the most" if dearest else "does not cost the most"
+    outcome = f"it {price}; the lowest loss, of {KINDS[lowest.kind]}, is {cell(apart)} from its"
     return Expected("A token for every byte costs the most and is not the best.", outcome, held)
 
 
@@ -98,18 +100,22 @@ def _of_variance(sweep: Sweep) -> Expected:
     beyond = [name for name, verdict in moved(sweep, one).items() if verdict != "undecided"]
     gaps = [gap(sweep, name, one, PLACE) for name in sweep.runs if name != one]
     furthest = max(gaps, key=lambda found: abs(found.bits))
-    outcome = f"it does in {len(beyond)} of {len(gaps)} ways, at most by {cell(furthest)}"
-    return Expected("Less variance moves no loss by more than seeds do.", outcome, "no" if beyond else "yes")
+    spread = statistics.stdev(sweep.bits_per_byte[PLACE][one].dropna())
+    counted = f"beyond their intervals in {len(beyond)} of {len(gaps)} ways"
+    outcome = f"at most by {cell(furthest)}, {counted}; seeds deviate by {spread:.3f}"
+    held = "yes" if abs(furthest.bits) <= spread else "no"
+    return Expected("Less variance moves no mean loss by more than seeds differ.", outcome, held)
 
 
 def _of_places(sweep: Sweep) -> Iterator[Expected]:
     early, late = (list(sweep.runs[name].values()) for name in ("policy_early", "policy_late"))
     first, second = (sum(ended(run) == FIRST for run in runs) for runs in (early, late))
     most, fewer = first > len(early) / 2, second / len(late) < first / len(early)
-    yield Expected("Most policies that move early end after spaces.", f"{first} of {len(early)}", "yes" if most else "no")
+    words = "Most policies that move from the start end after spaces."
+    yield Expected(words, f"{first} of {len(early)}", "yes" if most else "no")
     luck = so_few_by_luck(second, len(late), first, len(early)) > 1 - SURE
     held = "no" if not fewer else "undecided" if luck else "yes"
-    yield Expected("Of those that start late fewer do.", f"{second} of {len(late)}", held)
+    yield Expected("Fewer do of those that start late.", f"{second} of {len(late)}", held)
 
 
 def so_few_by_luck(few: int, runs: int, others: int, other_runs: int) -> float:

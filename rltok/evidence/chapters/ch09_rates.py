@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rltok.errors import RltokError
 from rltok.evidence.records import Sweep, is_learned
-from rltok.evidence.words import NONE, amount, number, on_one_line
+from rltok.evidence.words import NONE, amount
 from rltok.show.plots import PALETTE
 from rltok.show.tables import markdown
-from rltok.statistics import SURE, Difference, difference_of_seeds, mean_and_reach
+from rltok.statistics import Difference, difference_of_seeds, mean_and_reach
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,18 +106,13 @@ def _form(scores: Scores) -> OfForm:
 
 
 def rates_table(sweep: Sweep, place: str = "validation") -> str:
-    """Markdown: `rate_curve`, a row for each target rate; bits per byte ± half their intervals."""
+    """Markdown: `rate_curve`, a row for each target rate: bits per byte of both forms, their difference ± half its interval."""
     rows = []
     for at in rate_curve(sweep, place):
-        one, own = (
-            [NONE, NONE] if form is None else [f"{form.tokens:.3f}", on_one_line(number(form.bits, form.bits_reach, ".3f"))]
-            for form in (at.ranged, at.single)
-        )
-        apart = NONE if at.difference is None else amount(at.difference)
-        rows.append([f"1/{1 / at.target:.3g}", one[0], own[0], one[1], own[1], apart])
-    forms = "all rates", "this rate"
-    heads = [f"{what}, model for {form}" for what in ("tokens per byte", "bits per byte") for form in forms]
-    return markdown(["target rate", *heads, f"difference, {SURE:.0%}"], rows)
+        bits = [NONE if form is None else f"{form.bits:.3f}" for form in (at.ranged, at.single)]
+        rows.append([f"1/{1 / at.target:.3g}", *bits, NONE if at.difference is None else amount(at.difference)])
+    heads = [f"bits per byte, model for {form}" for form in ("all rates", "this rate")]
+    return markdown(["target rate", *heads, "difference"], rows)
 
 
 def rates_figure(sweep: Sweep, place: str = "validation") -> "Figure":

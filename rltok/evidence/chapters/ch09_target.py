@@ -12,13 +12,14 @@ from rltok.evidence.chapters.ch09_courses import cell
 from rltok.evidence.criteria import MARGIN
 from rltok.evidence.headline import FAST, IN_SENTENCES, best_sweep, place_of
 from rltok.evidence.records import RATE_OF, SCHEDULE, Sweep, read_sweeps
-from rltok.evidence.words import NONE
+from rltok.evidence.words import ends, many
 from rltok.show.tables import markdown
 from rltok.statistics import Difference
 
 PLANS = ("32m_target", "147m_target")
 GUIDANCE, CAUSAL = "bpe", "bpe_causal"
 MORE_FLOPS = 1.02  # the policy's training FLOPs over the tokenizer's, at most
+TO_HALVE = "to be halved"  # in place of a verdict on the runs that set the measure
 LESS_SPREAD = 0.5  # of the deviation over seeds of the runs that the rule was written after
 
 
@@ -45,11 +46,8 @@ def flops_ratio(sweep: Sweep, rival: str) -> float:
     return ours / theirs
 
 
-def _row(sweep: Sweep, rival: str, words: str, verdict: str, found: Difference) -> list[str]:
-    shown = f"{cell(found)} bits per byte, {found.seeds} seeds"
-    ratio = flops_ratio(sweep, rival)
-    dear = "" if ratio <= MORE_FLOPS else ", too dear"
-    return [words, f"{shown}, at {ratio:.3f} times the FLOPs{dear}", verdict]
+def _row(words: str, verdict: str, found: Difference) -> list[str]:
+    return [words, f"{cell(found)} bits per byte, {many(found.seeds, 'seed')}", verdict]
 
 
 def target_table(sweep: Sweep, before: Sweep) -> str:
@@ -62,17 +60,20 @@ def target_table(sweep: Sweep, before: Sweep) -> str:
     behind, ahead = (differences.matched_gap(sweep, matched(rival), place) for rival in (GUIDANCE, CAUSAL))
     if behind is not None:
         words = f"at most {MARGIN} worse than {IN_SENTENCES[GUIDANCE]}"
-        rows.append(_row(sweep, GUIDANCE, words, verdicts.non_inferior(behind, MARGIN), behind))
+        rows.append(_row(words, verdicts.non_inferior(behind, MARGIN), behind))
     if ahead is not None:
         words = f"better than {IN_SENTENCES[CAUSAL]}"
-        rows.append(_row(sweep, CAUSAL, words, verdicts.one_sided(ahead, wanted=-1), ahead))
+        rows.append(_row(words, verdicts.one_sided(ahead, wanted=-1), ahead))
+    if ratios := [flops_ratio(sweep, rival) for rival, found in ((GUIDANCE, behind), (CAUSAL, ahead)) if found is not None]:
+        met = verdicts.SUPPORTED if max(ratios) <= MORE_FLOPS else verdicts.CONTRADICTED
+        rows.append([f"at most {MORE_FLOPS} times the FLOPs of either", ends(ratios, ".3f"), met])
     now, then = deviation(sweep), deviation(before)
     if now is not None and then is not None:
         most = LESS_SPREAD * then
         met = verdicts.SUPPORTED if now <= most else verdicts.CONTRADICTED
-        verdict = NONE if sweep is before else met
-        rows.append([f"half the deviation over seeds: at most {most:.4f}", f"{now:.4f} bits per byte", verdict])
-    return markdown([f"policy with equally many boundaries, {place} text of `{sweep.name}`", "measured", "verdict"], rows)
+        words = f"deviation over seeds at most {most:.4f}, half that of `{before.name}`"
+        rows.append([words, f"{now:.4f} bits per byte", TO_HALVE if sweep is before else met])
+    return markdown([f"part of the rule (`{sweep.name}`, {place} text)", "measured", "verdict"], rows)
 
 
 def judged(results: Path) -> str:

@@ -1,10 +1,10 @@
 """Endings of ch09_courses, on made-up records: places are read off the text, intervals are those of a printed table of t."""
 
 import pytest
-from sweeps import record, rows_of, sweep_of
+from sweeps import record, sweep_of
 
 from rltok.errors import RltokError
-from rltok.evidence.chapters.ch09_courses import NOWHERE, ended, figure, optima, optima_table, word_shares
+from rltok.evidence.chapters.ch09_courses import NOWHERE, ended, figure, optima, word_shares
 
 SPACES = "one |two |three |four |five |six"
 SECOND = "one t|wo t|hree f|our f|ive s|ix"
@@ -60,13 +60,6 @@ def test_each_optimum_has_its_loss_beside_its_seeds_with_students_interval():
     assert (first.apart, first.reach) == pytest.approx((-0.05 / 3, 4.3027 * 0.0125831 / 3**0.5), rel=1e-4)
     assert (second.apart, second.reach) == pytest.approx((0.01, 12.7062 * 0.00707107 / 2**0.5), rel=1e-4)
     assert third.apart == pytest.approx(0.03) and third.reach is None
-
-
-def test_the_table_has_a_row_for_each_optimum_the_most_frequent_first():
-    runs = [run("early", 0, SPACES, 1.7), run("early", 1, LAST, 1.8), run("late", 0, LAST, 1.9)]
-    rows = [[cell.replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in rows_of(optima_table(runs))]
-    assert [row[:2] for row in rows[1:]] == [["at last letters", "2"], ["after spaces", "1"]]
-    assert rows[1][2].startswith("+0.050 ± 0.635") and rows[2][2] == "-0.100"
 
 
 def test_the_figure_has_a_point_for_each_run_by_its_ending_and_the_mean_of_each_method_best_at_the_top():

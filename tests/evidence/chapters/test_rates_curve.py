@@ -77,12 +77,9 @@ def test_a_sweep_of_which_no_single_curve_can_be_drawn_is_refused():
 
 def test_the_table_has_a_row_for_each_rate_and_the_figure_both_forms():
     head, dense, sparse = ([cell.replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in rows_of(rates_table(sweep())))
-    assert [cell.split(",")[0] for cell in head] == [
-        "target rate", "tokens per byte", "tokens per byte", "bits per byte", "bits per byte", "difference",
-    ]  # fmt: skip
-    assert dense[0] == "1/3" and dense[1] == "0.340"
-    assert dense[3] == "1.760 ± 0.066" and dense[4] == "1.740 ± 0.043" and dense[5] == "+0.020 ± 0.050"
-    assert sparse[0] == "1/5" and sparse[2] == sparse[4] == sparse[5]
+    assert [cell.split(",")[0] for cell in head] == ["target rate", "bits per byte", "bits per byte", "difference"]
+    assert dense == ["1/3", "1.760", "1.740", "+0.020 ± 0.050"]
+    assert sparse == ["1/5", "1.820", "-", "-"]
     (axes,) = rates_figure(sweep()).axes
     lines = [container.lines[0] for container in axes.containers]
     assert [line.get_ydata().tolist() for line in lines] == [pytest.approx([1.76, 1.82]), pytest.approx([1.74])]
