@@ -127,14 +127,14 @@ def answer(best: Sweep, large: Sweep) -> str:
 def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool]]:
     """Claims: of which method, what, and whether our runs show it."""
     fast, slow, paper = IN_SENTENCES[FAST], IN_SENTENCES[SLOW], _paper(best, large)
-    every, ahead = 1 / settings(best, "even").model.rule.target_rate, _ahead(best, FAST, ("even", "hnet_port"))
+    ahead = _ahead(best, FAST, ("even", "hnet_port"))
+    guidance = {f"predicts better than {IN_SENTENCES['bpe']} at {LARGE.upper()}": bool(_ahead(large, FAST, ("bpe",)))}
     return [
-        *((fast, what, holds) for what, holds in _spaces(best, large).items()),
-        (fast, f"predicts better than *even spacing*, a boundary every {every:g} bytes, at {_size(best)}", "even" in ahead),
+        *((fast, what, holds) for what, holds in (_spaces(best, large) | _ahead_of_even(best, large)).items()),
         (slow, f"predicts better than even spacing at {_size(best)}", bool(_ahead(best, SLOW, ("even",)))),
         (slow, "ends tokens at white space", bool(paper) and all(at_spaces(*run) for run in paper)),
         (fast, "predicts better than *H-Net*, an earlier way to learn boundaries", "hnet_port" in ahead),
-        *((fast, what, holds) for what, holds in _better_at_scale(large).items()),
+        *((fast, what, holds) for what, holds in guidance.items() if FAST in large.runs),
     ]
 
 
@@ -155,13 +155,15 @@ def _spaces(best: Sweep, large: Sweep) -> dict[str, bool]:
     return {f"{what} at {_size(best)}": there, f"{what} at {LARGE.upper()}, the paper's size": not there}
 
 
-def _better_at_scale(large: Sweep) -> dict[str, bool]:
-    """The claims that the fast policy predicts better at the paper's size: which it is better than, which not."""
+def _ahead_of_even(best: Sweep, large: Sweep) -> dict[str, bool]:
+    """The claims that the fast policy predicts better than even spacing: one of both sizes, or one of each where they part."""
+    every, rival = 1 / settings(best, "even").model.rule.target_rate, ("even",)
+    what, ahead = f"predicts better than *even spacing*, a boundary every {every:g} bytes,", bool(_ahead(best, FAST, rival))
     if FAST not in large.runs:
-        return {}
-    ahead, rivals = _ahead(large, FAST, ("even", "bpe")), ("even", "bpe")
-    sides = {side: [IN_SENTENCES[rival] for rival in rivals if (rival in ahead) == side] for side in (True, False)}
-    return {f"predicts better than {_listed(named)} at {LARGE.upper()}": side for side, named in sides.items() if named}
+        return {f"{what} at {_size(best)}": ahead}
+    if bool(_ahead(large, FAST, rival)) == ahead:
+        return {f"{what} at both sizes": ahead}
+    return {f"{what} at {_size(best)}": ahead, f"predicts better than even spacing at {LARGE.upper()}": not ahead}
 
 
 def _ahead(sweep: Sweep, name: str, others: Sequence[str]) -> set[str]:
@@ -260,10 +262,10 @@ def _at_scale(large: Sweep) -> str:
     gaps = _gaps(large, FAST, ("even", "bpe", "hnet_port"))
     sure = {other: gap for other, gap in gaps.items() if gap.seeds >= LEAST_SEEDS}
     few = [other for other in gaps if other not in sure]
-    said = "; ".join([against(sure, amounts=False)] * bool(sure) + [_few(large, few)] * bool(few))
+    said = f" and predicts {against(sure, amounts=False)}" if sure else ""
     return (
-        f"**{_head_at_scale(large)}:** the fast policy ({many(len(large.runs[FAST]), 'run')})"
-        f"{f' predicts {said}. It' if said else ''} ends tokens after {shares(large, FAST)} of white space."
+        f"**{_head_at_scale(large)}:** the fast policy ({many(len(large.runs[FAST]), 'run')}) ends tokens after"
+        f" {shares(large, FAST)} of white space{said}.{_few(large, few)}"
     )
 
 
@@ -279,14 +281,14 @@ def _head_at_scale(large: Sweep) -> str:
     return f"What {'works' if there and better else 'we saw' if there or better else 'failed'} at {LARGE.upper()}"
 
 
-def _few(large: Sweep, others: Iterable[str]) -> str:
-    """In how many seeds the fast policy of the paper's size predicts better than others."""
+def _few(large: Sweep, others: Sequence[str]) -> str:
+    """In how many seeds the fast policy of the paper's size predicts better than others, a sentence; nothing without others."""
     counts: dict[str, list[str]] = {}
     for other in others:
         seeds = by_seed(large, FAST, other)
         counts.setdefault(f"{sum(bits < 0 for bits in seeds)} of {many(len(seeds), 'seed')}", []).append(IN_SENTENCES[other])
     words = [f"{_listed(named)} in {count}" for count, named in counts.items()]
-    return f"better than {', and than '.join(words)}; too few to be sure"
+    return f" It predicts better than {', and than '.join(words)}: too few to be sure." if words else ""
 
 
 def _failed(best: Sweep, large: Sweep) -> str:
@@ -351,7 +353,7 @@ def legend(best: Sweep, large: Sweep) -> str:
     return (
         f"Lower is better. {_size(best)}: means over seeds on {place_of(best)} text, ± 95% confidence intervals;"
         " learning-rate schedules chosen on validation text."
-        f" {_size(large)}: {'each seed' if few else 'the same, or each seed'}, under one schedule." + _discounts(best)
+        f" {_size(large)}: one schedule for all; {'each seed' if few else 'without ±, single seeds'}." + _discounts(best)
     )
 
 
