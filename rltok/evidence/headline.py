@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 BEST, LARGE = "32m_best", "147m"  # each method under its best schedule; the paper's size, under one schedule for all
 AUTHORS = "147m_authors"  # the preset of what the authors' code very probably ran
 FAST, SLOW = "policy_x20", "policy"  # with a higher learning rate than the network, and with the network's
-UNDISCOUNTED = "policy_x20_gamma0.99"  # the fast policy with the discount of the paper's text
 NAMES = {
     FAST: "fast policy",
     SLOW: "paper's policy",
@@ -40,7 +39,7 @@ IN_SENTENCES = NAMES | {name: f"the {NAMES[name]}" for name in (FAST, SLOW)}
 IN_SENTENCES |= {"whitespace": "a fixed rule that splits after words"}
 ROWS = (FAST, SLOW, "bpe", "bpe_causal", "hnet_port")  # of the table, each beside even spacing
 DRAWN = {
-    SLOW: "REINFORCE, the network's learning rate",
+    SLOW: "REINFORCE, the network's learning rate, discount {gamma:g}",
     "bpe": "ordinary BPE, which looks ahead",
     "bpe_causal": "BPE without looking ahead",
     "hnet_port": "an earlier method, straight-through gradients",
@@ -114,28 +113,45 @@ def answer(best: Sweep, large: Sweep) -> str:
     lists = [(head, _stated(claims, side)) for head, side in (("Shown", True), ("Not shown", False))]
     said = " ".join(f"*{head}:* {'; '.join(claims)}." for head, claims in lists if claims)
     first = {
-        IN_SENTENCES[FAST]: f"a *fast policy*, ours, with {_times(best)} the network's learning rate,",
+        IN_SENTENCES[FAST]: f"a *fast policy*, ours, with {_times(best)} the network's learning rate and a discount of"
+        f" {settings(best, FAST).objective.gamma:g} for later bytes,",
         IN_SENTENCES[SLOW]: f"the *{NAMES[SLOW]}*, with the network's learning rate,",
     }
     for name, whole in first.items():
         said = said.replace(f"that {name}", f"that {whole}", 1)
     (_, shown), (_, not_shown) = lists
     verdict = "No" if not shown else "In part" if not_shown else "Yes"
-    return f"**Was the paper reproduced? {verdict}.** {said} {_how_sure(best, large)}"
+    return f"**Was the paper reproduced? {verdict}.** {_of_the_paper(best)} {said} {_how_sure(best, large)}"
+
+
+def _of_the_paper(best: Sweep) -> str:
+    """What the paper says of its policy, with the rivals' names explained."""
+    every = 1 / settings(best, "even").model.rule.target_rate
+    return (
+        f"*The paper says* that its policy ends tokens at white space and predicts better than *even spacing* (a boundary every"
+        f" {every:g} bytes) and *H-Net* (an earlier way to learn boundaries), and as well as *BPE guidance* (the boundaries of an"
+        " ordinary tokenizer)."
+    )
 
 
 def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool]]:
     """Claims: of which method, what, and whether our runs show it."""
     fast, slow, paper = IN_SENTENCES[FAST], IN_SENTENCES[SLOW], _paper(best, large)
     ahead = _ahead(best, FAST, ("even", "hnet_port"))
-    guidance = {f"predicts better than {IN_SENTENCES['bpe']} at {LARGE.upper()}": bool(_ahead(large, FAST, ("bpe",)))}
     return [
         *((fast, what, holds) for what, holds in (_spaces(best, large) | _ahead_of_even(best, large)).items()),
         (slow, f"predicts better than even spacing at {_size(best)}", bool(_ahead(best, SLOW, ("even",)))),
         (slow, "ends tokens at white space", bool(paper) and all(at_spaces(*run) for run in paper)),
-        (fast, "predicts better than *H-Net*, an earlier way to learn boundaries", "hnet_port" in ahead),
-        *((fast, what, holds) for what, holds in guidance.items() if FAST in large.runs),
+        (fast, "predicts better than H-Net", "hnet_port" in ahead),
+        *((fast, what, holds) for what, holds in _beside_guidance(best).items()),
     ]
+
+
+def _beside_guidance(best: Sweep) -> dict[str, bool]:
+    """The claim that the fast policy predicts as well as BPE guidance: shown or refuted only where the two can be told apart."""
+    apart = _tokenizers(best)[0].get("bpe")
+    said = {"lower": {"predicts better than BPE guidance": True}, "higher": {"predicts as well as BPE guidance": False}}
+    return said.get(apart.verdict, {}) if apart and apart.seeds >= LEAST_SEEDS else {}
 
 
 def _stated(claims: Iterable[tuple[str, str, bool]], side: bool) -> list[str]:
@@ -157,13 +173,12 @@ def _spaces(best: Sweep, large: Sweep) -> dict[str, bool]:
 
 def _ahead_of_even(best: Sweep, large: Sweep) -> dict[str, bool]:
     """The claims that the fast policy predicts better than even spacing: one of both sizes, or one of each where they part."""
-    every, rival = 1 / settings(best, "even").model.rule.target_rate, ("even",)
-    what, ahead = f"predicts better than *even spacing*, a boundary every {every:g} bytes,", bool(_ahead(best, FAST, rival))
+    what, ahead = "predicts better than even spacing", bool(_ahead(best, FAST, ("even",)))
     if FAST not in large.runs:
         return {f"{what} at {_size(best)}": ahead}
-    if bool(_ahead(large, FAST, rival)) == ahead:
+    if bool(_ahead(large, FAST, ("even",))) == ahead:
         return {f"{what} at both sizes": ahead}
-    return {f"{what} at {_size(best)}": ahead, f"predicts better than even spacing at {LARGE.upper()}": not ahead}
+    return {f"{what} at {_size(best)}": ahead, f"{what} at {LARGE.upper()}": not ahead}
 
 
 def _ahead(sweep: Sweep, name: str, others: Sequence[str]) -> set[str]:
@@ -218,25 +233,11 @@ def _works(best: Sweep) -> str:
     head = "What works" if _fast_works(best) else "What we hoped would work"
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
-    by = (
-        f" Comparisons with the BPEs used equally many boundaries; in the table, the BPEs have {_many_boundaries(best)}."
-        if alike
-        else ""
-    )
+    by = f" The table's BPEs have {_many_boundaries(best)} boundaries; here they had equally many." if alike else ""
     return (
-        f"**{head}:** the fast policy ends tokens after {shares(best, FAST)} of white space{_other_discount(best)}. It predicts"
+        f"**{head} at {_size(best)}:** the fast policy ends tokens after {shares(best, FAST)} of white space. It predicts"
         f" {against(gaps, amounts=False)}.{by}"
     )
-
-
-def _other_discount(best: Sweep) -> str:
-    """How many seeds end at white space with the discount of the paper's text, where such runs are there."""
-    if UNDISCOUNTED not in best.runs:
-        return ""
-    ended = best.values(UNDISCOUNTED, "whitespace_share", place_of(best))
-    gamma, there = settings(best, UNDISCOUNTED).objective.gamma, sum(share >= SETTLED for share in ended)
-    so = "do" if at_spaces(best, FAST) else "end them after nearly all"
-    return f"; with {gamma:g}, the discount of the paper's text, {there} of {many(len(ended), 'seed')} {so}"
 
 
 def _many_boundaries(best: Sweep) -> str:
@@ -303,13 +304,14 @@ def _failed(best: Sweep, large: Sweep) -> str:
     sizes = ([_size(sweep) for sweep, _ in slow], [_size(sweep) for sweep in fast])
     moved, far = (_listed([f"{share:.0%} ({size})" for share, size in zip(*each, strict=True)])
                   for each in zip(travels, sizes, strict=True))  # fmt: skip
-    fewer = "With fewer updates, its weights" if max(travels[0]) < 1 else "Its weights"
-    works = f"What works{', too' if _fast_works(best) else ''}"
-    failed = "What failed in runs so short" if max(travels[0]) < LITTLE_TRAVEL else "What failed"
+    head, why = "What failed", "Its weights"
+    if all(at_spaces(*run) for run in slow):
+        head = f"What works{', too' if _fast_works(best) else ''}"
+    elif max(travels[0]) < LITTLE_TRAVEL:
+        head, why = "What failed in runs so short", "The likely reason: in so few updates its weights"
     return (
-        f"**{works if all(at_spaces(*run) for run in slow) else failed}:** the paper's policy ends tokens"
-        f" after {_listed(ended)}. {fewer} could move {moved} as far as in the paper's run, those of the fast"
-        f" policy {far}."
+        f"**{head}:** the paper's policy ends tokens after {_listed(ended)}. {why} can move {moved} as far as in the paper's run;"
+        f" the fast policy's, {far}."
     )
 
 
@@ -321,12 +323,13 @@ def settings(sweep: Sweep, name: str) -> Config:
 def table(best: Sweep, large: Sweep) -> str:
     """Markdown: five methods, lowest first, beside even spacing, at both sizes."""
     place = place_of(best)
-    drawn = DRAWN | {FAST: f"REINFORCE, {_times(best)} the network's learning rate"}
+    drawn = DRAWN | {FAST: f"REINFORCE, {_times(best)} the network's learning rate, discount {{gamma:g}}"}
     rows = []
     for name in sorted((name for name in ROWS if name in best.runs), key=lambda name: best.mean(name, place).bits):
         apart = amount(gap(best, name, "even", place))
         at_scale = _at_scale_cell(large, LARGE_POLICY if name == SLOW else name)
-        rows.append([f"**{NAMES[name]}**: {drawn[name]}", apart, at_scale, shares(best, name, remark=" by seed")])
+        what = drawn[name].format(gamma=settings(best, name).objective.gamma)
+        rows.append([f"**{NAMES[name]}**: {what}", apart, at_scale, shares(best, name, remark=" by seed")])
     heads = [f"minus even spacing's {sweep.mean('even', place_of(sweep)).bits:.3f}" if "even" in sweep.runs else NONE
              for sweep in (best, large)]  # fmt: skip
     columns = [f"{_size(best)}: bits per byte, {heads[0]}", f"{_size(large)}: {heads[1]}"]
@@ -353,15 +356,14 @@ def legend(best: Sweep, large: Sweep) -> str:
     return (
         f"Lower is better. {_size(best)}: means over seeds on {place_of(best)} text, ± 95% confidence intervals;"
         " learning-rate schedules chosen on validation text."
-        f" {_size(large)}: one schedule for all; {'each seed' if few else 'without ±, single seeds'}." + _discounts(best)
+        f" {_size(large)}: one schedule for all; {'each seed' if few else 'without ±, single seeds'}." + _discount()
     )
 
 
-def _discounts(best: Sweep) -> str:
-    """The discounts of both policies beside those of the paper."""
+def _discount() -> str:
+    """The discount of the paper, where its text and its code say different things."""
     text, code = (f"{preset(name).objective.gamma:g}" for name in (LARGE, AUTHORS))
-    own = [f"{NAMES[name]} {settings(best, name).objective.gamma:g}" for name in (FAST, SLOW) if name in best.runs]
-    return f" Later bytes are discounted: {', '.join(own)} ({text} in the paper's text, very probably {code} in its code)."
+    return f" The paper's discount: {text} in its text, very probably {code} in its code."
 
 
 def verdict(results: Path) -> str:
