@@ -110,7 +110,7 @@ def sentences(best: Sweep, large: Sweep) -> list[str]:
 def answer(best: Sweep, large: Sweep) -> str:
     """Yes, no or in part, with the claims of the paper that our runs show and those that they do not, and how sure that is."""
     claims = _claims(best, large)
-    lists = [(head, _stated(claims, side)) for head, side in (("Shown", True), ("Not shown", False))]
+    lists = [(head, _stated(claims, side)) for head, side in (("Shown", True), ("Not shown", False), ("Unclear", None))]
     said = " ".join(f"*{head}:* {'; '.join(claims)}." for head, claims in lists if claims)
     first = {
         IN_SENTENCES[FAST]: f"a *fast policy*, ours, with {_times(best)} the network's learning rate and a discount of"
@@ -119,8 +119,8 @@ def answer(best: Sweep, large: Sweep) -> str:
     }
     for name, whole in first.items():
         said = said.replace(f"that {name}", f"that {whole}", 1)
-    (_, shown), (_, not_shown) = lists
-    verdict = "No" if not shown else "In part" if not_shown else "Yes"
+    (_, shown), *others = lists
+    verdict = "No" if not shown else "In part" if any(rest for _, rest in others) else "Yes"
     return f"**Was the paper reproduced? {verdict}.** {_of_the_paper(best)} {said} {_how_sure(best, large)}"
 
 
@@ -134,8 +134,8 @@ def _of_the_paper(best: Sweep) -> str:
     )
 
 
-def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool]]:
-    """Claims: of which method, what, and whether our runs show it."""
+def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool | None]]:
+    """Claims: of which method, what, and whether our runs show it; None where they decide nothing."""
     fast, slow, paper = IN_SENTENCES[FAST], IN_SENTENCES[SLOW], _paper(best, large)
     ahead = _ahead(best, FAST, ("even", "hnet_port"))
     return [
@@ -143,22 +143,22 @@ def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool]]:
         (slow, f"predicts better than even spacing at {_size(best)}", bool(_ahead(best, SLOW, ("even",)))),
         (slow, "ends tokens at white space", bool(paper) and all(at_spaces(*run) for run in paper)),
         (fast, "predicts better than H-Net", "hnet_port" in ahead),
-        *((fast, what, holds) for what, holds in _beside_guidance(best).items()),
+        (fast, *_beside_guidance(best)),
     ]
 
 
-def _beside_guidance(best: Sweep) -> dict[str, bool]:
+def _beside_guidance(best: Sweep) -> tuple[str, bool | None]:
     """The claim that the fast policy predicts as well as BPE guidance: shown or refuted only where the two can be told apart."""
     apart = _tokenizers(best)[0].get("bpe")
-    said = {"lower": {"predicts better than BPE guidance": True}, "higher": {"predicts as well as BPE guidance": False}}
-    return said.get(apart.verdict, {}) if apart and apart.seeds >= LEAST_SEEDS else {}
+    clear = {"lower": True, "higher": False}.get(apart.verdict) if apart and apart.seeds >= LEAST_SEEDS else None
+    return "predicts as well as BPE guidance", clear
 
 
-def _stated(claims: Iterable[tuple[str, str, bool]], side: bool) -> list[str]:
-    """The claims that hold, or those that do not; the method of the claim before is "it"."""
-    kept = [(name, what) for name, what, holds in claims if holds == side]
-    before = [None, *(name for name, _ in kept)]
-    return [f"that {'it' if name == last else name} {what}" for (name, what), last in zip(kept, before, strict=False)]
+def _stated(claims: Iterable[tuple[str, str, bool | None]], side: bool | None) -> list[str]:
+    """The claims that hold, those that do not, or those that nothing decides; the method of the claim before is "it"."""
+    kept = [(name, what) for name, what, holds in claims if holds is side]
+    before, link = [None, *(name for name, _ in kept)], "whether" if side is None else "that"
+    return [f"{link} {'it' if name == last else name} {what}" for (name, what), last in zip(kept, before, strict=False)]
 
 
 def _spaces(best: Sweep, large: Sweep) -> dict[str, bool]:
@@ -198,11 +198,9 @@ def _size(sweep: Sweep) -> str:
 
 def _how_sure(best: Sweep, large: Sweep) -> str:
     paper = preset(LARGE).train.training_bytes
-    slow = [travel_share(settings(*run)) for run in _paper(best, large)]
-    short = " Runs were too short to judge the paper's policy." if max(slow, default=1) < LITTLE_TRAVEL else ""
     return (
         f"*How sure:* {_seeds(best)} of each method at {_size(best)} and {_text(best)} of text, {_seeds(large)} at"
-        f" {LARGE.upper()} and {_text(large)} (the paper: {paper / 1e9:g} GB).{short}"
+        f" {LARGE.upper()} and {_text(large)} (the paper: {paper / 1e9:g} GB)."
     )
 
 
@@ -233,7 +231,11 @@ def _works(best: Sweep) -> str:
     head = "What works" if _fast_works(best) else "What we hoped would work"
     tokenizers, alike = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
-    by = f" The table's BPEs have {_many_boundaries(best)} boundaries; here they had equally many." if alike else ""
+    by = (
+        f" For this, policy and BPEs had equally many boundaries; the table's BPEs have {_many_boundaries(best)}."
+        if alike
+        else ""
+    )
     return (
         f"**{head} at {_size(best)}:** the fast policy ends tokens after {shares(best, FAST)} of white space. It predicts"
         f" {against(gaps, amounts=False)}.{by}"
@@ -294,24 +296,21 @@ def _few(large: Sweep, others: Sequence[str]) -> str:
 
 def _failed(best: Sweep, large: Sweep) -> str:
     """Where the boundaries of the paper's policy are at both sizes, and how far its weights could move."""
-    slow = _paper(best, large)
+    slow, fast = _paper(best, large), [(sweep, FAST) for sweep in (best, large) if FAST in sweep.runs]
     if not slow:
         return ""
-    fast = [sweep for sweep in (best, large) if FAST in sweep.runs]
     ended = [f"{shares(sweep, name)}{'' if number else ' of white space'} at {_size(sweep)}"
              for number, (sweep, name) in enumerate(slow)]  # fmt: skip
-    travels = [[travel_share(settings(*run)) for run in runs] for runs in (slow, [(sweep, FAST) for sweep in fast])]
-    sizes = ([_size(sweep) for sweep, _ in slow], [_size(sweep) for sweep in fast])
-    moved, far = (_listed([f"{share:.0%} ({size})" for share, size in zip(*each, strict=True)])
-                  for each in zip(travels, sizes, strict=True))  # fmt: skip
+    moved, far = (_listed([f"{travel_share(settings(sweep, name)):.0%} ({_size(sweep)})" for sweep, name in runs])
+                  for runs in (slow, fast))  # fmt: skip
     head, why = "What failed", "Its weights"
     if all(at_spaces(*run) for run in slow):
         head = f"What works{', too' if _fast_works(best) else ''}"
-    elif max(travels[0]) < LITTLE_TRAVEL:
+    elif max(travel_share(settings(*run)) for run in slow) < LITTLE_TRAVEL:
         head, why = "What failed in runs so short", "The likely reason: in so few updates its weights"
     return (
         f"**{head}:** the paper's policy ends tokens after {_listed(ended)}. {why} can move {moved} as far as in the paper's run;"
-        f" the fast policy's, {far}."
+        f" the fast policy's can move {far} as far."
     )
 
 
