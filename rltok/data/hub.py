@@ -33,13 +33,15 @@ def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:
         from huggingface_hub import get_session
     except ImportError:  # what asks next names the package that is missing
         return True
+    except ValueError:  # HF_ENDPOINT is no address, which the package finds as it is imported
+        return False
     answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
             get_session().head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=timeout)
             answers.put(True)
-        except Exception:  # of whichever HTTP library its version uses; an address that is none answers nobody
+        except Exception:  # of whichever HTTP library its version uses
             answers.put(False)
 
     # In a thread of its own, because the time limit covers neither the look-up of the name nor all of its phases together.

@@ -1,12 +1,14 @@
 """rltok.data.hub without a network: the probe against local servers, the stream against a stand-in for `datasets`."""
 
 import socket
+import subprocess
 import sys
 import threading
 import time
 import types
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import huggingface_hub.constants  # reads HF_ENDPOINT when it is imported, so before a test sets it
 import pytest
 
 from rltok.config import DataConfig
@@ -77,10 +79,16 @@ def test_the_probe_says_yes_to_a_hub_that_answers_and_no_to_a_port_that_refuses(
     assert hub_reachable() is False
 
 
-@pytest.mark.parametrize("address", ["huggingface", "http://", "ftp://127.0.0.1", "http://127.0.0.1:x", ""])
+@pytest.mark.parametrize("address", ["huggingface", "http://", "ftp://127.0.0.1", "http://127.0.0.1:x", "http://[::1", ""])
 def test_an_address_that_is_none_means_no(address, monkeypatch, no_switch):
     monkeypatch.setenv("HF_ENDPOINT", address)
     assert hub_reachable() is False
+
+
+def test_an_address_with_which_the_package_cannot_be_imported_means_no(monkeypatch, no_switch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://[::1")
+    code = "from rltok.data.hub import hub_reachable; print(hub_reachable())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -100,8 +108,6 @@ def test_a_port_that_answers_in_another_language_means_no(hub, monkeypatch):
 
 
 def test_a_proxy_is_asked_where_there_is_one(hub, monkeypatch):
-    import huggingface_hub
-
     forget = getattr(huggingface_hub, "close_session", lambda: None)  # newer versions keep what they knew of proxies
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{hub.server_port}")
     monkeypatch.setenv("HF_ENDPOINT", "http://no.such.host.invalid")
@@ -205,7 +211,5 @@ def test_a_stream_without_end_needs_a_limit_and_is_read_no_further(hub, calls):
 
 
 def test_importing_the_data_package_loads_neither_datasets_nor_pyarrow():
-    import subprocess
-
     code = "import sys, rltok.data; print(sorted({'datasets', 'pyarrow', 'huggingface_hub'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
