@@ -21,6 +21,7 @@ from rltok.errors import RltokError
 from rltok.kernels import backends
 
 _MOST_LAGS = 10  # of the kernel, which runs each chunk from 2^lags states
+_MOST_SWEEPS = 256  # then decisions are taken one by one
 
 
 def earlier_boundaries(boundaries: Bool[Tensor, "B N"], lag: int) -> Bool[Tensor, "B N"]:
@@ -94,16 +95,17 @@ def _sample_sweeps(terms: Tensor, thresholds: Tensor, bias: float, scale: float)
     forced = torch.zeros(terms.shape[:2], dtype=torch.bool, device=terms.device)
     forced[:, 0] = True
     boundaries = forced
-    # Each sweep settles at least one more position of every row, so N sweeps are the worst case; a handful is usual.
-    for _ in range(terms.shape[1]):
+    # A handful is usual. But a sweep is sure to settle only one more position, so in text that repeats itself, or in the padding
+    # behind a short row, decisions may hang together over the whole row: N sweeps over N positions. A walk is then sooner there.
+    for _ in range(_MOST_SWEEPS):
         logits = boundary_logits(terms, boundaries, bias=bias, scale=scale, softcap=None)
         updated = (thresholds < logits) | forced
         if terms.shape[-1] == 1:  # no memory, nothing to settle, and no device to wait for
             return updated
         if torch.equal(updated, boundaries):
-            break
+            return boundaries
         boundaries = updated
-    return boundaries
+    return _sample_plain(terms, thresholds, bias, scale)
 
 
 def _sample_triton(terms: Tensor, thresholds: Tensor, bias: float, scale: float) -> Tensor:

@@ -144,11 +144,15 @@ def test_both_samplers_draw_the_same_bits_at_every_length(std, length):
             assert torch.equal(plain, sweeps)
 
 
-def test_the_sweeps_settle_a_chain_in_which_every_decision_hangs_on_the_one_before():
-    terms = torch.tensor([-50.0, 100.0]).expand(1, 300, 2)  # a boundary exactly after a boundary
-    ones = sample_boundaries(terms, torch.full((1, 300), 0.5), bias=0.0, scale=1.0, softcap=None, backend="sweeps")
-    alternating = sample_boundaries(-terms, torch.full((1, 300), 0.5), bias=0.0, scale=1.0, softcap=None, backend="sweeps")
-    assert ones.all() and alternating[0].tolist() == [True, False] * 150
+@pytest.mark.parametrize("length", [40, 2000])
+def test_a_chain_in_which_every_decision_hangs_on_the_one_before_is_drawn_in_few_sweeps(length, monkeypatch):
+    swept = []
+    monkeypatch.setattr(policy, "boundary_logits", lambda *args, **named: swept.append(1) or boundary_logits(*args, **named))
+    terms = torch.tensor([-50.0, 100.0]).expand(1, length, 2)  # a boundary exactly after a boundary
+    ones = sample_boundaries(terms, torch.full((1, length), 0.5), bias=0.0, scale=1.0, softcap=None, backend="sweeps")
+    alternating = sample_boundaries(-terms, torch.full((1, length), 0.5), bias=0.0, scale=1.0, softcap=None, backend="sweeps")
+    assert ones.all() and alternating[0].tolist() == [True, False] * (length // 2)
+    assert 0 < len(swept) <= 2 * min(length, 256)
 
 
 @pytest.mark.parametrize("backend", ["plain", "sweeps"])

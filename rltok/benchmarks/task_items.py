@@ -228,7 +228,7 @@ def hub_items(name: str, force: bool) -> TaskItems:
 
     Args:
         name: of `TASKS`.
-        force: ask without first testing that the hub answers (behind a proxy).
+        force: ask without first testing that the hub answers (on a slow network).
     """
     task = _known(name)
     dataset = hub.open_dataset(task.hub, force, instead="local files, --tasks FOLDER", **task.where)

@@ -15,13 +15,14 @@ from rltok.show.characters import harmless
 from rltok.show.terminal import legend, paint
 from rltok.vocab import to_utf8
 
+MOST_SAMPLES = 10_000  # of a prompt: all are generated at once
 ENDS = {"end": "the model ended the text", "stop": "a stop text came", "length": "as many bytes as were allowed"}
 
 
 def _prompts(options: argparse.Namespace) -> list[bytes]:
     """The texts to go on with, each as often as it is wanted."""
-    if options.num_samples < 1:
-        raise RltokError(f"--num-samples must be at least 1; got {options.num_samples}.")
+    if not 1 <= options.num_samples <= MOST_SAMPLES:
+        raise RltokError(f"--num-samples must lie between 1 and {MOST_SAMPLES}; got {options.num_samples}.")
     if options.prompt and options.file is not None:
         raise RltokError("give prompts or --file, not both.")
     texts = [to_utf8(text) for text in options.prompt or [""]]

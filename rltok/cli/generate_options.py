@@ -19,7 +19,9 @@ def add_generate(commands: Any, add_running: Callable[[Any], None]) -> None:
         " line: rltok generate runs/mine 'Dear' --stop $'\\n' --boundaries",
     )
     parser.add_argument("run", help=NAMES)
-    parser.add_argument("prompt", nargs="*", help="texts to go on with, each in quotes; default: the model starts from nothing")
+    parser.add_argument(
+        "prompt", nargs="*", default=[], help="texts to go on with, each in quotes; default: the model starts from nothing"
+    )
     parser.add_argument("--file", help="go on with the text of a file instead ('-' reads standard input)")
     parser.add_argument(
         "--bytes", type=int, default=usual.max_bytes, metavar="N", help="bytes to write at most (default: %(default)s)"

@@ -93,7 +93,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-bytes", type=int, metavar="N", help="read at most so many bytes of text")
     parser.add_argument("--any-bytes", dest="allow_binary", action="store_true", help="take files that do not look like text")
-    parser.add_argument("--force", action="store_true", help="ask the hub without first testing that it answers (behind a proxy)")
+    parser.add_argument("--force", action="store_true", help="ask the hub without testing first that it answers (slow network)")
 
 
 def _add_settings(parser: argparse.ArgumentParser, what: str) -> None:

@@ -42,6 +42,6 @@ def add_prepare(commands: Any, add_common: Callable[[Any], None]) -> None:
         "--any-bytes", dest="allow_binary", action="store_true",
         help="also take what is no valid UTF-8 or does not look like text",
     )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="ask the hub without first testing that it answers (behind a proxy)")
+    parser.add_argument("--force", action="store_true", help="ask the hub without testing first that it answers (slow network)")
     parser.add_argument("--check", action="store_true", help="read the files in --out again and name those that are damaged")
     add_common(parser)

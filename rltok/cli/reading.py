@@ -24,6 +24,8 @@ def file_bytes(name: str, most: int) -> bytes:
         if sys.stdin is None:
             raise RltokError("standard input is closed. Pipe a text in, or name a file.")
         return sys.stdin.buffer.read(most)
+    if not name:
+        raise RltokError("--file is empty. Name a file, or '-' for standard input.")
     if os.path.isdir(name):
         raise RltokError(f"{name} is a folder. Name one of its files.")
     if os.path.exists(name) and not os.path.isfile(name):

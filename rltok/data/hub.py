@@ -2,12 +2,10 @@
 
 import os
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from rltok import vocab
 from rltok.data.documents import NULL_TEXT, Document, label_of, one_line
@@ -24,25 +22,30 @@ TRIES = 5  # failures in a row, without a row between them, after which a stream
 
 
 def hub_reachable(timeout: float = PROBE_SECONDS) -> bool:
-    """Whether the hub answers within `timeout` seconds; False when an offline switch is set. Does not go through proxies."""
+    """Whether the hub answers a request within `timeout` seconds; False when an offline switch is set.
+
+    It is asked as for a download, through the same proxies and with the same certificates. An open connection alone would not
+    do: networks that ask for a login first, and firewalls, accept it and then say nothing, or something of their own.
+    """
     if any(os.environ.get(name, "").upper() in {"1", "TRUE", "YES", "ON"} for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")):
         return False
     try:
-        address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-        host, port = address.hostname or "", address.port or 443
-    except ValueError:  # an address that is none answers nobody
+        from huggingface_hub import get_session
+    except ImportError:  # what asks next names the package that is missing
+        return True
+    except ValueError:  # HF_ENDPOINT is no address, which the package finds as it is imported
         return False
     answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
-    def connect() -> None:
+    def ask() -> None:
         try:
-            socket.create_connection((host, port), timeout).close()
+            get_session().head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=timeout)
             answers.put(True)
-        except OSError:
+        except Exception:  # of whichever HTTP library its version uses
             answers.put(False)
 
-    # In a thread of its own, because the time limit of create_connection does not cover the look-up of the name.
-    threading.Thread(target=connect, daemon=True).start()
+    # In a thread of its own, because the time limit covers neither the look-up of the name nor all of its phases together.
+    threading.Thread(target=ask, daemon=True).start()
     try:
         return answers.get(timeout=timeout)
     except queue.Empty:
@@ -70,7 +73,7 @@ def open_dataset(spec: str, force: bool, *, instead: str = TEXT_INSTEAD, **where
 
     Args:
         spec: which dataset.
-        force: skip the test that the hub answers (it cannot see proxies).
+        force: skip the test that the hub answers.
         instead: what the error without a network recommends.
         where: the `split`, and a `revision` other than the main one.
 
@@ -81,7 +84,7 @@ def open_dataset(spec: str, force: bool, *, instead: str = TEXT_INSTEAD, **where
     if not force and not hub_reachable():
         raise RltokError(
             f"cannot reach the Hugging Face hub for {name!r} (no network, or an offline switch is set)."
-            f" Use {instead}; behind a proxy add --force (force=True in Python)."
+            f" Use {instead}; if the network is slow, add --force (force=True in Python)."
         )
     try:
         return load_dataset(name, config, **where)
@@ -182,5 +185,5 @@ def shard_documents(
 
 
 def hub_documents(spec: str, force: bool) -> Iterator[Document]:
-    """Documents of `hf:OWNER/NAME[:CONFIG]`; `force` skips the test that the hub answers (it cannot see proxies)."""
+    """Documents of `hf:OWNER/NAME[:CONFIG]`; `force` skips the test that the hub answers."""
     yield from shard_documents(spec, open_texts(spec, force))

@@ -102,7 +102,7 @@ def documents(
             whose name is also a word such as `sample` is written `./sample`. Folders are read recursively in sorted
             order without hidden files and linked folders; they hold one kind, Parquet, JSON Lines or text.
         allow_binary: let files through that do not look like text.
-        force: ask the hub without first testing that it answers (needed behind a proxy).
+        force: ask the hub without first testing that it answers (on a slow network).
         max_bytes: of a longer text file only a beginning is read, a little longer than this.
 
     Raises:

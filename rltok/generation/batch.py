@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 import torch
 
+from rltok.device import memory_bytes
 from rltok.errors import RltokError, TrainingFailed
 from rltok.evaluation import evaluation_mode
+from rltok.generation.caches import SMALLEST
 from rltok.generation.passes import CachedPass, FullPass
 from rltok.generation.sampling import Sampling
 from rltok.generation.text import TextStream
@@ -18,6 +20,18 @@ from rltok.unet import AutoregressiveUNet
 from rltok.vocab import EOS, encode
 
 BOUNDARY_DRAWS, BYTE_DRAWS = 0, 1  # streams of random numbers of a row
+
+
+def _require_room(model: AutoregressiveUNet, rows: int, longest: int) -> None:
+    """Refuse what cannot fit: a system that promises more memory than it has ends the process without a word."""
+    weight, memory = model.embedding.weight, memory_bytes(model.embedding.weight.device)
+    caches = 2 * model.config.window * (len(model.down_blocks) + len(model.up_blocks)) + 2 * SMALLEST * len(model.mid_blocks)
+    needed = weight.element_size() * weight.shape[1] * rows * (longest + caches)  # and passes take more
+    if 0 < memory < needed:
+        raise RltokError(
+            f"{rows} texts of up to {longest - 1} bytes at once take more than {needed / 1e9:.3g} GB, and there are"
+            f" {memory / 1e9:.3g} GB. Take fewer texts at once, or fewer bytes."
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,7 @@ class Generation:
         cached: False makes a full pass for every byte, slow and simple.
 
     Raises:
-        RltokError: no prompt, a rule that looks ahead, an empty stop string.
+        RltokError: no prompt, a rule that looks ahead, an empty stop string, more rows than fit into memory.
     """
 
     def __init__(
@@ -74,6 +88,7 @@ class Generation:
         lengths = [len(prompt) + sampling.max_bytes + 1 for prompt in self.prompts]
         if rule.reads_length:
             lengths = [max(row_length or 0, length) for length in lengths]
+        _require_room(model, len(prompts), max(lengths))
         weight, seed, numbers = model.embedding.weight, sampling.seed, range(len(prompts))
         uniforms, self.byte_draws = (
             row_uniforms(seed, draws, numbers, max(lengths)).to(weight.device) for draws in (BOUNDARY_DRAWS, BYTE_DRAWS)

@@ -36,6 +36,8 @@ def locate(name_or_path: str | Path) -> Path:
     Raises:
         RltokError: there is nothing of that name, no finished checkpoint, no network.
     """
+    if not str(name_or_path).strip():
+        raise RltokError(f"the name of a model is empty. Name {NAMES}.")
     path, name = Path(name_or_path), name_or_path if isinstance(name_or_path, str) else ""
     if path.suffix == ".safetensors" and not os.path.isdir(path):
         if not os.path.exists(path):
@@ -48,9 +50,16 @@ def locate(name_or_path: str | Path) -> Path:
     hub = HUB_NAME.fullmatch(name)
     if hub and (hub[1] or not os.path.lexists(hub[3])):
         return _from_hub(hub[2])
-    if close := difflib.get_close_matches(name, shipped_models(), n=1):
-        raise RltokError(f"there is no run, file or model {name!r}. Did you mean {close[0]!r}?")
+    if near := _nearest(name):
+        raise RltokError(f"there is no run, file or model {name!r}. Did you mean {near!r}?")
     return find_checkpoint(path)
+
+
+def _nearest(name: str) -> str | None:
+    """The model that comes with rltok which a name most likely means: in whatever case, and also a part of it."""
+    name, models = name.lower(), shipped_models()
+    parts = [model for model in models if len(name) > 2 and name in model]
+    return next(iter([*difflib.get_close_matches(name, models, n=1), *parts]), None)
 
 
 def _from_hub(repository: str) -> Path:

@@ -128,7 +128,8 @@ def test_a_terminal_is_not_steered_by_what_a_model_writes():
         (["--temperature", "nan"], "temperature must be at least 0 and finite; got nan"),
         (["--top-k", 0], "top-k must lie between 1 and 257"), (["--top-k", 1000], "got 1000"),
         (["--top-p", 0], "top-p must be greater than 0"), (["--top-p", 1.5], "at most 1; got 1.5"),
-        (["--bytes", 0], "must be at least 1; got 0"), (["--num-samples", 0], "--num-samples must be at least 1; got 0"),
+        (["--bytes", 0], "must be at least 1; got 0"), (["--num-samples", 0], "--num-samples must lie between 1 and 10000; got"),
+        (["--num-samples", 10**9], "between 1 and 10000; got 1000000000"), (["--file", ""], "--file is empty. Name a file"),
         (["--stop", ""], "a stop string is empty"), (["--seed", -1], "seed and step must lie between"),
         (["--bytes", 50_000, "a"], "make a text of 50001 bytes; at most 50000 can be generated"),
         (["--file", "x", "a"], "give prompts or --file, not both"), (["--file", "nowhere.txt"], "nowhere.txt"),
@@ -138,6 +139,23 @@ def test_a_terminal_is_not_steered_by_what_a_model_writes():
 def test_what_cannot_be_is_one_line(run, finished, words, message):
     output = run("generate", finished, *words, code=2)
     assert message in output.err and output.err.count("\n") == 1 and output.out == ""
+
+
+def test_what_is_generated_at_once_must_fit_into_memory(run, finished, monkeypatch):
+    few, many = ["The", "--num-samples", 2, *SHORT], ["The", "--num-samples", 2000, *SHORT]
+    monkeypatch.setattr("rltok.generation.batch.memory_bytes", lambda device: 2_000_000)
+    assert run("generate", finished, *few).out
+    told = run("generate", finished, *many, code=2).err
+    assert re.fullmatch(
+        r"rltok: 2000 texts of up to 15 bytes at once take more than [0-9.]+ GB, and there are 0.002 GB. Take fewer texts .*\n",
+        told,
+    )
+
+
+def test_only_the_run_is_required(capsys):
+    with pytest.raises(SystemExit):
+        main(["generate"])
+    assert "required: run." in capsys.readouterr().err
 
 
 def test_a_file_too_long_for_a_prompt_is_not_read_to_its_end(run, finished, tmp_path):

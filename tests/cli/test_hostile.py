@@ -17,7 +17,6 @@ from rltok.cli.main import main
 from rltok.cli.options import parse_value, use_colour
 from rltok.config import with_settings
 from rltok.data import documents
-from rltok.data.hub import hub_reachable
 from rltok.errors import RltokError
 from rltok.presets import preset
 from rltok.rng import row_uniforms
@@ -122,14 +121,6 @@ def test_a_file_too_large_for_memory_is_not_called_damaged(kind, tmp_path, monke
     assert "out of memory. Take --jobs 1" in capsys.readouterr().err
     assert main(["train", "--data", data, "--out", str(tmp_path / "run")]) == 2
     assert "out of memory. Read less of the text with --max-bytes" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("address", ["http://[::1", "http://127.0.0.1:abc"])
-def test_a_hub_address_that_is_none_counts_as_unreachable(address, monkeypatch):
-    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", address)
-    assert not hub_reachable()
 
 
 def test_a_home_folder_of_nobody_is_a_missing_folder():

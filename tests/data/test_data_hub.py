@@ -1,10 +1,14 @@
-"""rltok.data.hub without a network: the probe against local sockets, the stream against a stand-in for `datasets`."""
+"""rltok.data.hub without a network: the probe against local servers, the stream against a stand-in for `datasets`."""
 
 import socket
+import subprocess
 import sys
 import threading
+import time
 import types
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import huggingface_hub.constants  # reads HF_ENDPOINT when it is imported, so before a test sets it
 import pytest
 
 from rltok.config import DataConfig
@@ -15,14 +19,42 @@ from rltok.errors import RltokError
 SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 
 
+class Hub(HTTPServer):
+    """Answers every HEAD, until it is closed."""
+
+    class RequestHandlerClass(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(404)  # an answer, whatever it says
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), self.RequestHandlerClass)
+        self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def close(self):
+        self.shutdown()
+        self.thread.join()
+        self.server_close()
+
+
 @pytest.fixture
-def hub(monkeypatch):
-    """The address of a port that answers, as the hub's."""
-    for name in SWITCHES:
+def no_switch(monkeypatch):
+    """Neither switch that says offline, nor a proxy."""
+    for name in (*SWITCHES, "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
-        yield server
+
+
+@pytest.fixture
+def hub(monkeypatch, no_switch):
+    """A server that answers, as the hub's."""
+    server = Hub()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    yield server
+    server.close()
 
 
 @pytest.fixture
@@ -41,10 +73,49 @@ def calls(monkeypatch):
     return requests
 
 
-def test_the_probe_says_yes_to_a_port_that_answers_and_no_to_one_that_refuses(hub):
+def test_the_probe_says_yes_to_a_hub_that_answers_and_no_to_a_port_that_refuses(hub):
     assert hub_reachable() is True
     hub.close()
     assert hub_reachable() is False
+
+
+@pytest.mark.parametrize("address", ["huggingface", "http://", "ftp://127.0.0.1", "http://127.0.0.1:x", "http://[::1", ""])
+def test_an_address_that_is_none_means_no(address, monkeypatch, no_switch):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    assert hub_reachable() is False
+
+
+def test_an_address_with_which_the_package_cannot_be_imported_means_no(monkeypatch, no_switch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://[::1")
+    code = "from rltok.data.hub import hub_reachable; print(hub_reachable())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_port_that_takes_a_connection_and_says_nothing_means_no_within_the_time_limit(scheme, monkeypatch, no_switch):
+    """As behind a firewall: the system accepts for a server that never looks."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        monkeypatch.setenv("HF_ENDPOINT", f"{scheme}://127.0.0.1:{mute.getsockname()[1]}")
+        start = time.monotonic()
+        assert hub_reachable(timeout=0.2) is False
+        assert time.monotonic() - start < 1
+
+
+def test_a_port_that_answers_in_another_language_means_no(hub, monkeypatch):
+    """As a network that asks for a login first: something answers, and is not the hub."""
+    monkeypatch.setenv("HF_ENDPOINT", f"https://127.0.0.1:{hub.server_port}")
+    assert hub_reachable() is False
+
+
+def test_a_proxy_is_asked_where_there_is_one(hub, monkeypatch):
+    forget = getattr(huggingface_hub, "close_session", lambda: None)  # newer versions keep what they knew of proxies
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{hub.server_port}")
+    monkeypatch.setenv("HF_ENDPOINT", "http://no.such.host.invalid")
+    forget()
+    try:
+        assert hub_reachable() is True
+    finally:
+        forget()
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
@@ -58,13 +129,19 @@ def test_an_offline_switch_means_no_without_asking(hub, monkeypatch, switch):
 def test_a_network_that_swallows_packets_means_no_after_the_time_limit(hub, monkeypatch):
     gave_up = threading.Event()
 
-    def swallow(*_):
+    def swallow(*_, **__):
         gave_up.wait()
         raise TimeoutError
 
-    monkeypatch.setattr(socket, "create_connection", swallow)
+    monkeypatch.setattr("huggingface_hub.get_session", lambda: types.SimpleNamespace(head=swallow))
     assert hub_reachable(timeout=0.01) is False
     gave_up.set()
+
+
+def test_without_the_package_that_asks_the_next_step_says_so(hub, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    hub.close()
+    assert hub_reachable() is True
 
 
 @pytest.mark.parametrize("spec", ["fineweb", "codeparrot", "hf:HuggingFaceFW/fineweb:sample-10BT"])
@@ -134,7 +211,5 @@ def test_a_stream_without_end_needs_a_limit_and_is_read_no_further(hub, calls):
 
 
 def test_importing_the_data_package_loads_neither_datasets_nor_pyarrow():
-    import subprocess
-
     code = "import sys, rltok.data; print(sorted({'datasets', 'pyarrow', 'huggingface_hub'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -240,11 +240,29 @@ def test_settings_of_a_giant_are_refused_before_it_is_made(exported, tmp_path, m
 # Names
 
 
-def test_an_unknown_name_tells_the_nearest(run, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("dmeo", "demo"), ("DEMO", "demo"), ("demo/", "demo"),
+     ("SMALL-ENGLISH", "small-english"), ("small english", "small-english"),
+     ("english", "small-english"), ("engl", "small-english"), ("hf:small-english", "small-english")],
+)  # fmt: skip
+def test_an_unknown_name_tells_the_nearest(name, nearest, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = run("show", "dmeo", TEXT, code=2).err
-    assert told == "rltok: there is no run, file or model 'dmeo'. Did you mean 'demo'?\n"
-    assert "neither a run's folder nor a checkpoint" in run("show", "something", TEXT, code=2).err
+    told = run("show", name, TEXT, code=2).err
+    assert told == f"rltok: there is no run, file or model {name!r}. Did you mean {nearest!r}?\n"
+
+
+@pytest.mark.parametrize("name", ["something", "x", "me"])
+def test_a_name_that_is_near_to_none_is_a_missing_run(name, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert f"{name} is neither a run's folder nor a checkpoint. Train one: " in run("show", name, TEXT, code=2).err
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_not_this_folder(name, run, finished, monkeypatch):
+    monkeypatch.chdir(finished)
+    told = run("show", name, TEXT, code=2).err
+    assert told.startswith("rltok: the name of a model is empty. Name a run's folder, ") and told.count("\n") == 1
 
 
 def test_what_exists_goes_before_names_and_a_path_is_a_path(finished, tmp_path, monkeypatch):
