@@ -4,8 +4,10 @@ import hashlib
 import json
 import re
 import shlex
+import sys
 
 import pytest
+import ship_model
 import torch
 from ship_model import MODELS, PLACED_BYTES, SCORED_BYTES, card, overlap, passages, places_of
 
@@ -106,6 +108,15 @@ def test_a_card_lists_the_packages_of_training_text_with_their_licences():
     packages = [{"name": "gull", "version": "1.2", "licence": "MIT", "split": "train", "files": 3, "bytes": 2_500_000}]
     assert "| gull | 1.2 | MIT | 2.50 |" in card(facts_of("demo") | {"packages": packages})
     assert "| package |" not in card(facts_of("demo"))
+
+
+def test_what_is_measured_of_stored_weights_can_be_measured_again_without_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(ship_model, "FOLDER", tmp_path)
+    monkeypatch.setattr(ship_model, "measured", lambda name: {"scores": {}, "places": {"digit": [1, 2]}})
+    monkeypatch.setattr(sys, "argv", ["ship_model.py", "demo"])
+    ship_model.main()
+    assert json.loads((tmp_path / "demo.json").read_text()) == facts_of("demo") | {"scores": {}, "places": {"digit": [1, 2]}}
+    assert {path.stem for path in tmp_path.glob("*.md")} == {*shipped_models()}
 
 
 @each_model
