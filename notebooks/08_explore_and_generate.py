@@ -206,7 +206,7 @@ Markdown(ch08_explore.speeds(results / "generation.json"))
 #
 # ## A model of code
 #
-# `small-python` comes with the package, too: half as large, trained with the same method on Python code. It reads the beginning of rltok's
+# `small-python` comes with the package, too: about half as large, trained with the same method on Python code. It reads the beginning of rltok's
 # own code, which was not in its training text; the model of English reads it as well. Predict: after which of these does the model of code
 # draw a boundary most often: a space, a vowel, a closing bracket?
 
@@ -242,14 +242,15 @@ passage = """def mean_price(rows):
 """
 for name, each in both.items():
     seen = read(each, passage, row_bytes=row_bytes, seed=0)
-    display(HTML(reading_html(seen, name)))
+    display(HTML(f"<p><b>{name}</b></p>" + reading_html(seen, name)))
 display(HTML(keys()))
 
 # %% [markdown]
 # The model of code draws no boundary after a space. Its tokens end after digits, closing brackets and consonants, the first ones of a word
 # above all, as those of the large run in chapter 06b. The model of English ends tokens at white space in code, too, of which it read
-# little. We had expected white space of both. Much of it in code is indentation, easy to predict, but whether that is why was not tried:
-# this is one run with one seed. Its card, `rltok/weights/small-python.md`, counts more bytes.
+# little. Before the run we expected white space in code to have boundaries more often than chance gives. Much of it is indentation, which
+# is easy to predict, but whether that is why was not tried: this is one run with one seed. The model's card,
+# `rltok/weights/small-python.md`, counts more bytes.
 
 # %% [markdown]
 # ## Other scripts
