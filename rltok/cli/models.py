@@ -8,7 +8,7 @@ from rltok.runs.export import export as export_model
 from rltok.runs.shipped import facts_of, shipped_models
 from rltok.system.files import quoted
 
-HEAD = f"{'name':16s}{'parameters':>12s}{'size':>9s}  {'language':10s}{'bits/byte':>10s}{'rate':>7s}{'white space':>13s}"
+HEAD = f"{'name':16s}{'parameters':>12s}{'size':>9s}  {'language':11s}{'bits/byte':>10s}{'rate':>7s}{'white space':>12s}"
 
 
 def models(options: argparse.Namespace) -> None:
@@ -20,8 +20,8 @@ def models(options: argparse.Namespace) -> None:
 def _line(facts: dict[str, Any]) -> str:
     scores = facts["scores"]
     return (
-        f"{facts['name']:16s}{facts['parameters']:12,d}{facts['file_bytes'] / 1e6:6.2f} MB  {facts['language']:10s}"
-        f"{scores['bits_per_byte']:10.3f}{scores['rate']:7.3f}{scores['whitespace_share']:13.1%}"
+        f"{facts['name']:16s}{facts['parameters']:12,d}{facts['file_bytes'] / 1e6:6.2f} MB  {facts['language']:11s}"
+        f"{scores['bits_per_byte']:10.3f}{scores['rate']:7.3f}{scores['whitespace_share']:12.1%}"
     )
 
 

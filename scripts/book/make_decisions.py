@@ -16,6 +16,7 @@ from rltok.evidence import measuring, words
 from rltok.evidence.chapters.ch09_rates import rate_curve
 from rltok.evidence.differences import borrowing, gap
 from rltok.evidence.records import SCHEDULE, Record, Sweep, read_sweeps
+from rltok.runs.shipped import FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "book" / "decisions.yml"
@@ -57,9 +58,9 @@ def at(value: Any, path: list[Any]) -> list[float]:
 
 def number(spec: dict[str, Any]) -> str:
     """A number in words: of a record, or of a plan a difference with half its interval, a score, or how many runs it has."""
-    if "record" in spec:
-        record = json.loads((RESULTS / f"{spec['record']}.json").read_text(encoding="utf-8"))
-        return words.ends(at(record, spec["field"]), spec["shown"])
+    if "field" in spec:
+        path = RESULTS / f"{spec['record']}.json" if "record" in spec else FOLDER / f"{spec['model']}.json"
+        return words.ends(at(json.loads(path.read_text(encoding="utf-8")), spec["field"]), spec["shown"])
     sweep = sweep_of(spec["plan"])
     if "minus" in spec:
         found = gap(borrowing(sweep, sweep_of("32m")), spec["method"], spec["minus"], spec["place"])
@@ -90,6 +91,7 @@ def section(entry: dict[str, Any]) -> str:
     """One entry: the question as its heading, what was expected, what came out, what was decided, and where it is from."""
     names = [f"`scripts/measure/sweeps/{plan}.toml`" for plan in entry.get("plans", [])]
     names += [f"`notebooks/results/{record}.json`" for record in entry.get("records", [])]
+    names += [f"`rltok/weights/{model}.json`" for model in entry.get("models", [])]
     lines = [
         f"### {entry['date']}: {entry['question'].strip()}",
         f"**Expected.** {entry['expected'].strip()}",

@@ -4,10 +4,12 @@ import hashlib
 import json
 import re
 import shlex
+import sys
 
 import pytest
+import ship_model
 import torch
-from ship_model import MODELS, SCORED_BYTES, card, overlap, passages
+from ship_model import MODELS, PLACED_BYTES, SCORED_BYTES, card, overlap, passages, places_of
 
 import rltok
 from rltok.cli.commands import _settings
@@ -40,6 +42,21 @@ def test_the_stored_scores_are_those_of_the_stored_weights(name, run):
     assert again["scored_bytes"] == facts["scores"]["scored_bytes"]
     for score, (low, high) in MODELS[name]["limits_of_scores"].items():
         assert low < again[score] < high
+    assert (again["whitespace_share"] > again["rate"]) == (name != "small-python"), "more often than chance gives"
+
+
+@each_model
+def test_the_places_of_boundaries_are_counted_anew_and_bear_out_the_words_of_the_card(name):
+    again = places_of(name, weights_of(name))
+    stored = facts_of(name)["places"]
+    assert sum(there for _, there in again.values()) == PLACED_BYTES and again.keys() == stored.keys()
+    for kind, (drawn, there) in again.items():
+        assert there == stored[kind][1] and abs(drawn - stored[kind][0]) <= max(3, 0.01 * there)
+    for kind, (low, high) in MODELS[name]["limits_of_places"].items():
+        assert low <= again[kind][0] / again[kind][1] <= high
+    consonants = sum(again[kind][0] for kind in ("first consonants of a word", "other consonant"))
+    most = "consonants" if consonants > sum(drawn for drawn, _ in again.values()) / 2 else "others"
+    assert most == ("consonants" if name == "small-python" else "others")
 
 
 @each_model
@@ -91,6 +108,15 @@ def test_a_card_lists_the_packages_of_training_text_with_their_licences():
     packages = [{"name": "gull", "version": "1.2", "licence": "MIT", "split": "train", "files": 3, "bytes": 2_500_000}]
     assert "| gull | 1.2 | MIT | 2.50 |" in card(facts_of("demo") | {"packages": packages})
     assert "| package |" not in card(facts_of("demo"))
+
+
+def test_what_is_measured_of_stored_weights_can_be_measured_again_without_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(ship_model, "FOLDER", tmp_path)
+    monkeypatch.setattr(ship_model, "measured", lambda name: {"scores": {}, "places": {"digit": [1, 2]}})
+    monkeypatch.setattr(sys, "argv", ["ship_model.py", "demo"])
+    ship_model.main()
+    assert json.loads((tmp_path / "demo.json").read_text()) == facts_of("demo") | {"scores": {}, "places": {"digit": [1, 2]}}
+    assert {path.stem for path in tmp_path.glob("*.md")} == {*shipped_models()}
 
 
 @each_model

@@ -1,4 +1,4 @@
-"""Chapter 08: what caches save, how fast generation was, and other scripts through a model of English."""
+"""Chapter 08: what caches save, how fast generation was, code and other scripts through models."""
 
 import json
 import unicodedata
@@ -6,7 +6,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rltok.explore import read
+from rltok.evidence import words
+from rltok.explore import places, read
+from rltok.explore.kinds import counted
 from rltok.generation import Generated
 from rltok.show.tables import markdown
 from rltok.unet import AutoregressiveUNet
@@ -55,7 +57,29 @@ def speeds(path: Path) -> str:
         for one in record["runs"]
     ]  # fmt: skip
     same = "the same bytes both ways" if all(one["same_bytes"] for one in record["runs"]) else "not the same bytes both ways"
-    return f"{markdown(head, rows)}\n\nBytes a second after a prompt of {record['prompt_bytes']} bytes; {same}."
+    lines = [markdown(head, rows), f"Bytes a second after a prompt of {record['prompt_bytes']} bytes; {same}.", steps(record)]
+    return "\n\n".join(lines)
+
+
+def steps(record: dict[str, Any]) -> str:
+    """In words, a sentence a device: what caches gain for a single row, and what a step costs for many rows at once."""
+    lines = []
+    for device in dict.fromkeys(one["device"] for one in record["runs"]):
+        runs = [one for one in record["runs"] if one["device"] == device]
+        gains = words.ends([one["times_as_fast"] for one in runs], ".1f")
+        costs = words.ends(map(cost_of_rows, runs), ".1f")
+        most = runs[0]["batches"][-1]["rows"]
+        lines.append(
+            f"{device}: caches make a single row {gains} times as fast; a step for {most} rows takes {costs} times as long as"
+            " for one."
+        )
+    return "\n\n".join(lines)
+
+
+def cost_of_rows(run: dict[str, Any]) -> float:
+    """How many times as long a step for the largest batch takes as one for a single row, the first batch."""
+    one, most = run["batches"][0], run["batches"][-1]
+    return most["rows"] / most["bytes_per_second"] * one["bytes_per_second"] / one["rows"]
 
 
 def script(character: str) -> str:
@@ -129,11 +153,18 @@ def scripts_figure(found: list[Language], training: dict[str, Any]) -> "Figure":
 
 def byte_kinds(text: str, boundaries: list[bool]) -> dict[str, tuple[int, int]]:
     """Boundaries and positions by the byte before them: white space, other ASCII, last or earlier byte of a longer character."""
-    counted: dict[str, Counter[bool]] = {}
     data = text.encode()
     ends = {stop - 1 for _, stop in character_spans(data)}
-    for i, (byte, boundary) in enumerate(zip(data, boundaries, strict=True)):
+    kinds = []
+    for i, byte in enumerate(data):
         inside = "last byte" if i in ends else "earlier byte"
-        kind = inside if byte > 127 else "white space" if bytes([byte]).isspace() else "other ASCII"
-        counted.setdefault(kind, Counter())[bool(boundary)] += 1
-    return {kind: (counts[True], counts.total()) for kind, counts in sorted(counted.items())}
+        kinds.append(inside if byte > 127 else "white space" if bytes([byte]).isspace() else "other ASCII")
+    return dict(sorted(counted(kinds, boundaries).items()))
+
+
+def kinds_table(data: bytes, boundaries: dict[str, list[bool]]) -> str:
+    """Markdown: of each kind of byte, how many there are, and after which share of them each model draws a boundary."""
+    found = {name: places(data, drawn) for name, drawn in boundaries.items()}
+    there = {kind: count for kind, (_, count) in next(iter(found.values())).items()}
+    rows = [[kind, str(count), *(f"{kinds[kind][0] / count:.0%}" for kinds in found.values())] for kind, count in there.items()]
+    return markdown(["byte", "how many", *(f"boundary after it, {name}" for name in found)], rows)

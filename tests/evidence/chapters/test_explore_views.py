@@ -4,6 +4,7 @@ import json
 
 import matplotlib
 import pytest
+import torch
 
 matplotlib.use("agg")
 
@@ -44,7 +45,35 @@ def test_speeds_of_a_record_and_of_none(tmp_path):
         path.write_text(json.dumps({"prompt_bytes": 2048, "runs": [one | {"same_bytes": same}]}))
         shown = ch08_explore.speeds(path)
         assert "| `tiny` | cpu | 7.2 | 150 | 900 | 21 |" in shown and "cached, 1 row |" in shown
-        assert shown.endswith(f"after a prompt of 2048 bytes; {words}.")
+        assert f"after a prompt of 2048 bytes; {words}." in shown
+        assert shown.endswith(
+            "cpu: caches make a single row 20.7 times as fast; a step for 16 rows takes 2.7 times as long as for one."
+        )
+
+
+def test_a_step_with_caches_calls_only_a_few_times_fewer_operations_than_a_full_pass(demo):
+    """Each operation is a kernel or two on a card, so this is why caches help a single row little there."""
+    counts = {}
+    for cached in (True, False):
+        generation = Generation(demo, ["The sea was " * 20], Sampling(max_bytes=9), cached=cached)
+        next(generation)
+        with torch.profiler.profile() as profile:
+            [next(generation) for _ in range(8)]
+        counts[cached] = sum(event.count for event in profile.key_averages() if event.key.startswith("aten::"))
+    assert 1 < counts[False] / counts[True] < 6
+
+
+def test_a_step_for_many_rows_is_compared_with_one_for_a_single_row():
+    batches = [{"rows": 1, "bytes_per_second": 10.0}, {"rows": 64, "bytes_per_second": 320.0}]
+    assert ch08_explore.cost_of_rows({"batches": batches}) == pytest.approx(2.0)
+    both = [{"device": "a", "times_as_fast": gain, "batches": batches} for gain in (2.0, 4.0)]
+    assert "a single row 2.0 to 4.0 times as fast; a step for 64 rows takes 2.0 times" in ch08_explore.steps({"runs": both})
+
+
+def test_kinds_of_bytes_are_shown_for_each_model():
+    shown = ch08_explore.kinds_table(b"a b b", {"one": [True] * 5, "two": [False, True, False, True, True]})
+    assert shown.splitlines()[0] == "| byte | how many | boundary after it, one | boundary after it, two |"
+    assert "| other white space | 2 | 100% | 100% |" in shown and "| first consonants of a word | 2 | 100% | 50% |" in shown
 
 
 def test_a_language_is_counted_byte_by_byte(demo):

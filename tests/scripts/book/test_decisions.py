@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import make_decisions as made
 import pytest
 
+from rltok.runs.shipped import shipped_models
 from rltok.statistics import difference_of_seeds
 
 ENTRIES = made.entries()
-KEYS = {"date", "question", "expected", "decision", "plans", "methods", "records", "result", "numbers"}
+KEYS = {"date", "question", "expected", "decision", "plans", "methods", "records", "models", "result", "numbers"}
+SOURCES = ("plan", "record", "model")
 NAMES = re.compile(r"\{\w+\}|`[^`]*`|\]\([^)]*\)|eq\. \(\d+\)|\b\d+M\b")  # what may hold a digit in a result: no measured number
 each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=[f"{entry['date']} {entry['question'][:30]}" for entry in ENTRIES])
 
@@ -40,19 +42,22 @@ def test_every_plan_has_an_entry():
 @each_entry
 def test_an_entry_is_complete_and_its_numbers_are_read_from_records(entry):
     assert entry.keys() <= KEYS and all(entry.get(key) for key in ("date", "question", "expected", "decision"))
-    assert entry.get("plans") or entry.get("records")
+    assert entry.get("plans") or entry.get("records") or entry.get("models")
     assert problems(entry) == []
     assert all((made.RESULTS / f"{name}.json").is_file() for name in entry.get("records", []))
     assert all((made.PLANS / f"{name}.toml").is_file() for name in entry.get("plans", []))
-    sources = {spec.get("plan", spec.get("record")) for spec in entry.get("numbers", {}).values()}
-    assert sources <= {*entry.get("plans", []), *entry.get("records", [])}
+    assert {*entry.get("models", [])} <= {*shipped_models()}
+    sources = {(kind, spec[kind]) for spec in entry.get("numbers", {}).values() for kind in SOURCES if kind in spec}
+    assert sources <= {(kind, name) for kind in SOURCES for name in entry.get(f"{kind}s", [])}
 
 
 @each_entry
 def test_a_question_is_dated_before_its_runs_and_has_a_result_once_they_are_stored(entry):
     days = [run["date"] for run in made.runs_of(entry) if run.get("date")]
     assert all(str(entry["date"]) <= day for day in days)
-    assert bool(entry.get("records") or made.runs_of(entry)) == ("result" in entry), "its runs are stored: say what came out"
+    assert bool(entry.get("records") or entry.get("models") or made.runs_of(entry)) == ("result" in entry), (
+        "its runs are stored: say what came out"
+    )
 
 
 def test_a_typed_number_an_unknown_name_and_a_number_that_is_not_shown_are_noticed():

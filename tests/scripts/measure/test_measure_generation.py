@@ -1,10 +1,11 @@
-"""The script that times generation: what its record holds. How fast anything is, no test asks."""
+"""The script that times generation: what its record holds. How fast anything is, no test asks anew."""
 
 import json
 import sys
 
 import measure_generation
 import pytest
+from paths import ROOT
 
 from rltok.errors import RltokError
 from rltok.evidence.chapters import ch08_explore
@@ -53,3 +54,14 @@ def test_a_file_of_something_else_and_numbers_below_1_are_refused(tmp_path, monk
         record(monkeypatch, other)
     with pytest.raises(ValueError, match="--batches must be at least 1; got 0"):
         record(monkeypatch, tmp_path / "new.json", "--batches", "2", "0")
+
+
+def test_on_a_card_caches_gain_little_for_a_single_row_and_rows_cost_little():
+    """What chapter 08 says in words of the stored record, and that on a CPU it is the other way round for `small`."""
+    runs = json.loads((ROOT / "notebooks" / "results" / "generation.json").read_text())["runs"]
+    card = [run for run in runs if not run["device"].startswith("cpu")]
+    small = next(run for run in runs if run["preset"] == "small" and run not in card)
+    assert {run["preset"] for run in card} == {"tiny", "small", "147m"} and all(run["same_bytes"] for run in runs)
+    assert all([batch["rows"] for batch in run["batches"]] == [1, 16, 64] for run in runs)
+    assert all(run["times_as_fast"] < 3 and ch08_explore.cost_of_rows(run) < 2 for run in card)
+    assert small["times_as_fast"] >= 15 and ch08_explore.cost_of_rows(small) > 2
