@@ -10,7 +10,7 @@ from sweeps import record, seeds_of, sweep_of, write
 from rltok.errors import RltokError
 from rltok.evidence import headline
 from rltok.evidence.chapters import ch07_moved, ch07_results
-from rltok.evidence.differences import gap
+from rltok.evidence.differences import RATE_TOLERANCE, gap, matched_gap, rates_beside
 
 matplotlib.use("Agg")
 LATE = {"train.warmup_fraction": 0.45}
@@ -75,6 +75,33 @@ def test_a_pair_whose_rates_should_agree_and_do_not_is_refused():
     sweep = sweep_of(*learned("policy_x20_rate_bpe", 1.7, rate=0.3), *seeds_of("bpe", 1.8))
     with pytest.raises(RltokError, match="rates that are to be equal"):
         ch07_results.verdicts_table(sweep)
+
+
+def test_a_run_that_missed_its_rival_s_rate_is_shown_and_not_compared():
+    near, far = (learned(f"policy_x20_rate_{rival}", 1.7, rate=0.204, wiggle=0.0) for rival in ("bpe", "whitespace"))
+    rivals = [*seeds_of("bpe", 1.8, wiggle=0.0), *seeds_of("whitespace", 1.8, rate=0.19, wiggle=0.0)]
+    found = cells(ch07_results.matched_table(sweep_of(*near, *far, *rivals)))
+    assert found["`policy_x20_rate_bpe`"] == ["3", "0.204", "0.200", "-0.100 ± 0.000, **lower**"]
+    assert found["`policy_x20_rate_whitespace`"] == ["3", "0.204", "0.190", "rates differ"]
+
+
+def test_what_the_chapter_says_in_words_is_what_the_stored_runs_say():
+    rewrite = "the stored runs no longer say so: rewrite the sentence of chapter 07"
+    results = ROOT / "notebooks" / "results"
+    best, large = headline.best_sweep(results), headline.large_sweep(results)
+    for sweep in (best, large):
+        ahead = gap(sweep, headline.FAST, "even", "test")
+        assert ahead.verdict == "lower" and ahead.seeds == 3, rewrite
+    for rival in ("hnet_port", "whitespace"):
+        assert gap(best, headline.FAST, rival, "test").verdict == "undecided", rewrite
+        assert max(headline.by_seed(best, headline.FAST, rival)) < 0, rewrite
+        own, theirs = rates_beside(best, f"{headline.FAST}_rate_{rival}", "test")
+        assert own - theirs > RATE_TOLERANCE, rewrite
+    for rival in ("bpe", "bpe_causal"):
+        assert matched_gap(best, f"{headline.FAST}_rate_{rival}", "test").verdict == "undecided", rewrite
+    elsewhere = [share for name in best.runs if name.startswith(headline.FAST)
+                 for share in best.values(name, "whitespace_share") if share < 0.9]  # fmt: skip
+    assert len(elsewhere) == 1, rewrite
 
 
 def test_places_are_shares_of_each_kind_of_byte_seed_by_seed():
