@@ -18,11 +18,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 06b What the large run did
 #
-# **In short.** At the paper's size a policy finds spaces and predicts better than even spacing, if its weights have a higher learning rate
-# than the network. Our first run of that size had one rate for all weights, and its boundaries are elsewhere: in a run as short as
-# ours, the policy's weights can then move far less than in the paper's. Neither an interruption nor the code was to blame, a second seed,
-# stopped early, did not go to spaces either, and a learning rate that peaks late is only part of the reason. [Chapter 06](06_run_it.ipynb) made
-# the runs; this chapter gives the answer, then the search for it; [chapter 07](07_reading_the_results.ipynb) weighs the methods.
+# **In short.** In runs as short as ours a policy of the paper's size finds spaces, and predicts better than even spacing, if its weights have
+# a higher learning rate than the network's. Our first run of that size had one rate for all weights, and its boundaries are elsewhere:
+# its policy's weights could move far less than in the paper's run. Neither an interruption nor the code was to blame, a second seed, stopped
+# early, did not go to spaces either, and a learning rate that peaks late is only part of the reason. [Chapter 06](06_run_it.ipynb) made the
+# runs; this chapter gives the answer, then the search for it; [chapter 07](07_reading_the_results.ipynb) weighs the methods.
 #
 # **After this chapter you can** say how far a run lets a policy move, and test an explanation of a surprising run before you believe it.
 #
@@ -182,8 +182,8 @@ plots.show(ch06_case.figure(case))
 # * Before a run, compare how far its policy can move with how far it could in the run that you want to repeat. `rltok train` prints it.
 # * Settle the learning rate of each part before you compare methods.
 # * Put an explanation beside numbers that could contradict it.
-# * One large run is one seed. Small runs with several seeds showed what its outcome was worth, and three large
-#   ones settled it.
+# * One large run is one seed. Small runs with several seeds showed what its outcome was worth, and only with
+#   three large ones did a difference count.
 #
 # ## Exercises
 #
