@@ -25,9 +25,6 @@ from rltok.cli.options import parse
 from rltok.config import from_dict
 from rltok.data import corpus
 from rltok.errors import RltokError
-from rltok.evidence import headline
-from rltok.evidence.chapters import ch06_case
-from rltok.evidence.differences import gap
 from rltok.evidence.export import failure_of
 from rltok.presets import preset
 from rltok.system.digest import with_digest
@@ -113,21 +110,6 @@ def test_without_a_large_run_the_case_says_what_to_make(tmp_path, monkeypatch):
     write(tmp_path / "results" / "best", *BEST)
     with pytest.raises(RltokError, match="holds no finished run of 147m, which this chapter is about. Take the folder"):
         exec(code(CASE, "case = "), {})
-
-
-def test_what_the_case_says_in_words_is_what_the_stored_runs_say():
-    rewrite = "the stored runs no longer say so: rewrite the sentence of chapter 06b"
-    large = (case := ch06_case.read(ROOT / "notebooks" / "results")).large
-    assert headline.at_spaces(large, headline.FAST) and headline.at_spaces(case.best, headline.FAST), rewrite
-    ahead = gap(large, headline.FAST, "even", headline.place_of(large))
-    assert ahead.verdict == "lower" and ahead.seeds == 3, rewrite
-    assert len(large.runs["bpe"]) == len(large.runs["ours_gamma0.9"]) == 1, rewrite
-    assert max(share for name in ("hnet_port", "ours_gamma0.9") for share in large.values(name, "whitespace_share")) < 0.1, (
-        rewrite
-    )
-    fast = large.runs[headline.FAST].values()
-    soon = [[at["whitespace_share"] for at in run["held_out"] if 20e6 < at["bytes"] < 90e6] for run in fast]
-    assert sorted(min(shares) > 0.9 for shares in soon) == [False, True, True], rewrite
 
 
 # Where the plan is
