@@ -18,11 +18,11 @@
 # %% [markdown] tags=["header-strip"]
 # # 06b What the large run did
 #
-# **In short.** Our first run of the paper's size did not put its boundaries at spaces. Neither an interruption nor the code was to
-# blame, a second seed, stopped early, did not either, and a learning rate that peaks late is only part of the reason. In a run as short
-# as ours the policy's weights can move far less than in the paper's; a higher learning rate of their own makes up for that, at 32M and at 147M.
-# [Chapter 06](06_run_it.ipynb) made the run; this chapter looks for what happened in it, and begins with the answer; [chapter
-# 07](07_reading_the_results.ipynb) weighs the methods.
+# **In short.** In runs as short as ours a policy of the paper's size finds spaces, and predicts better than even spacing, if its weights have
+# a higher learning rate than the network's. Our first run of that size had one rate for all weights, and its boundaries are elsewhere:
+# its policy's weights could move far less than in the paper's run. Neither an interruption nor the code was to blame, a second seed, stopped
+# early, did not go to spaces either, and a learning rate that peaks late is only part of the reason. [Chapter 06](06_run_it.ipynb) made the
+# runs; this chapter gives the answer, then the search for it; [chapter 07](07_reading_the_results.ipynb) weighs the methods.
 #
 # **After this chapter you can** say how far a run lets a policy move, and test an explanation of a surprising run before you believe it.
 #
@@ -162,18 +162,19 @@ Markdown(suspicions_table(case))
 #
 # ## How far, and when
 
-# %% mystnb={"figure": {"caption": "Share of white space with a boundary after it, over training text; held-out text, a line for each seed. Solid: the models of 147M; dashed: those of 32M.", "name": "fig-case-course"}, "image": {"alt": "Lines over training text on a logarithmic axis. Small policies with a learning rate of their own start high and stay near one; the two of the large model reach one, too, the second later; those with an early peak rise to nearly one within a hundred megabytes. Small policies with one learning rate start near a quarter and part, one rising, one level, one falling to nothing; the one of the large model falls like that one."}}
+# %% mystnb={"figure": {"caption": "Share of white space with a boundary after it, over training text; held-out text, a line for each seed. Solid: the models of 147M; dashed: those of 32M.", "name": "fig-case-course"}, "image": {"alt": "Lines over training text on a logarithmic axis. Small policies with a learning rate of their own start high and stay near one; the three of the large model reach one, too, one of them later; those with an early peak rise to nearly one within a hundred megabytes. Small policies with one learning rate start near a quarter and part, one rising, one level, one falling to nothing; the one of the large model falls like that one."}}
 plots.show(ch06_case.figure(case))
 
 # %% [markdown]
-# A policy with its own learning rate goes to white space early; one of the two of 147M takes its time. With one rate and a late peak,
+# A policy with its own learning rate goes to white space early; one of the three of 147M takes its time. With one rate and a late peak,
 # policies are undecided for a good part of their run, while the network gets used to boundaries at random places. At 32M, one seed then
 # goes to spaces, one to first letters, and one stays undecided; the large run looks like the second. Under an early peak the same small travel is spent in
 # the first updates, and all seeds go to spaces; but all networks of that schedule predict worse than under a late peak ([chapter
 # 07](07_reading_the_results.ipynb#another-learning-rate)).
 #
-# Three things remain open: whether boundaries at first letters cost anything; why H-Net, which has no policy, avoids spaces at 147M,
-# too; and why seeds go different ways when travel is small. Everything else that was measured is in [The runs of
+# Four things remain open: whether a fast policy of 147M predicts better than guidance, of which one seed is stored; whether boundaries
+# at first letters cost anything; why H-Net, which has no policy, avoids spaces at 147M, too; and why seeds go different ways when
+# travel is small. Everything else that was measured is in [The runs of
 # 147M](../book/large_runs.md).
 #
 # ## What we saw
@@ -181,7 +182,8 @@ plots.show(ch06_case.figure(case))
 # * Before a run, compare how far its policy can move with how far it could in the run that you want to repeat. `rltok train` prints it.
 # * Settle the learning rate of each part before you compare methods.
 # * Put an explanation beside numbers that could contradict it.
-# * One large run is one seed. Small runs with several seeds showed what its outcome was worth.
+# * One large run is one seed. Small runs with several seeds showed what its outcome was worth, and only with
+#   three large ones did a difference count.
 #
 # ## Exercises
 #

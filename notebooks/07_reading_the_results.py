@@ -22,8 +22,9 @@
 # # 07 Reading the results
 #
 # **In short.** With a higher learning rate than the network's, the policy learns to end tokens at spaces and predicts text better than
-# even spacing. Whether it predicts better than H-Net, a white-space rule or BPE guidance, our runs do not decide. The chapters before this one built
-# the method, took it apart and ran it; this one says what came of it, and how far to believe it.
+# even spacing, at 32M parameters and at 147M, the paper's size. Whether it predicts better than H-Net, a white-space rule or BPE
+# guidance, our runs do not decide. The chapters before this one built the method, took it apart and ran it; this one says what came of
+# it, and how far to believe it.
 #
 # **After this chapter you can** say which of the paper's claims our runs support and how surely, and read a difference between two
 # methods with its interval.
@@ -154,9 +155,10 @@ print(judge(guess, seeds))
 Markdown(ch07_results.verdicts_table(best))
 
 # %% [markdown]
-# Only over even spacing does the fast policy's lead count. It is ahead of H-Net and the white-space rule with every seed, too, but by such
+# Only over even spacing does the fast policy's lead count, here as at 147M. It is ahead of H-Net and the white-space rule with every seed, too, but by such
 # different amounts that three seeds do not settle the mean. As more boundaries mean more computation, the last two rows compare further
-# runs with as many as the rival has; there we cannot tell the policy from a tokenizer, with or without look ahead. The paper calls
+# runs with as many as the rival has; there we cannot tell the policy from a tokenizer, with or without look ahead. (Runs that aimed at
+# as many as H-Net and the white-space rule have drew [too many for that](../book/results_in_full.md#rates).) The paper calls
 # its policy as good as guidance, and within these intervals ours may be, too.
 #
 # ## The policy needs a learning rate of its own
@@ -382,8 +384,8 @@ for name in methods:
 # %% [markdown]
 # ## What we saw
 #
-# * A policy whose weights can move far enough nearly always finds spaces, and predicts better than even spacing. With as many boundaries
-#   it cannot be told from a tokenizer, within intervals of a few hundredths of a bit.
+# * A policy whose weights can move far enough nearly always finds spaces, and predicts better than even spacing, at 32M and at 147M. With
+#   as many boundaries it cannot be told from a tokenizer, within intervals of a few hundredths of a bit.
 # * With one learning rate for all weights, a run as short as ours leaves the outcome to the seed.
 # * Seeds differ as much as methods do, so an order of methods needs several of each.
 # * A comparison at one schedule can put methods in the wrong order, as our first one did.

@@ -41,14 +41,21 @@ def matched_gap(sweep: Sweep, name: str, place: str) -> Difference | None:
     difference = gap(sweep, name, rival, place) if name in sweep.runs else None
     if difference is None:
         return None
-    seeds = sweep.runs[name].keys() & sweep.runs[rival].keys()
-    rates = [statistics.fmean(sweep.runs[each][seed]["scores"][place]["rate"] for seed in seeds) for each in (name, rival)]
-    if abs(rates[0] - rates[1]) > RATE_TOLERANCE:
+    own, theirs = rates_beside(sweep, name, place)
+    if abs(own - theirs) > RATE_TOLERANCE:
         raise RltokError(
-            f"{name} of sweep {sweep.name} draws {rates[0]:.4f} boundaries per byte and {rival} {rates[1]:.4f}: rates that are to"
+            f"{name} of sweep {sweep.name} draws {own:.4f} boundaries per byte and {rival} {theirs:.4f}: rates that are to"
             f" be equal differ by at most {RATE_TOLERANCE}. Run it again with a target rate that comes nearer."
         )
     return difference
+
+
+def rates_beside(sweep: Sweep, name: str, place: str) -> tuple[float, float]:
+    """Boundaries per byte of METHOD_rate_RIVAL and of the rival, means over the seeds that both have."""
+    rival = name.partition(RATE_OF)[2]
+    seeds = sweep.runs[name].keys() & sweep.runs[rival].keys()
+    own, theirs = (statistics.fmean(sweep.runs[each][seed]["scores"][place]["rate"] for seed in seeds) for each in (name, rival))
+    return own, theirs
 
 
 def borrow(difference: Difference, pairs: Pairs) -> Difference:

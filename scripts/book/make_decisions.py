@@ -72,7 +72,7 @@ def number(spec: dict[str, Any]) -> str:
         methods = [name for name in sweep.runs if name.partition("_warmup")[0] in spec["methods"]]
         values = [value for name in methods for value in sweep.values(name, spec["score"])]
         return words.ends([min(values)] if spec.get("least") else values, spec["shown"])
-    return str(len(sweep.everything))
+    return str(sum(run["name"] in spec.get("methods", [run["name"]]) for run in sweep.everything))
 
 
 def result(entry: dict[str, Any]) -> str:

@@ -253,6 +253,15 @@ def answers(stored: Stored) -> str:
     return "\n\n".join([f"Bits per item: {told}.", *(ch07_answers.table(record, task, names) for task in TASKS)])
 
 
+def answers_by_seed(stored: Stored) -> str:
+    """Bits per byte of the large runs on two benchmarks, each seed's, lowest mean first on the first of them."""
+    large, tasks = stored.large, ("arc_easy", "lambada")
+    names = sorted(large.runs, key=lambda name: large.bits_per_byte[tasks[0]][name].mean())
+    rows = [[f"`{name}`", *(", ".join(f"{bits:.3f}" for _, bits in sorted(dict(large.bits_per_byte[task][name]).items()))
+                            for task in tasks)] for name in names]  # fmt: skip
+    return markdown(["147m, by seed", *(PLACE_NAMES[task] for task in tasks)], rows)
+
+
 def second_seed(make: Callable[[Record, Record], str]) -> Callable[[Stored], str]:
     """A part made of the start of a second large run and of the finished first one, or why there is none."""
 
@@ -320,6 +329,7 @@ PARTS: dict[str, Callable[[Stored], str]] = {
     "first_accuracies": lambda stored: tables.accuracy_table(stored.early),
     "best_who": lambda stored: tables.who_is_who(stored.best),
     "first_who": lambda stored: tables.who_is_who(stored.early),
+    "best_matched": lambda stored: ch07_results.matched_table(stored.best),
     "best_losses": lambda stored: tables.side_by_side([stored.best]),
     "first_in_short": lambda stored: summary.in_short(stored.early),
     "first_forms": forms,
@@ -377,7 +387,13 @@ PARTS: dict[str, Callable[[Stored], str]] = {
             record, [*stored.learned, headline.FAST], "books", "encyclopaedia", "bpe"
         )
     ),
+    "kinds_contrast_even": kinds(
+        lambda record, stored: ch07_domains.contrast_table(
+            record, ["bpe", "hnet_port", *stored.learned, headline.FAST], "books", "encyclopaedia"
+        )
+    ),
     "answers": answers,
+    "answers_by_seed": answers_by_seed,
     "answers_bytes": lambda stored: ch07_answers.bytes_table(
         ch07_answers.read_bytes(RESULTS / "answer_bytes.json"), ("arc_easy", "piqa", "lambada")
     ),

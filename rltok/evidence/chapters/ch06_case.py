@@ -94,8 +94,9 @@ def first_letters(sweep: Sweep, name: str) -> list[float]:
 
 
 def finding(case: Case) -> str:
-    """Markdown: where the policy of the large run ended, how far its weights could move, and what a rate of their own does."""
-    sentences = [_large(case, SLOW), _far(case), _small(case), _longer(case), _large(case, FAST)]
+    """Markdown: where the large policies ended, the fast one first if it is stored, how far weights can move, small models."""
+    fast, others = _large(case, FAST), [_large(case, SLOW), _far(case), _small(case), _longer(case)]
+    sentences = [fast, *others] if FAST in case.large.runs else [*others, fast]
     return on_one_line("\n".join(f"* {one}" for one in sentences if one))
 
 
@@ -115,14 +116,14 @@ def _large(case: Case, method: str) -> str:
 
 
 def _beside(large: Sweep, name: str) -> str:
-    """How a policy of the large model predicts beside even spacing and guidance; fewer than three seeds one by one."""
+    """How a policy of the large model predicts beside even spacing and guidance; of fewer than three seeds, each."""
     place = place_of(large)
     gaps = {other: gap for other in ("even", "bpe") if (gap := differences.gap(large, name, other, place)) is not None}
-    if gaps and min(gap.seeds for gap in gaps.values()) >= LEAST_SEEDS:
-        return f" It predicts {headline.against(gaps)}."
-    each = {other: [f"{bits:+.3f}" for bits in headline.by_seed(large, name, other)] for other in gaps}
-    told = ", ".join(f"from {NAMES[other]} by {' and '.join(bits)}" for other, bits in each.items())
-    return f" In bits per byte it differs {told}; fewer than {LEAST_SEEDS} seeds decide nothing." if gaps else ""
+    sure = {other: gap for other, gap in gaps.items() if gap.seeds >= LEAST_SEEDS}
+    each = {other: [f"{bits:+.3f}" for bits in headline.by_seed(large, name, other)] for other in gaps if other not in sure}
+    few = ", ".join(f"from {NAMES[other]} by {' and '.join(bits)}" for other, bits in each.items())
+    told = f" It predicts {headline.against(sure)}." if sure else ""
+    return told + (f" In bits per byte it differs {few}; fewer than {LEAST_SEEDS} seeds decide nothing." if few else "")
 
 
 def _far(case: Case) -> str:

@@ -1,7 +1,8 @@
 """Chapter 07's views of all comparisons: the one table, policies with other learning rates, and what an early peak turns.
 
 stored records --settings--> the sweeps of the table, smallest first    --minus_table, share_table--> Markdown, a row for each
-sweep of the headline --verdicts_table, by_seed, places_table--> Markdown     --policies_figure-->     (sweeps) --peaks_figure-->
+sweep of the headline --verdicts_table, by_seed, matched_table, places_table--> Markdown     --policies_figure-->
+sweeps --peaks_figure-->
 """
 
 import math
@@ -165,6 +166,20 @@ def verdicts_table(sweep: Sweep) -> str:
         rates = " and ".join(f"{statistics.fmean(sweep.values(name, 'rate', place)):.3f}" for name in (first, second))
         rows.append([f"{called(first)} − {called(second)}", each, cell(found), f"**{side(found)}**", rates])
     return markdown([f"`{sweep.name}`, {place} text", "by seed", "mean", "verdict", "boundaries per byte"], rows)
+
+
+def matched_table(sweep: Sweep) -> str:
+    """Markdown: runs that aim at a rival's boundaries per byte: both rates, and the difference where these count as equal."""
+    place, rows = place_of(sweep), []
+    for name in (name for name in sweep.runs if RATE_OF in name and name.partition(RATE_OF)[2] in sweep.runs):
+        rival = name.partition(RATE_OF)[2]
+        own, theirs = differences.rates_beside(sweep, name, place)
+        found = gap(sweep, name, rival, place) if abs(own - theirs) <= differences.RATE_TOLERANCE else None
+        verdict = f"{cell(found)}, **{side(found)}**" if found else "rates differ"
+        seeds = str(len(sweep.runs[name].keys() & sweep.runs[rival].keys()))
+        rows.append([f"`{name}`", seeds, f"{own:.3f}", f"{theirs:.3f}", verdict])
+    compared = f"bits minus the rival, rates at most {differences.RATE_TOLERANCE:g} apart"
+    return markdown(["contender", "seeds", "boundaries per byte", "of the rival", compared], rows)
 
 
 def spread(sweep: Sweep, name: str) -> float:

@@ -49,7 +49,7 @@ def test_a_policy_that_comes_out_ahead_is_told_to_and_one_behind_as_well():
         *policy("policy_x20", 0.9, 1.7, (0, 1, 2), sweep="147m"),
     ]
     told = finding(case([*both, *even(1.6, (0, 1, 2), sweep="147m")])).replace("\N{NO-BREAK SPACE}", " ")
-    slow, fast = (line for line in told.splitlines() if line.startswith("* With") and "the policy of" in line)
+    fast, slow = (line for line in told.splitlines() if line.startswith("* With") and "the policy of" in line)
     assert "better than even spacing (-0.100 ± " in slow and "(3 seeds)" in slow and "does not find" in slow
     assert "worse than even spacing (+0.100 ± " in fast and "finds white space" in fast and "hints" not in told
 
@@ -58,6 +58,21 @@ def test_of_fewer_than_three_seeds_each_is_shown_and_none_counts():
     runs = [run for seed in (0, 1) for run in policy("ours_gamma0.9", 0.1, 1.5 - seed / 10, (seed,), sweep="147m")]
     told = finding(case([*runs, *even(1.6, (0, 1), sweep="147m")])).replace("\N{NO-BREAK SPACE}", " ")
     assert "In bits per byte it differs from even spacing by -0.100 and -0.200; fewer than 3 seeds decide nothing." in told
+
+
+def test_what_three_seeds_decide_is_no_longer_among_what_fewer_do_not():
+    three, one = (0, 1, 2), {"sweep": "147m", "wiggle": 0.0}
+    runs = [
+        *policy("policy_x20", 0.99, 1.5, three, sweep="147m"),
+        *even(1.6, three, sweep="147m"),
+        record("bpe", bits=1.7, **one),
+    ]
+    told = finding(case(runs)).replace("\N{NO-BREAK SPACE}", " ")
+    line = told.splitlines()[0]  # the result comes first
+    assert "a higher learning rate of its own" in line
+    assert (
+        "It predicts better than even spacing (-0.100 ± 0.000). In bits per byte it differs from BPE guidance by -0.200;" in line
+    )
 
 
 def test_the_paper_s_budget_joins_when_it_is_stored():

@@ -4,13 +4,11 @@ import re
 
 import matplotlib
 import pytest
-from paths import ROOT
 from sweeps import record, seeds_of, sweep_of, write
 
 from rltok.errors import RltokError
 from rltok.evidence import headline
 from rltok.evidence.chapters import ch07_moved, ch07_results
-from rltok.evidence.differences import gap
 
 matplotlib.use("Agg")
 LATE = {"train.warmup_fraction": 0.45}
@@ -77,6 +75,14 @@ def test_a_pair_whose_rates_should_agree_and_do_not_is_refused():
         ch07_results.verdicts_table(sweep)
 
 
+def test_a_run_that_missed_its_rival_s_rate_is_shown_and_not_compared():
+    near, far = (learned(f"policy_x20_rate_{rival}", 1.7, rate=0.204, wiggle=0.0) for rival in ("bpe", "whitespace"))
+    rivals = [*seeds_of("bpe", 1.8, wiggle=0.0), *seeds_of("whitespace", 1.8, rate=0.19, wiggle=0.0)]
+    found = cells(ch07_results.matched_table(sweep_of(*near, *far, *rivals)))
+    assert found["`policy_x20_rate_bpe`"] == ["3", "0.204", "0.200", "-0.100 ± 0.000, **lower**"]
+    assert found["`policy_x20_rate_whitespace`"] == ["3", "0.204", "0.190", "rates differ"]
+
+
 def test_places_are_shares_of_each_kind_of_byte_seed_by_seed():
     sweep = sweep_of(*learned("policy", 1.7, seeds=2))
     for run in sweep.records:
@@ -123,10 +129,3 @@ def test_the_figure_of_schedules_has_the_differences_from_even_spacing():
 def test_a_folder_without_the_sweep_of_the_verdict_is_refused_in_one_line(tmp_path):
     with pytest.raises(RltokError, match=r"holds no finished run of 32m_best\. Take .*/32m_best\.toml\.$"):
         headline.best_sweep(tmp_path)
-
-
-def test_the_stored_runs_bear_out_how_the_chapter_opens():
-    best = headline.best_sweep(ROOT / "notebooks" / "results")
-    assert headline.at_spaces(best, headline.FAST)
-    verdicts = {name: gap(best, headline.FAST, name, "test").verdict for name in ("even", "hnet_port", "whitespace", "bpe")}
-    assert verdicts == {"even": "lower", "hnet_port": "undecided", "whitespace": "undecided", "bpe": "undecided"}
