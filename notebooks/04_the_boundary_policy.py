@@ -21,8 +21,8 @@
 # %% [markdown] tags=["header-strip"]
 # # 04 The boundary policy
 #
-# **In short.** Each boundary is a coin flip whose odds depend on the bytes so far and on the last few decisions,
-# by a linear function of the byte state. That is enough to end tokens at white space and, with the memory of its decisions, to keep a fixed distance
+# **In short.** Each boundary is a coin flip whose log-odds are a linear function of the byte state, with weights that
+# depend on the last few decisions. That is enough to end tokens at white space and, with the memory of its decisions, to keep a fixed distance
 # between boundaries. To stay where it is wanted, the rate needs a loss of its own. On a small language whose best
 # boundaries are known, the paper's estimator gets nearly all that boundaries are worth. Naive REINFORCE gets less,
 # although it draws more of them. Chapters 02 and 03 built that estimator; this chapter looks at the policy that it

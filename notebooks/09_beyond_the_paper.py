@@ -245,11 +245,11 @@ Markdown(ch09_courses.courses_table(draws, "policy_one_draw", "decided"))
 # * **warm start**: decisions begin nearer to chance;
 # * **entropy held up**: a term of the loss keeps decisions open.
 #
-# Three more are a fourth of $D$ (**smaller D**), **another β₂** of the optimizer, and **two restarts** of the policy's weights
+# Three more are a quarter of $D$ (**smaller D**), **another β₂** of the optimizer, and **two restarts** of the policy's weights
 # from zero.
 #
 # A seed *ends after spaces* if in the end most words have a boundary after the space before them. Unchanged, all seeds do; in
-# chapter 07 not all of the paper's policy, which moves late. Predict: in how many of the nine ways do most seeds end elsewhere?
+# chapter 07 not all seeds of the paper's policy did, which moves late. Predict: in how many of the nine ways do most seeds end elsewhere?
 
 # %% tags=["prediction"]
 guess = None  # a number from 0 to 9
@@ -278,7 +278,7 @@ plots.show(ch09_courses.figure(optima))
 # ## One model for many rates?
 #
 # If one network served all rates, its user could choose how much to compute. So here the policy takes the wanted rate $r$ as an
-# input: the logit of $r$ is the bias of (22), and it moves $W_0$ of (21) along a new vector ([in
+# input: the logit of $r$ replaces the bias of (22), and this change of the bias, times a new vector, is added to $W_0$ of (21) ([in
 # full](../book/using_rltok.md#one-model-for-many-rates)). The rest of the network sees only the boundaries. Each update draws $r$
 # between one in ten and one in two. Predict: at which of one in three, five and eight does this network predict worse, beyond its
 # interval, than one trained for that rate?
@@ -310,13 +310,13 @@ plots.show(ch09_rates.rates_figure(rates))
 Markdown(ch09_questions.expected_table(ceiling, draws, optima, rates))
 
 # %% [markdown]
-# The second held by its wording: no change exceeds the spread of seeds. Compared seed by seed, two count all the same.
+# The second held by its wording: no change exceeds the spread of seeds. Compared seed by seed, two changes are clear nevertheless.
 #
 # ## A target, before its runs
 #
 # When may one say that a policy can replace BPE guidance? The rule was written before the runs that will decide it. It has four
-# parts, all to be met with equally many boundaries, at 32M and at 147M. The runs known then meet one (*leans for* as in [chapter
-# 07](07_reading_the_results.ipynb)):
+# parts, all to be met with equally many boundaries, at 32M and at 147M. The runs known then meet one of them ([chapter
+# 07](07_reading_the_results.ipynb) explains *leans for*):
 
 # %%
 Markdown(ch09_target.judged(results))

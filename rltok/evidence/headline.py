@@ -229,25 +229,18 @@ def _fast_works(best: Sweep) -> bool:
 def _works(best: Sweep) -> str:
     """Where the fast policy ends tokens, and what it predicts better than."""
     head = "What works" if _fast_works(best) else "What we hoped would work"
-    tokenizers, alike = _tokenizers(best)
+    tokenizers, _ = _tokenizers(best)
     gaps = _gaps(best, FAST, ("even", "hnet_port")) | tokenizers | _gaps(best, FAST, ("whitespace",))
-    by = (
-        f" For this, policy and BPEs had equally many boundaries; the table's BPEs have {_many_boundaries(best)}."
-        if alike
-        else ""
-    )
     return (
         f"**{head} at {_size(best)}:** the fast policy ends tokens after {shares(best, FAST)} of white space. It predicts"
-        f" {against(gaps, amounts=False)}.{by}"
+        f" {against(gaps, amounts=False)}."
     )
 
 
 def _many_boundaries(best: Sweep) -> str:
-    """Whether tokenizers draw more boundaries than the fast policy, in words."""
+    """Whether tokenizers draw more boundaries than the fast policy, in words before "boundaries than"."""
     own, *theirs = (statistics.fmean(best.values(name, "rate", place_of(best))) for name in (FAST, "bpe", "bpe_causal"))
-    if own == min(theirs) == max(theirs):
-        return "as many"
-    return "more" if min(theirs) > own else "fewer" if max(theirs) < own else "other numbers"
+    return "more" if min(theirs) > own else "fewer" if max(theirs) < own else "other numbers of"
 
 
 def _tokenizers(best: Sweep) -> tuple[dict[str, Difference], bool]:
@@ -295,7 +288,7 @@ def _few(large: Sweep, others: Sequence[str]) -> str:
 
 
 def _failed(best: Sweep, large: Sweep) -> str:
-    """Where the boundaries of the paper's policy are at both sizes, and how far its weights could move."""
+    """Where the boundaries of the paper's policy are at both sizes, and how far the policies could move."""
     slow, fast = _paper(best, large), [(sweep, FAST) for sweep in (best, large) if FAST in sweep.runs]
     if not slow:
         return ""
@@ -303,14 +296,14 @@ def _failed(best: Sweep, large: Sweep) -> str:
              for number, (sweep, name) in enumerate(slow)]  # fmt: skip
     moved, far = (_listed([f"{travel_share(settings(sweep, name)):.0%} ({_size(sweep)})" for sweep, name in runs])
                   for runs in (slow, fast))  # fmt: skip
-    head, why = "What failed", "Its weights"
+    head, why = "What failed", "Its learning rates, summed over all updates, come"
     if all(at_spaces(*run) for run in slow):
         head = f"What works{', too' if _fast_works(best) else ''}"
     elif max(travel_share(settings(*run)) for run in slow) < LITTLE_TRAVEL:
-        head, why = "What failed in runs so short", "The likely reason: in so few updates its weights"
+        head, why = "What failed in runs so short", "The likely reason: its learning rates, summed over so few updates, come"
     return (
-        f"**{head}:** the paper's policy ends tokens after {_listed(ended)}. {why} can move {moved} as far as in the paper's run;"
-        f" the fast policy's can move {far} as far."
+        f"**{head}:** the paper's policy ends tokens after {_listed(ended)}. {why} to {moved} of those in the paper's run;"
+        f" the fast policy's, to {far}."
     )
 
 
@@ -351,18 +344,24 @@ def by_seed(sweep: Sweep, name: str, other: str) -> list[float]:
 
 def legend(best: Sweep, large: Sweep) -> str:
     """How the numbers of the table came about."""
-    few = max(map(len, large.runs.values())) < LEAST_SEEDS
+    few, (_, alike) = max(map(len, large.runs.values())) < LEAST_SEEDS, _tokenizers(best)
+    equal = (
+        f" The BPEs have {_many_boundaries(best)} boundaries than the fast policy; below, they are compared at equally many."
+        if alike
+        else ""
+    )
     return (
         f"Lower is better. {_size(best)}: means over seeds on {place_of(best)} text, ± 95% confidence intervals;"
         " learning-rate schedules chosen on validation text."
-        f" {_size(large)}: one schedule for all; {'each seed' if few else 'without ±, single seeds'}." + _discount()
+        f" {_size(large)}: one schedule for all; {'each seed' if few else 'without ±, single seeds'}.{equal}"
+        f" The paper's discount: {discount()}."
     )
 
 
-def _discount() -> str:
-    """The discount of the paper, where its text and its code say different things."""
+def discount() -> str:
+    """The discount of the paper in words: its text and its code say different things."""
     text, code = (f"{preset(name).objective.gamma:g}" for name in (LARGE, AUTHORS))
-    return f" The paper's discount: {text} in its text, very probably {code} in its code."
+    return f"{text} in its text, very probably {code} in its code"
 
 
 def verdict(results: Path) -> str:

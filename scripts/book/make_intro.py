@@ -69,7 +69,7 @@ def try_it(texts: list[dict[str, Any]]) -> str:
     """The place of the field in which a reader types: until its scripts run, a text as the demo model cuts it."""
     case = next(case for case in texts if case["name"] == "English")
     painted = "".join(sign + BAR * (cut == "1") for sign, cut in zip(case["text"], case["boundaries"], strict=True))
-    return scripted("rltok-try", block("As the demo model cuts it", painted, math.inf), WITHOUT, SCRIPTS)
+    return scripted("rltok-try", block("As the model in this page cuts it", painted, math.inf), WITHOUT, SCRIPTS)
 
 
 def main() -> None:

@@ -20,10 +20,11 @@ SETTINGS = ROOT / "book" / "_generated" / "settings.md"
 PICTURE = ROOT / "book" / "_static" / "verdict.svg"
 
 
-def _values(config: Config) -> list[float]:
+def _values(config: Config) -> list[str]:
     rule, objective = config.model.rule, config.objective
     assert objective.lambda_policy == objective.lambda_target
-    return [config.train.learning_rate, rule.scale, objective.lambda_policy, objective.gamma, config.model.window]
+    values = config.train.learning_rate, rule.scale, objective.lambda_policy, objective.gamma, config.model.window
+    return [f"{value:g}" for value in values]
 
 
 def settings() -> str:
@@ -36,8 +37,9 @@ def settings() -> str:
         "discount: what a reward counts after each byte of delay ($\\gamma$)": "less variance, more bias",
         "bytes that a byte layer looks back": "only tokens carry what is further away",
     }  # fmt: skip
-    values = zip(_values(preset("147m")), _values(preset("tiny")), strict=True)
-    rows = [[what, f"{paper:g}", f"{ours:g}", why] for (what, why), (paper, ours) in zip(changes.items(), values, strict=True)]
+    paper, ours = _values(preset("147m")), _values(preset("tiny"))
+    paper[3] = headline.discount()
+    rows = [[what, theirs, own, why] for (what, why), theirs, own in zip(changes.items(), paper, ours, strict=True)]
     return markdown(["setting", "in the paper", "here", "what the change does"], rows)
 
 

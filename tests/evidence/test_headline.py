@@ -62,25 +62,25 @@ def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_
         record(f"policy_x20_rate_{rival}", seed, bits=bits + SPREAD[seed], wiggle=0.0, rule="learned")
         for rival, bits in (("bpe", 1.5), ("bpe_causal", 1.9)) for seed in range(3)
     ]  # fmt: skip
-    said = headline._works(sweep_of(*best().records, *more))
+    whole = sweep_of(*best().records, *more)
+    said, equal = headline._works(whole), "below, they are compared at equally many."
     better, rest = said.split(" It predicts better than ")[1].split(", and neither clearly better nor worse than ")
     assert better == "even spacing, BPE guidance and a fixed rule that splits after words"
-    alike, *after = rest.split(". ")
-    assert alike == "H-Net and causal BPE"
-    assert after == ["For this, policy and BPEs had equally many boundaries; the table's BPEs have as many."]
+    assert rest == "H-Net and causal BPE." and equal in headline.legend(whole, large())
     for rates, word in (
         ((0.3, 0.21), "more"),
         ((0.1, 0.19), "fewer"),
-        ((0.1, 0.3), "other numbers"),
-        ((0.2, 0.3), "other numbers"),
+        ((0.1, 0.3), "other numbers of"),
+        ((0.2, 0.3), "other numbers of"),
     ):
         sweep = sweep_of(*best().records)
         for name, rate in zip(("bpe", "bpe_causal"), rates, strict=True):
             for run in sweep.runs[name].values():
                 run["scores"]["test"]["rate"] = rate
         assert headline._many_boundaries(sweep) == word
-    fewer = headline._works(sweep_of(*best().records, *more[:-1]))
-    assert "worse than BPE guidance." in fewer and "causal BPE and a fixed rule" in fewer and "equally" not in fewer
+    part = sweep_of(*best().records, *more[:-1])
+    assert "worse than BPE guidance." in headline._works(part) and "causal BPE and a fixed rule" in headline._works(part)
+    assert equal not in headline.legend(part, large())
 
 
 def test_the_table_lists_the_lowest_loss_first_each_beside_even_spacing():
@@ -245,9 +245,9 @@ def test_it_stands_for_the_method_of_the_claim_before_in_the_same_list_alone():
 def test_runs_are_called_short_where_the_policy_can_move_little_of_what_it_can_in_the_paper(updates, short, monkeypatch):
     monkeypatch.setattr(headline, "travel_share", lambda config: updates)
     sweep, huge = whole({"policy_x20": 0.99, "policy": 0.3})
-    assert ("The likely reason: in so few updates its" in headline._failed(sweep, huge)) == short
+    assert ("The likely reason: its learning rates, summed over so few" in headline._failed(sweep, huge)) == short
     small, great = (f"{updates:.0%} ({size})" for size in ("32M", "147M"))
-    far = f"ts weights can move {small} and {great} as far as in the paper's run; the fast policy's can move {small} as far."
+    far = f" updates, come to {small} and {great} of those in the paper's run; the fast policy's, to {small}."
     assert far in headline._failed(sweep, huge)
     assert "reason" not in headline._failed(*whole({"policy_x20": 0.99, "policy": 0.98}, white=0.97))
 

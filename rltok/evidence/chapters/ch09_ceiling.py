@@ -148,7 +148,7 @@ def headroom(sweep: Sweep) -> str:
     lowest, policy, causal = best(every), best(every, FAST), best(every, *(kind for kind in KINDS if kind != LOOKS_AHEAD))
     said = [f"Of {len(every)} combinations of rule and rate, {called(lowest)} has the lowest loss."]
     if causal.name != lowest.name:
-        said.append(f"Without look ahead it is {called(causal)}, {_from(sweep, causal, lowest)}.")
+        said.append(f"Without look ahead, {called(causal)} has the lowest, {_from(sweep, causal, lowest)}.")
     if causal.name != policy.name:
         said.append(f"The policy's lowest, at {policy.rate:.2f}, is {_from(sweep, policy, causal)}.")
     return " ".join(said)

@@ -91,7 +91,7 @@ def _of_every_byte(sweep: Sweep) -> Expected:
     dearest = max(points(sweep), key=lambda point: point.flops).name == dense
     held = "no" if lowest.name == dense or not dearest else "yes" if apart.verdict == "lower" else "undecided"
     price = "costs the most" if dearest else "does not cost the most"
-    outcome = f"it {price}; the lowest loss, of {KINDS[lowest.kind]}, is {cell(apart)} from its"
+    outcome = f"it {price}; {KINDS[lowest.kind]}, the lowest, minus it: {cell(apart)}"
     return Expected("A token for every byte costs the most and is not the best.", outcome, held)
 
 

@@ -63,5 +63,5 @@ def exactly(record: Mapping[str, Any]) -> str:
     left = ends((1 / one for one in oracle), ".1f")
     return (
         f"Over all draws of rows of {record['exact_bytes']} bytes, the largest bias is {bias:.0e} of the gradient's largest"
-        f" entry, mere rounding. There the true *{ORACLE}* leaves {left} times one draw's variance."
+        f" entry, mere rounding. Computed exactly, the *{ORACLE}* multiplies one draw's variance there by {left}."
     )
