@@ -76,10 +76,19 @@ def _looks(browser: Browser, page: Path, data: dict[str, Any], screenshots: Path
         yield from (f"{shape}, {theme}: {problem}" for problem in problems)
 
 
+# A window that has only just opened may not take the focus yet.
+FOCUS = """
+for (let beats = 0; document.activeElement.id !== 'rltok-size' && beats < 200; beats++) {
+  document.querySelector('#rltok-size').focus();
+  await new Promise(done => setTimeout(done, 50));
+}
+"""
+
+
 def _keyboard(browser: Browser, page: Path) -> Iterator[str]:
     browser.open(page)
     reached = set()
-    browser.run("document.querySelector('#rltok-size').focus();")
+    browser.run(FOCUS)
     for _ in range(8):
         browser.press(TAB)
         reached.add(browser.run("return document.activeElement.id || document.activeElement.className;"))
