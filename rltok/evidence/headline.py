@@ -128,9 +128,9 @@ def _of_the_paper(best: Sweep) -> str:
     """What the paper says of its policy, with the rivals' names explained."""
     every = 1 / settings(best, "even").model.rule.target_rate
     return (
-        f"*The paper says* that its policy ends tokens at white space and predicts better than *even spacing* (a boundary every"
-        f" {every:g} bytes) and *H-Net* (an earlier way to learn boundaries), and as well as *BPE guidance* (the boundaries of an"
-        " ordinary tokenizer)."
+        "*The paper says* that its policy ends tokens at white space and predicts better than *even spacing* (a boundary every"
+        f" {every:g} bytes) and *H-Net* (an earlier way to learn boundaries), and just as well as *BPE guidance* (the boundaries of"
+        " an ordinary tokenizer)."
     )
 
 
@@ -167,7 +167,7 @@ def _spaces(best: Sweep, large: Sweep) -> dict[str, bool]:
     if FAST not in large.runs:
         return {what: there}
     if at_spaces(large, FAST) == there:
-        return {f"{what}, at {_size(best)} parameters and at {LARGE.upper()}, the paper's size": there}
+        return {f"{what}, at {_size(best)} parameters and {LARGE.upper()}, the paper's size": there}
     return {f"{what} at {_size(best)}": there, f"{what} at {LARGE.upper()}, the paper's size": not there}
 
 
@@ -296,14 +296,14 @@ def _failed(best: Sweep, large: Sweep) -> str:
              for number, (sweep, name) in enumerate(slow)]  # fmt: skip
     moved, far = (_listed([f"{travel_share(settings(sweep, name)):.0%} ({_size(sweep)})" for sweep, name in runs])
                   for runs in (slow, fast))  # fmt: skip
-    head, why = "What failed", "Its learning rates, summed over all updates, come"
+    head, why = "What failed", "Its learning rate, summed over all updates, is"
     if all(at_spaces(*run) for run in slow):
         head = f"What works{', too' if _fast_works(best) else ''}"
     elif max(travel_share(settings(*run)) for run in slow) < LITTLE_TRAVEL:
-        head, why = "What failed in runs so short", "The likely reason: its learning rates, summed over so few updates, come"
+        head, why = "What failed in runs so short", "The likely reason: its learning rate, summed over so few updates, is"
     return (
-        f"**{head}:** the paper's policy ends tokens after {_listed(ended)}. {why} to {moved} of those in the paper's run;"
-        f" the fast policy's, to {far}."
+        f"**{head}:** the paper's policy ends tokens after {_listed(ended)}. {why} {moved} of that sum in the paper's run;"
+        f" the fast policy's is {far}."
     )
 
 
@@ -346,7 +346,7 @@ def legend(best: Sweep, large: Sweep) -> str:
     """How the numbers of the table came about."""
     few, (_, alike) = max(map(len, large.runs.values())) < LEAST_SEEDS, _tokenizers(best)
     equal = (
-        f" The BPEs have {_many_boundaries(best)} boundaries than the fast policy; below, they are compared at equally many."
+        f" The BPEs have {_many_boundaries(best)} boundaries than the fast policy; the list below compares them at equal numbers."
         if alike
         else ""
     )

@@ -63,7 +63,7 @@ def test_a_policy_is_held_against_tokenizers_at_their_rates_once_such_runs_have_
         for rival, bits in (("bpe", 1.5), ("bpe_causal", 1.9)) for seed in range(3)
     ]  # fmt: skip
     whole = sweep_of(*best().records, *more)
-    said, equal = headline._works(whole), "below, they are compared at equally many."
+    said, equal = headline._works(whole), "the list below compares them at equal numbers."
     better, rest = said.split(" It predicts better than ")[1].split(", and neither clearly better nor worse than ")
     assert better == "even spacing, BPE guidance and a fixed rule that splits after words"
     assert rest == "H-Net and causal BPE." and equal in headline.legend(whole, large())
@@ -175,7 +175,7 @@ def test_the_fast_policy_at_the_size_of_the_paper_joins_the_answer_once_it_has_r
     assert headline._at_scale(three).endswith("of white space and predicts better than even spacing and BPE guidance.")
     shown, _ = headline.answer(sweep, three).split(" *Not shown:* ")
     assert "; that it predicts better than even spacing at both sizes; that the *paper's" in shown
-    assert "ends tokens at white space, at 32M parameters and at 147M, the paper's size;" in shown
+    assert "ends tokens at white space, at 32M parameters and 147M, the paper's size;" in shown
     three.runs["policy_x20"][2]["scores"][headline.place_of(three)]["whitespace_share"] = 0.9
     shown, not_shown = headline.answer(sweep, three).split(" *Not shown:* ")
     assert "later bytes, ends tokens at white space at 32M; that it predicts" in shown
@@ -245,9 +245,9 @@ def test_it_stands_for_the_method_of_the_claim_before_in_the_same_list_alone():
 def test_runs_are_called_short_where_the_policy_can_move_little_of_what_it_can_in_the_paper(updates, short, monkeypatch):
     monkeypatch.setattr(headline, "travel_share", lambda config: updates)
     sweep, huge = whole({"policy_x20": 0.99, "policy": 0.3})
-    assert ("The likely reason: its learning rates, summed over so few" in headline._failed(sweep, huge)) == short
+    assert ("The likely reason: its learning rate, summed over so few" in headline._failed(sweep, huge)) == short
     small, great = (f"{updates:.0%} ({size})" for size in ("32M", "147M"))
-    far = f" updates, come to {small} and {great} of those in the paper's run; the fast policy's, to {small}."
+    far = f" updates, is {small} and {great} of that sum in the paper's run; the fast policy's is {small}."
     assert far in headline._failed(sweep, huge)
     assert "reason" not in headline._failed(*whole({"policy_x20": 0.99, "policy": 0.98}, white=0.97))
 
