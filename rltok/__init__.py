@@ -3,11 +3,15 @@
 >>> import rltok
 >>> record = rltok.train(rltok.preset("tiny"), "sample", "runs/tiny")
 >>> model = rltok.load("runs/tiny")  # or a model that comes with rltok: rltok.load("demo")
+>>> reading = rltok.read(model, "Where do tokens end?")  # boundaries, their probabilities, surprise of each byte
+>>> rows = rltok.generate(model, "Once upon a time")
 """
 
 from rltok import estimator, losses, policy, vocab
 from rltok.config import Config
 from rltok.errors import RltokError
+from rltok.explore.reading import read
+from rltok.generation.batch import generate, stream
 from rltok.presets import preset, presets
 from rltok.runs.export import export
 from rltok.runs.loading import load
@@ -26,12 +30,15 @@ __all__ = [
     "boundary_view",
     "estimator",
     "export",
+    "generate",
     "load",
     "losses",
     "paint",
     "policy",
     "preset",
     "presets",
+    "read",
+    "stream",
     "train",
     "vocab",
 ]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -70,6 +71,14 @@ def paired_difference(first: Evaluation, second: Evaluation, over: Literal["rows
             f"a paired difference needs the same {over} on both sides; got {' and '.join(counts)}. Score the same rows."
         )
     return difference_of_units(np.subtract(bits, others)[None], np.array(sizes, dtype=float))
+
+
+def checked_model(model: Any) -> AutoregressiveUNet:
+    """The model itself. Raises `RltokError` for anything else, such as a model's name."""
+    if not isinstance(model, AutoregressiveUNet):
+        name = repr(str(model)) if isinstance(model, str | Path) else "NAME"
+        raise RltokError(f"a model is needed; got {type(model).__name__}. Load it from its name first: rltok.load({name})")
+    return model
 
 
 @contextmanager

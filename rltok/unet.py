@@ -61,6 +61,7 @@ class AutoregressiveUNet(nn.Module):
         def head_norm() -> nn.Module:
             return RMSNorm(d, eps) if config.head_norm in ("rms", "heads") else nn.Identity()
 
+        self.row_bytes: int | None = None  # bytes of a row in training, where `load` or a run's settings say so
         self.embedding = nn.Embedding(PADDED_IDS, d)
         self.down_blocks = blocks(config.down_layers, config.byte_mlp_ratio)
         self.mid_blocks = blocks(config.mid_layers, config.token_mlp_ratio)

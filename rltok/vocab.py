@@ -19,12 +19,15 @@ PAD = 258  # fills a row after that, never predicted and never scored
 NUM_IDS = 259
 PADDED_IDS = 264  # rows of embedding and heads: the next multiple of 8, which tensor cores want
 PREDICTED = (*range(256), EOS)  # the 257 ids that a head may give probability to
+Texts = str | bytes | Iterable[str | bytes]  # one text or several: what takes it, passes it to `as_texts`
 
 
 def to_utf8(text: str | bytes) -> bytes:
-    """UTF-8 bytes of a string; bytes pass unchanged. Raises `RltokError` for half of a surrogate pair."""
+    """UTF-8 bytes of a string; bytes pass unchanged. Raises `RltokError` for half a surrogate pair, and for no text."""
     if isinstance(text, bytes):
         return text
+    if not isinstance(text, str):
+        raise RltokError(f"a text must be str or bytes; got {type(text).__name__}. Give one text, such as 'Once upon a time'.")
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -32,6 +35,12 @@ def to_utf8(text: str | bytes) -> bytes:
             f"character {error.start} is the lone surrogate U+{ord(text[error.start]):04X}, which has no UTF-8 form."
             " Remove it, or give bytes."
         ) from error
+
+
+def as_texts(texts: Texts) -> list[bytes]:
+    """UTF-8 bytes of each of several texts; a plain string is one text, not one a letter. Raises `RltokError` as `to_utf8`."""
+    several = isinstance(texts, Iterable) and not isinstance(texts, str | bytes)
+    return [to_utf8(text) for text in (texts if several else [texts])]
 
 
 def encode(text: str | bytes) -> np.ndarray:

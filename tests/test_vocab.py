@@ -108,3 +108,15 @@ def test_character_spans_by_hand():
     assert vocab.character_spans("a€".encode() + b"\xff" + b"\xe2\x82") == [(0, 1), (1, 4), (4, 5), (5, 6), (6, 7)]
     assert vocab.character_spans(b"\xed\xa0\x80") == [(0, 1), (1, 2), (2, 3)]  # an encoded surrogate is no character
     assert vocab.character_spans(b"") == []
+
+
+@pytest.mark.parametrize("texts", ["one", b"one", ["one"], ("one",), iter([b"one"])])
+def test_a_plain_string_is_one_text(texts):
+    assert vocab.as_texts(texts) == [b"one"]
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("wrong", [None, 5, ["one"], bytearray(b"one")])
+def test_what_is_no_text_is_one_line(wrong):
+    with pytest.raises(RltokError, match=f"a text must be str or bytes; got {type(wrong).__name__}. Give one text"):
+        vocab.to_utf8(wrong)

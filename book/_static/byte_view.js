@@ -110,6 +110,10 @@ const rltokBytes = (() => {
     }
   }
 
+  // What `rltok.show.readings.summary` begins with.
+  const counted = (tokens, bytes) =>
+    `${tokens} ${tokens === 1 ? 'boundary' : 'boundaries'} in ${bytes} byte${bytes === 1 ? '' : 's'}`;
+
   // What the bars mean.
   function keys(withSurprise) {
     const key = (kind, text) => make('span', {}, make('i', {className: `rltok-key-${kind}`}), ' ' + text);
@@ -119,5 +123,5 @@ const rltokBytes = (() => {
       key('drawn', 'the same where one stands, with an upright line'));
   }
 
-  return {View, make, keys};
+  return {View, make, counted, keys};
 })();

@@ -5,7 +5,7 @@ document.addEventListener('DOMContentLoaded', () => {
   const SLICE = 12, SILENCE = 400;  // milliseconds: of work between two pauses; before a change is read out
   const place = document.querySelector('.rltok-try');
   if (!place || typeof rltokDemo === 'undefined') return;
-  const model = rltokModel.unpack(rltokDemo), rows = [], {make} = rltokBytes;
+  const model = rltokModel.unpack(rltokDemo), rows = [], {make, counted} = rltokBytes;
   let uniforms, latest = 0, speaking;
 
   const field = make('textarea', {id: 'rltok-text', rows: 4, spellcheck: false, dir: 'auto'});
@@ -63,7 +63,7 @@ document.addEventListener('DOMContentLoaded', () => {
     const count = facts.filter(({boundary}) => boundary).length, bits = facts.reduce((sum, fact) => sum + fact.bits, 0);
     const every = count ? `, one every ${(facts.length / count).toFixed(1)}` : '';
     return facts.length === 0 ? 'Nothing to read yet.'
-      : `${count} boundaries in ${facts.length} bytes${every}; ${(bits / facts.length).toFixed(2)} bits a byte.`;
+      : `${counted(count, facts.length)}${every}; ${(bits / facts.length).toFixed(2)} bits a byte.`;
   }
 
   async function update() {

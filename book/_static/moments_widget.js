@@ -3,7 +3,7 @@
 document.addEventListener('DOMContentLoaded', () => {
   const place = document.querySelector('.rltok-moments');
   if (!place || typeof rltokMoments === 'undefined') return;
-  const {texts, sizes} = rltokMoments, {make} = rltokBytes;
+  const {texts, sizes} = rltokMoments, {make, counted} = rltokBytes;
   const WHITE = [9, 10, 11, 12, 13, 32];  // bytes
 
   const select = (id, names) => make('select', {id}, ...names.map((name, value) => make('option', {value, textContent: name})));
@@ -34,7 +34,7 @@ document.addEventListener('DOMContentLoaded', () => {
         ({byte, boundary: boundaries[i] === '1', probability: percent && +percent.slice(2 * i, 2 * i + 2) / 100}));
       const drawn = facts.filter(({boundary}) => boundary), white = facts.filter(({byte}) => WHITE.includes(byte));
       const both = `${drawn.filter(fact => white.includes(fact)).length} of them after the ${white.length} of white space`;
-      said.textContent = `${drawn.length} boundaries in ${data.length} bytes, ${both}.`;
+      said.textContent = `${counted(drawn.length, data.length)}, ${both}.`;
       view.show(data, facts);
     }
   }

@@ -28,6 +28,7 @@ from rltok.runs.loading import locate
 from rltok.runs.snapshots import boundary_view
 from rltok.runs.training import train as train_model
 from rltok.show.terminal import legend, paint_view
+from rltok.show.words import many
 from rltok.system.files import MISSING, check_name, quoted, read_file
 from rltok.system.processes import place
 from rltok.vocab import to_utf8
@@ -162,7 +163,8 @@ def show(options: argparse.Namespace) -> None:
         return
     colour = use_colour(options.color)
     print(paint_view(data, view, colour))
-    print(f"\n{legend(colour)}; {sum(view['boundaries'])} boundaries in {len(data)} bytes, one draw with seed {options.seed}")
+    counts = f"{many(sum(view['boundaries']), 'boundary')} in {many(len(data), 'byte')}"
+    print(f"\n{legend(colour)}; {counts}, one draw with seed {options.seed}")
 
 
 def demo(options: argparse.Namespace) -> None:

@@ -10,9 +10,12 @@ from rltok.cli.options import say, use_colour
 from rltok.cli.reading import MOST_TEXT, file_bytes
 from rltok.errors import RltokError
 from rltok.generation import Generated, Generation, Sampling
-from rltok.runs.loading import load_config, locate
+from rltok.runs.loading import locate
+from rltok.runs.snapshots import boundary_view
 from rltok.show.characters import harmless
 from rltok.show.terminal import legend, paint
+from rltok.show.words import many
+from rltok.unet import AutoregressiveUNet
 from rltok.vocab import to_utf8
 
 MOST_SAMPLES = 10_000  # of a prompt: all are generated at once
@@ -43,19 +46,18 @@ def generate(options: argparse.Namespace) -> None:
         max_bytes=options.bytes, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed,
         stop=tuple(options.stop),
     )  # fmt: skip
-    prompts, place = _prompts(options), locate(options.run)
-    row_length, model = load_config(place).data.sequence_length, loaded(options, place)
-    generation = Generation(model, prompts, sampling, row_length=row_length)
+    prompts, model = _prompts(options), loaded(options, locate(options.run))
+    generation = Generation(model, prompts, sampling)
     longest = max(map(len, prompts)) + options.bytes
-    if longest > row_length:
-        say(options, f"in training rows had {row_length} bytes; of up to {longest} bytes here, those beyond may be worse.")
+    if longest > model.row_bytes:
+        say(options, f"in training rows had {model.row_bytes} bytes; of up to {longest} bytes here, those beyond may be worse.")
     start = time.perf_counter()
     if options.json:
         print_json({"sampling": asdict(sampling), "samples": [_plain(row) for row in generation.results()]})
     elif len(prompts) == 1 and not options.boundaries:
         _stream(generation, prompts[0])
     else:
-        _show(generation.results(), options)
+        _show(generation.results(), model, options)
     say(options, _closing(generation.results(), time.perf_counter() - start))
 
 
@@ -63,7 +65,7 @@ def _closing(rows: list[Generated], seconds: float) -> str:
     """How much was written in what time, and why it ended where there is one text."""
     written = sum(len(row.data) for row in rows)
     end = f": {ENDS[rows[0].ended]}" if len(rows) == 1 else f" in {len(rows)} texts"
-    return f"{written} bytes written in {seconds:.1f} s ({written / seconds:.0f} bytes/s){end}."
+    return f"{many(written, 'byte')} written in {seconds:.1f} s ({written / seconds:.0f} bytes/s){end}."
 
 
 def _plain(row: Generated) -> dict[str, object]:
@@ -86,16 +88,19 @@ def _stream(generation: Generation, prompt: bytes) -> None:
     print()
 
 
-def _show(rows: list[Generated], options: argparse.Namespace) -> None:
+def _show(rows: list[Generated], model: AutoregressiveUNet, options: argparse.Namespace) -> None:
     """Complete rows one after the other, under a line that says which and how each ended where there are several."""
     colour = use_colour(options.color)
     for number, row in enumerate(rows):
         if len(rows) > 1:
             place = f"prompt {number // options.num_samples + 1}, sample {number % options.num_samples + 1}"
-            print(f"--- {place}: {len(row.data)} bytes, {ENDS[row.ended]}")
+            print(f"--- {place}: {many(len(row.data), 'byte')}, {ENDS[row.ended]}")
         if options.boundaries:
-            print(paint(row.prompt + row.data, list(map(int, row.boundaries)), None, colour))
+            data = row.prompt + row.data
+            # those of the draws: a probability depends on the bytes up to it alone, not on what was drawn before
+            probabilities = boundary_view(model, data)["probabilities"] if colour else None
+            print(paint(data, list(map(int, row.boundaries)), probabilities, colour))
         else:
             print(_printable((row.prompt + row.data).decode("utf-8", errors="replace")))
     if options.boundaries:
-        print(f"\n{legend(False)}")
+        print(f"\n{legend(colour)}")

@@ -3,16 +3,12 @@
 from collections.abc import Iterable
 
 from rltok.evidence.verdicts import NO_PAIR, NO_RUN, Finding, Number, Part
+from rltok.show.words import many
 from rltok.statistics import ROUNDING, SURE, Difference
 
 NONE = "-"  # a cell without a number
 TOGETHER = "\N{NO-BREAK SPACE}"
 NO_USE = "not interpretable at this size"  # of a benchmark whose accuracies are those of guessing
-
-
-def many(count: int, what: str) -> str:
-    """A count in words: 1 run, 3 runs."""
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def many_seeds(counts: Iterable[int]) -> str:

@@ -6,12 +6,13 @@ from typing import Any
 
 from rltok.errors import RltokError
 from rltok.explore.reading import read
-from rltok.runs.loading import load, load_config, locate
+from rltok.runs.loading import load
 from rltok.show.readings import Reading, differing, keys, reading_html, summary
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import to_utf8
 
 MOST_BYTES = 2048  # that are read: more would make a page of megabytes
+Named = str | Path | AutoregressiveUNet
 DRAW, ABOVE = "drawn with the probabilities", "where the probability is above"
 
 
@@ -34,16 +35,14 @@ def pictures(names: list[str], readings: list[Reading], threshold: float | None)
 class Panel:
     """The widgets and what they do; `box` is what a notebook shows."""
 
-    def __init__(
-        self, widgets: Any, names: list[str], models: list[tuple[AutoregressiveUNet, int]], text: str, seed: int
-    ) -> None:
+    def __init__(self, widgets: Any, names: list[str], models: list[AutoregressiveUNet], text: str, seed: int) -> None:
         self.names, self.models, self.seed = names, models, seed
-        fixed = not all(model.rule.has_threshold for model, _ in models)
+        fixed = not all(model.rule.has_threshold for model in models)
         self.field = widgets.Textarea(value=text, rows=4, layout={"width": "98%"})
         self.mode = widgets.Dropdown(options=[DRAW, ABOVE], description="Boundaries:", disabled=fixed, layout={"width": "24rem"})
         self.level = widgets.FloatSlider(0.5, min=0.01, max=0.99, step=0.01, disabled=fixed)
         self.again = widgets.Button(description="Draw again")
-        self.ranged = [model.rule for model, _ in models if model.rule.rates is not None]
+        self.ranged = [model.rule for model in models if model.rule.rates is not None]
         rate = {"step": 0.005, "description": "Rate:", "readout_format": ".3f"}
         self.rate = [
             widgets.FloatSlider(rule.rate, min=rule.rates[0], max=rule.rates[1], **rate) for rule in self.ranged[:1]
@@ -67,9 +66,7 @@ class Panel:
             data = first_bytes(self.field.value, MOST_BYTES)
             for rule in self.ranged:
                 rule.use_rate(self.rate[0].value)
-            readings = [
-                read(model, data, row_bytes=row_bytes, seed=self.seed, threshold=threshold) for model, row_bytes in self.models
-            ]
+            readings = [read(model, data, seed=self.seed, threshold=threshold) for model in self.models]
         except RltokError as error:
             self.note.value = html.escape(str(error))
             return
@@ -94,13 +91,13 @@ class Panel:
         self._change_to(ABOVE)
 
 
-def explorer(model: str | Path, other: str | Path | None = None, text: str = "Where do tokens end?", seed: int = 0) -> Any:
+def explorer(model: Named, other: Named | None = None, text: str = "Where do tokens end?", seed: int = 0) -> Any:
     """A box of widgets: a field for a text, how boundaries come about, and what the model says of each byte.
 
     A model that was trained for a range of rates has a slider for the rate, too.
 
     Args:
-        model: a run's folder, a checkpoint, a file of weights, or a name of `rltok models`.
+        model: a run's folder, a checkpoint, a file of weights, a name of `rltok models`, or a model that is loaded already.
         other: a second model, shown beside the first.
         text: what stands in the field at first.
         seed: of the first draw.
@@ -113,6 +110,7 @@ def explorer(model: str | Path, other: str | Path | None = None, text: str = "Wh
     except ImportError as error:
         instead = "`rltok show MODEL TEXT` shows boundaries in a terminal."
         raise RltokError(f"the explorer needs ipywidgets. Run: pip install 'rltok[notebook]'. {instead}") from error
-    names = [model] if other is None else [model, other]
-    models = [(load(place), load_config(place).data.sequence_length) for place in map(locate, names)]
-    return Panel(ipywidgets, list(map(str, names)), models, text, seed).box
+    given = {"the model": model} if other is None else {"the first model": model, "the second model": other}
+    names = [name if isinstance(each, AutoregressiveUNet) else str(each) for name, each in given.items()]
+    models = [each if isinstance(each, AutoregressiveUNet) else load(each) for each in given.values()]
+    return Panel(ipywidgets, names, models, text, seed).box

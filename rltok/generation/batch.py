@@ -1,15 +1,15 @@
 """`generate`: several prompts at once, to their ends; `stream`: one, piece by piece. Both run a `Generation`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import torch
 
 from rltok.device import memory_bytes
 from rltok.errors import RltokError, TrainingFailed
-from rltok.evaluation import evaluation_mode
+from rltok.evaluation import checked_model, evaluation_mode
 from rltok.generation.caches import SMALLEST
 from rltok.generation.passes import CachedPass, FullPass
 from rltok.generation.sampling import Sampling
@@ -17,7 +17,7 @@ from rltok.generation.text import TextStream
 from rltok.rng import row_uniforms
 from rltok.rules.growing import ANY_BYTE, GrowingRows
 from rltok.unet import AutoregressiveUNet
-from rltok.vocab import EOS, encode
+from rltok.vocab import EOS, Texts, as_texts, encode
 
 BOUNDARY_DRAWS, BYTE_DRAWS = 0, 1  # streams of random numbers of a row
 
@@ -58,22 +58,22 @@ class Generation:
 
     Args:
         model: in any mode; it runs in evaluation mode, in the precision of its weights.
-        prompts: at least one; an empty one starts a text. Bytes need not be UTF-8.
+        prompts: a text or several; an empty one starts from nothing. Bytes need not be UTF-8.
         sampling: how to go on.
         row_length: bytes of a row in training, for rules that place boundaries by the length of the row (`even`); rows that grow
-            longer than that are placed by their own length.
+            longer than that are placed by their own length. None: what the model knows, `model.row_bytes`.
         cached: False makes a full pass for every byte, slow and simple.
 
     Raises:
-        RltokError: no prompt, a rule that looks ahead, an empty stop string, more rows than fit into memory.
+        RltokError: no prompt, no model, a rule that looks ahead, an empty stop string, more rows than fit into memory.
     """
 
     def __init__(
-        self, model: AutoregressiveUNet, prompts: Sequence[str | bytes], sampling: Sampling, *, row_length: int | None = None,
+        self, model: AutoregressiveUNet, prompts: Texts, sampling: Sampling, *, row_length: int | None = None,
         cached: bool = True,
     ) -> None:  # fmt: skip
-        rule = model.rule
-        if not prompts:
+        rule, texts, stops = checked_model(model).rule, as_texts(prompts), as_texts(sampling.stop)
+        if not texts:
             raise RltokError("there is no prompt. Give at least one; an empty text starts from nothing.")
         if rule.looks_ahead is not None:
             raise RltokError(
@@ -81,15 +81,15 @@ class Generation:
                 " on earlier bytes alone, such as one of the rule learned."
             )
         self.model, self.sampling = model, sampling
-        self.streams = [TextStream(sampling.stop) for _ in prompts]
-        self.prompts = [encode(prompt) for prompt in prompts]
-        self.ended: list[Any] = [None] * len(prompts)
-        self.boundaries: list[tuple[bool, ...]] = [()] * len(prompts)
+        self.streams = [TextStream(stops) for _ in texts]
+        self.prompts = [encode(text) for text in texts]
+        self.ended: list[Any] = [None] * len(texts)
+        self.boundaries: list[tuple[bool, ...]] = [()] * len(texts)
         lengths = [len(prompt) + sampling.max_bytes + 1 for prompt in self.prompts]
         if rule.reads_length:
-            lengths = [max(row_length or 0, length) for length in lengths]
-        _require_room(model, len(prompts), max(lengths))
-        weight, seed, numbers = model.embedding.weight, sampling.seed, range(len(prompts))
+            lengths = [max(row_length or model.row_bytes or 0, length) for length in lengths]
+        _require_room(model, len(texts), max(lengths))
+        weight, seed, numbers = model.embedding.weight, sampling.seed, range(len(texts))
         uniforms, self.byte_draws = (
             row_uniforms(seed, draws, numbers, max(lengths)).to(weight.device) for draws in (BOUNDARY_DRAWS, BYTE_DRAWS)
         )
@@ -97,7 +97,7 @@ class Generation:
             [torch.from_numpy(prompt) for prompt in self.prompts], uniforms, lengths, weight.shape[1], weight.dtype,
             filled=rule.reads_length,
         )  # fmt: skip
-        self.going = torch.arange(len(prompts), device=weight.device)  # numbers of the rows that have not ended
+        self.going = torch.arange(len(texts), device=weight.device)  # numbers of the rows that have not ended
         self.passes, self.made = (CachedPass if cached else FullPass)(model, rows), 0
         self.logits: torch.Tensor | None = None
 
@@ -160,19 +160,30 @@ class Generation:
         return [Generated(bytes(prompt.tolist()), text.data, drawn, ended) for prompt, text, drawn, ended in rows]
 
 
-def generate(
-    model: AutoregressiveUNet, prompts: Sequence[str | bytes], *, row_length: int | None = None, **settings: Any
-) -> list[Generated]:
-    """How the prompts go on, all at once: `generate(model, ["Once", "The"], max_bytes=100, temperature=0.7, top_p=0.9)`.
+def _sampling(settings: dict[str, Any]) -> Sampling:
+    """The sampling of keyword arguments. Raises `RltokError` for a name that is none, with those that there are."""
+    names = [field.name for field in fields(Sampling)]
+    for name in sorted(settings.keys() - names):
+        raise RltokError(
+            f"there is no setting {name!r} of how text goes on. There are {', '.join(names)}, row_length; for several samples"
+            " repeat the prompt."
+        )
+    return Sampling(**settings)
+
+
+def generate(model: AutoregressiveUNet, prompts: Texts, *, row_length: int | None = None, **settings: Any) -> list[Generated]:
+    """How one prompt or several go on, all at once: `generate(model, ["Once", "The"], max_bytes=100, temperature=0.7)`.
+
+    Samples of one prompt are rows that begin alike: `generate(model, ["Once"] * 3)`.
 
     Args:
         model, prompts, row_length: as in `Generation`.
-        settings: those of `Sampling`.
+        settings: those of `Sampling`: max_bytes, temperature, top_k, top_p, seed, stop.
 
     Raises:
         RltokError: see `Generation` and `Sampling`.
     """
-    return Generation(model, prompts, Sampling(**settings), row_length=row_length).results()
+    return Generation(model, prompts, _sampling(settings), row_length=row_length).results()
 
 
 def stream(model: AutoregressiveUNet, prompt: str | bytes, *, row_length: int | None = None, **settings: Any) -> Iterator[str]:
@@ -180,5 +191,5 @@ def stream(model: AutoregressiveUNet, prompt: str | bytes, *, row_length: int | 
 
     Arguments and errors as in `generate`; joined, the pieces are the text.
     """
-    steps = Generation(model, [prompt], Sampling(**settings), row_length=row_length)
+    steps = Generation(model, [prompt], _sampling(settings), row_length=row_length)
     return (piece for (piece,) in steps if piece)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from rltok.errors import RltokError
-from rltok.vocab import PREDICTED
+from rltok.vocab import PREDICTED, Texts
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Sampling:
     top_k: int | None = None  # only the k most probable ids; None: all
     top_p: float = 1.0  # only the most probable ids that together reach this probability
     seed: int = 0  # with the number of its row it decides what is drawn, boundaries and bytes
-    stop: tuple[str | bytes, ...] = ()  # texts before the first of which a row ends
+    stop: Texts = ()  # a text, or several, before the first of which a row ends
 
     def __post_init__(self) -> None:
         if self.max_bytes < 1:

@@ -1,23 +1,21 @@
 """From bytes that come one by one to text that can be shown at once: whole characters, and no part of a stop string."""
 
-from collections.abc import Sequence
-
 from rltok.errors import RltokError
-from rltok.vocab import StreamingDecoder, to_utf8
+from rltok.vocab import StreamingDecoder, Texts, as_texts
 
 
 class TextStream:
     """The text of one row. Bytes that may begin a stop string wait until it is clear that they do not.
 
     Args:
-        stops: texts or bytes; where the first of them is complete the row ends, and it is not part of the text.
+        stops: a text or several; where the first of them is complete the row ends, and it is not part of the text.
 
     Raises:
         RltokError: an empty stop string.
     """
 
-    def __init__(self, stops: Sequence[str | bytes]) -> None:
-        self._stops = [to_utf8(stop) for stop in stops]
+    def __init__(self, stops: Texts) -> None:
+        self._stops = as_texts(stops)
         if not all(self._stops):
             raise RltokError("a stop string is empty, so the text would end before it begins. Give at least one character.")
         self._decoder, self._waiting = StreamingDecoder(), b""

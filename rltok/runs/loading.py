@@ -15,7 +15,7 @@ from rltok.data.documents import one_line
 from rltok.data.hub import hub_reachable
 from rltok.errors import RltokError
 from rltok.fast.unet import FastUNet
-from rltok.runs.checkpoint import WEIGHTS, fill, find_checkpoint, load_weights, read_state
+from rltok.runs.checkpoint import TRAIN, WEIGHTS, fill, find_checkpoint, load_weights, read_state
 from rltok.runs.shipped import shipped_models, weights_of
 from rltok.runs.weights import no_constant, read_facts, read_tensors
 from rltok.system.files import MISSING, quoted, read_file
@@ -23,6 +23,10 @@ from rltok.unet import AutoregressiveUNet
 
 HUB_NAME = re.compile(r"(hf:)?((\w[\w.-]*)/\w[\w.-]*)", re.ASCII)  # prefix, OWNER/NAME, OWNER
 HUB_FILE = "model.safetensors"
+ON_THE_HUB = r"(?:www\.)?(?:huggingface\.co|hf\.co)/"
+ADDRESS = re.compile(  # OWNER/NAME
+    rf"(?:[a-z]+://|(?={ON_THE_HUB}))(?:{ON_THE_HUB}((?!datasets/|spaces/)\w[\w.-]*/\w[\w.-]*))?", re.ASCII | re.IGNORECASE
+)
 PROBE_SECONDS = 2.0
 NAMES = "a run's folder, a checkpoint, a file of rltok export, a name of rltok models, or OWNER/NAME on the Hugging Face hub"
 
@@ -36,9 +40,18 @@ def locate(name_or_path: str | Path) -> Path:
     Raises:
         RltokError: there is nothing of that name, no finished checkpoint, no network.
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        what = "a model" if isinstance(name_or_path, AutoregressiveUNet) else type(name_or_path).__name__
+        raise RltokError(f"what names a model is a text or a path; got {what}. Name {NAMES}.")
     if not str(name_or_path).strip():
         raise RltokError(f"the name of a model is empty. Name {NAMES}.")
     path, name = Path(name_or_path), name_or_path if isinstance(name_or_path, str) else ""
+    if (address := ADDRESS.match(name.strip())) and not os.path.lexists(path):
+        there = "" if address[1] is None else f", here hf:{address[1]}"
+        raise RltokError(
+            f"{name} is an address, and nothing is read from one. Of a model on the Hugging Face hub give OWNER/NAME{there};"
+            " download any other file, and name that."
+        )
     if path.suffix == ".safetensors" and not os.path.isdir(path):
         if not os.path.exists(path):
             raise RltokError(f"there is no file {path}. Write one: rltok export RUN {quoted(path)}")
@@ -52,6 +65,11 @@ def locate(name_or_path: str | Path) -> Path:
         return _from_hub(hub[2])
     if near := _nearest(name):
         raise RltokError(f"there is no run, file or model {name!r}. Did you mean {near!r}?")
+    if len(name.split()) > 1:
+        raise RltokError(
+            f"there is no run, file or model {name!r}. If it is a text, name a model before it, such as {shipped_models()[0]};"
+            f" to train a model of that name: {TRAIN}{quoted(path)}"
+        )
     return find_checkpoint(path)
 
 
@@ -122,7 +140,9 @@ def load(name_or_path: str | Path, rate: float | None = None) -> AutoregressiveU
         RltokError: there is nothing of that name, no finished checkpoint, or a damaged one; a rate that it was not trained for.
     """
     place = locate(name_or_path)
-    model = FastUNet(load_config(place).model)
+    config = load_config(place)
+    model = FastUNet(config.model)
+    model.row_bytes = config.data.sequence_length
     if _is_file(place):
         fill(model, read_tensors(place), place)
     else:

@@ -28,9 +28,11 @@ def new_model(config: Config, device: torch.device, rule: Rule | None = None) ->
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.train.seed)
         try:
-            return FastUNet(config.model, rule).to(device)
+            model = FastUNet(config.model, rule).to(device)
         except (RuntimeError, MemoryError) as error:  # from torch's allocator, which has no exception of its own on the CPU
             raise _too_large(config) from error
+    model.row_bytes = config.data.sequence_length
+    return model
 
 
 def _too_large(config: Config) -> RltokError:

@@ -6,9 +6,11 @@ import time
 
 from tqdm import tqdm
 
+from rltok.system.stopwatch import duration
 from rltok.system.streams import lasting
 
 LINES = 10  # in a log, for a whole run, after the one of its first update
+LONG = 12 * 3600  # seconds: a run that takes longer deserves a remark
 UNKNOWN_STEP = 10**9  # bytes from line to line of a run whose end nobody knows
 
 
@@ -26,9 +28,10 @@ class Progress:
         total: bytes of the whole run; None where nobody knows.
         done: bytes of it that are behind us.
         shown: False keeps quiet.
+        remedy: how to need less time, told after the first update of a run that would take `LONG` from there; "" for none.
     """
 
-    def __init__(self, total: int | None, done: int, shown: bool) -> None:
+    def __init__(self, total: int | None, done: int, shown: bool, remedy: str = "") -> None:
         in_terminal, self._stream = sys.stderr.isatty(), lasting(sys.stderr)
         self._bar = _Bar(
             total=total, initial=done, unit="B", unit_scale=True, disable=not (shown and in_terminal), mininterval=0.5,
@@ -39,6 +42,7 @@ class Progress:
         self._start = time.perf_counter()
         self._step = total / LINES if total else UNKNOWN_STEP
         self._next = done
+        self._remedy = remedy if shown else ""
 
     def update(self, scored: int, status: str) -> None:
         """Count the bytes of another update; `status` is printed at the end of the line."""
@@ -53,14 +57,23 @@ class Progress:
                 self._done + UNKNOWN_STEP if past else self._next + self._step * ((self._done - self._next) // self._step + 1)
             )
             self._line(status)
+        if self._remedy and self._done > self._first:
+            seconds = ((self._total or 0) - self._done) / self._speed()
+            if seconds > LONG:
+                self._bar.write(f"at this speed that takes {duration(seconds)}. {self._remedy}", file=self._stream)
+            self._remedy = ""
+
+    def _speed(self) -> float:
+        """Bytes per second since the start."""
+        return (self._done - self._first) / max(1e-9, time.perf_counter() - self._start)
 
     def _line(self, status: str) -> None:
-        speed = (self._done - self._first) / max(1e-9, time.perf_counter() - self._start)
+        speed = self._speed()
         come = f"{self._done / 1e9:.1f} GB"
         left = ""
         if self._total:
             come = f"{min(100, int(100 * self._done / self._total)):3d}%"  # how much there is may have been a guess
-            left = f"  {(self._total - self._done) / speed:.0f} s left" if self._done <= self._total else ""
+            left = f"  {duration((self._total - self._done) / speed)} left" if self._done <= self._total else ""
         print(f"{come}  {speed / 1e3:.1f} kB/s{left}  {status}", file=self._stream, flush=True)
 
     def close(self) -> None:

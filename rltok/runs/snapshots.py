@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from rltok.data.fixed_texts import FIXED_TEXTS
-from rltok.evaluation import evaluation_mode
+from rltok.evaluation import checked_model, evaluation_mode
 from rltok.rng import row_uniforms
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import BOS, encode
@@ -33,14 +33,14 @@ def text_ids(text: str | bytes) -> torch.Tensor:
 
 
 @torch.no_grad()
-def boundary_view(model: AutoregressiveUNet, text: str | bytes, seed: int) -> dict[str, list]:
+def boundary_view(model: AutoregressiveUNet, text: str | bytes, seed: int = 0) -> dict[str, list]:
     """Boundaries after each byte of a text, in evaluation mode: probability and one seeded draw, lists of n entries.
 
     The probability is the policy's; a straight-through rule shows its soft gate; other rules have None.
     The last byte has a boundary decision too, though nothing is predicted after it: the text is scored with one byte
     appended, which no decision before it can see.
     """
-    device = next(model.parameters()).device
+    device = next(checked_model(model).parameters()).device
     ids = torch.nn.functional.pad(text_ids(text), (0, 1), value=ord(" ")).to(device)
     with evaluation_mode(model):
         out = model(ids, uniforms=row_uniforms(seed, 0, [0], ids.shape[1] - 1).to(device))

@@ -39,6 +39,7 @@ from rltok.system.streams import lasting
 from rltok.unet import AutoregressiveUNet
 
 CURVE_POINTS = 200
+ON_A_CPU = "Sooner on a card (rltok doctor), with a smaller --preset such as tiny, or with fewer train.training_bytes."
 
 
 @dataclass
@@ -375,8 +376,8 @@ def train(
             say(line)
         first = run.step + 1 if run.step else 0  # TensorBoard hides what an earlier session wrote from there on
         board = summary_writer(str(Path(out) / "tensorboard"), purge_step=first) if tensorboard else nullcontext()
-        total = config.num_updates * config.bytes_per_update
-        with board as events, closing(Progress(total, run.bytes, progress)) as shown, held_back() as signals:
+        total, remedy = config.num_updates * config.bytes_per_update, ON_A_CPU if chosen.type == "cpu" else ""
+        with board as events, closing(Progress(total, run.bytes, progress, remedy)) as shown, held_back() as signals:
             _loop(run, events, shown, signals)
         came = ranks.agree(signals)
         record = None if came else ranks.same(None if folder is None else _finish(run, note, full))

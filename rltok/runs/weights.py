@@ -70,7 +70,9 @@ def _facts(path: Path) -> tuple[dict[str, Any], int]:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, error) from error
     if written != FORMAT:
-        raise RltokError(f"{path} has format {written!r}; this version of rltok reads format {FORMAT}. Use a newer rltok.")
+        raise RltokError(
+            f"{path} has format {written!r}; this version of rltok reads format {FORMAT}. Use the version that wrote it."
+        )
     return facts, size
 
 

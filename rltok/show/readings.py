@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rltok.show.characters import SIGNS, harmless
+from rltok.show.words import many
 from rltok.vocab import character_spans
 
 FULL_BAR = 8  # bits: surprises from here on have the highest bar
@@ -58,7 +59,8 @@ def summary(reading: Reading) -> str:
     size, tokens = len(reading.data), sum(map(bool, reading.boundaries))
     if size == 0:
         return "Nothing to read yet."
-    words = f"{tokens} boundaries in {size} bytes, {tokens / size:.3f} tokens a byte; {sum(reading.bits) / size:.2f} bits a byte"
+    counts = f"{many(tokens, 'boundary')} in {many(size, 'byte')}"
+    words = f"{counts}, {tokens / size:.3f} tokens a byte; {sum(reading.bits) / size:.2f} bits a byte"
     rich = enrichment(reading)
     return words + ("" if rich is None else f"; boundary enrichment {rich:.2f}")
 

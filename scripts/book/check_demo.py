@@ -170,6 +170,11 @@ def _odd_texts(browser: Browser) -> Iterator[str]:
     browser.run("await new Promise(done => setTimeout(done, 600));")
     if browser.run("return document.querySelector('.rltok-summary').textContent;") != "Nothing to read yet.":
         yield "an empty text: the page does not say that there is nothing to read."
+    _enter(browser, "a")
+    browser.run("await new Promise(done => setTimeout(done, 600));")
+    said = browser.run("return document.querySelector('.rltok-summary').textContent;")
+    if not re.match("(0 boundaries|1 boundary) in 1 byte[,;]", said):
+        yield f"a text of one byte: the page says {said!r}."
 
 
 def _looks(browser: Browser, picture: Path) -> list[str]:

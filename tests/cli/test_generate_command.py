@@ -14,7 +14,7 @@ from rltok.cli.main import main
 from rltok.generation import generate, stream
 from rltok.runs.checkpoint import find_checkpoint
 from rltok.show.characters import harmless
-from rltok.show.terminal import BAR
+from rltok.show.terminal import BAR, legend, paint
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SHORT = ("--bytes", 12, "--seed", 3)
@@ -90,8 +90,17 @@ def test_boundaries_are_shown_on_demand(run, finished, model):
     row = generate(model, ["The cat"], max_bytes=12, seed=3)[0]
     output = run("generate", finished, "The cat", *SHORT, "--boundaries").out
     assert output.count(BAR) == sum(row.boundaries) + 1  # and the legend's
-    assert "\x1b" not in output and "= a token ends here" in output
-    assert "\x1b[48;5;" in run("generate", finished, "The cat", *SHORT, "--boundaries", "--color", "always").out
+    assert "\x1b" not in output and f"\n{legend(False)}\n" in output
+    coloured = run("generate", finished, "The cat", *SHORT, "--boundaries", "--color", "always").out
+    data, probabilities = row.prompt + row.data, rltok.boundary_view(model, row.prompt + row.data)["probabilities"]
+    assert coloured == f"{paint(data, row.boundaries, probabilities, True)}\n\n{legend(True)}\n"
+    assert len(set(probabilities)) > 2  # so that colour says more than bars do
+
+
+def test_one_byte_is_said_in_the_singular(run, finished):
+    assert run("generate", finished, "The", "--bytes", 1).err.startswith("1 byte written in ")
+    assert ": 1 byte, " in run("generate", finished, "The", "A", "--bytes", 1).out
+    assert re.search("; (0 boundaries|1 boundary) in 1 byte, one draw", run("show", finished, "a").out)
 
 
 def test_a_prompt_may_come_from_a_file_or_from_standard_input_and_need_not_be_utf8(run, finished, tmp_path, monkeypatch):

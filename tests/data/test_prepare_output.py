@@ -1,15 +1,17 @@
 """What `rltok prepare` prints: limits, parts of documents, empty splits, names it cannot use, and progress."""
 
 import gzip
+import itertools
 import json
 import re
 from contextlib import closing
 
 import pytest
 from preparing import write_jsonl
-from runs import SETTINGS, as_options
+from runs import SETTINGS, as_options, write_text
 
 from rltok.runs.progress import Progress
+from rltok.runs.training import ON_A_CPU
 
 OPTIONS = ["--cut", "windows", "--sequence-length", "16", "--jobs", "1", "--validation-fraction", "0", "--test-fraction", "0"]
 
@@ -137,3 +139,23 @@ def test_before_anything_is_read_no_line_says_how_long_the_rest_takes(capsys):
         assert capsys.readouterr().err == ""
         progress.update(1, "part 1 of 2")
     assert "part 1 of 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("size", "left", "told"), [(10**4, "9 s", 0), (10**6, "17 min", 0), (10**8, "27.8 h", 1)])
+def test_a_run_of_days_is_told_once_what_takes_less_time(size, left, told, capsys, monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr("rltok.runs.progress.time.perf_counter", lambda: next(clock))
+    with closing(Progress(size, 0, shown=True, remedy="Take less.")) as progress:
+        for _ in range(3):
+            progress.update(1000, "")
+    lines = capsys.readouterr().err.splitlines()
+    assert f"  {left} left" in lines[0]
+    assert [line.endswith(" h. Take less.") for line in lines].count(True) == told
+
+
+@pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
+def test_training_on_a_cpu_says_it(run, tmp_path, monkeypatch):
+    train = ("train", "--preset", "tiny", *as_options(SETTINGS), "--data", write_text(tmp_path), "--device", "cpu")
+    assert ON_A_CPU not in run(*train, "--out", tmp_path / "short").err
+    monkeypatch.setattr("rltok.runs.progress.LONG", 0)
+    assert run(*train, "--out", tmp_path / "long").err.count(ON_A_CPU) == 1

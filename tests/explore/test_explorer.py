@@ -14,6 +14,7 @@ from rltok.evaluation import evaluate
 from rltok.explore import explorer, read
 from rltok.explore.panel import ABOVE, DRAW, first_bytes
 from rltok.presets import preset
+from rltok.runs.loading import load_config
 from rltok.runs.models import new_model
 from rltok.runs.shipped import weights_of
 from rltok.show.readings import summary
@@ -60,6 +61,43 @@ def test_the_first_row_is_drawn_as_boundary_view_draws_it(demo):
     reading, view = read(demo, TEXT, row_bytes=512, seed=5), rltok.boundary_view(demo, TEXT, seed=5)
     assert [int(drawn) for drawn in reading.boundaries] == view["boundaries"]
     assert reading.probabilities == pytest.approx(view["probabilities"])
+
+
+def test_a_loaded_model_knows_the_length_of_its_rows_and_the_seed_is_0(demo, finished):
+    for model, length in ((demo, load_config("demo").data.sequence_length), (rltok.load(finished), 64)):
+        assert read(model, TEXT * 20) == read(model, TEXT * 20, row_bytes=length, seed=0)
+        assert rltok.boundary_view(model, TEXT) == rltok.boundary_view(model, TEXT, seed=0)
+    by_hand = rltok.AutoregressiveUNet(preset("tiny").model)
+    with pytest.raises(RltokError, match="Give row_bytes, or set model.row_bytes"):
+        read(by_hand, TEXT)
+    by_hand.row_bytes = 30
+    assert read(by_hand, TEXT).starts == [0, 30, 60]
+    with pytest.raises(RltokError, match="row_bytes must be at least 1; got 0"):
+        read(by_hand, TEXT, row_bytes=0)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("call", [read, rltok.boundary_view, rltok.generate, rltok.stream])
+def test_a_name_in_place_of_a_model_is_one_line_that_loads_it(call):
+    with pytest.raises(RltokError, match=r"a model is needed; got str. Load it from its name first: rltok.load\('demo'\)"):
+        call("demo", TEXT)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("call", [read, rltok.boundary_view, rltok.stream])
+def test_several_texts_in_place_of_one_are_one_line(call, demo):
+    with pytest.raises(RltokError, match="a text must be str or bytes; got list"):
+        call(demo, [TEXT])
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("wrong", ["model", None, 5])
+def test_what_is_no_name_is_one_line(wrong, demo, tmp_path):
+    given, got = (demo, "a model") if wrong == "model" else (wrong, type(wrong).__name__)
+    calls = [rltok.load, load_config, lambda name: rltok.export(name, tmp_path / "x.safetensors")]
+    for call in calls if wrong == "model" else [*calls, explorer]:
+        with pytest.raises(RltokError, match=f"what names a model is a text or a path; got {got}. Name a run's folder"):
+            call(given)
 
 
 def test_a_threshold_stands_in_place_of_a_draw(demo):
@@ -123,6 +161,16 @@ def test_two_models_stand_side_by_side_with_their_differences_marked():
     assert 'class="differs' in both.shown()[0] + both.shown()[1]
     same = Panel(explorer("demo", "demo", text=TEXT))
     assert same.shown()[0] == same.shown()[1] and 'differs"' not in same.shown()[0]
+
+
+def test_loaded_models_are_explored_as_their_names_are(demo):
+    pytest.importorskip("ipywidgets")
+    named, loaded = (Panel(explorer(model, "small-english", text=TEXT)).shown() for model in ("demo", demo))
+    assert loaded[0] == named[0].replace("boundaries of demo", "boundaries of the first model").replace(
+        "<b>demo</b>", "<b>the first model</b>"
+    )
+    assert loaded[1] == named[1]
+    assert "<b>the model</b>" in Panel(explorer(demo, text=TEXT)).shown()[0]
 
 
 def test_a_file_of_weights_is_explored_as_its_name_is():

@@ -1,5 +1,7 @@
 """Generation with caches gives what a full pass for every byte gives, which gives what the model says of the finished rows."""
 
+from dataclasses import fields
+
 import jaxtyping
 import pytest
 import torch
@@ -268,6 +270,33 @@ def test_settings_that_mean_nothing_are_errors_of_one_line(settings, message):
     with pytest.raises(RltokError) as error:
         generate(evaluated(), ["a"], **settings)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("prompt", ["The cat sat.", RAGGED[2], ""])
+def test_a_plain_string_is_one_prompt_and_one_stop_text(prompt):
+    (listed,) = generate(evaluated(), [prompt], max_bytes=20)
+    assert generate(evaluated(), prompt, max_bytes=20) == generate(evaluated(), iter([prompt]), max_bytes=20) == [listed]
+    for stop, text, ended in (("ab", "aaaaa", "length"), (b"ab", "aaaaa", "length"), (iter(["b", "aaa"]), "", "stop")):
+        (row,) = generate(leaning(evaluated(), ord("a"), 1e9), prompt, max_bytes=5, stop=stop)
+        assert (row.text, row.ended) == (text, ended)
+
+
+@pytest.mark.parametrize("call", [generate, stream])
+def test_an_unknown_setting_is_one_line_with_those_that_there_are(call):
+    names = ", ".join([*(field.name for field in fields(Sampling)), "row_length"])
+    with pytest.raises(RltokError) as error:
+        call(evaluated(), "a", bytes=5)
+    assert f"there is no setting 'bytes' of how text goes on. There are {names};" in str(error.value)
+    for name in names.split(", "):
+        known = {"max_bytes": 3, "row_length": 20}.get(name, getattr(Sampling(), name, None))
+        assert list(call(evaluated(), "a", **{"max_bytes": 3, name: known}))
+
+
+def test_the_length_of_rows_is_that_of_the_model_unless_it_is_given():
+    model = evaluated("even")
+    plain = generate(model, "The cat", max_bytes=15)
+    model.row_bytes = 64
+    assert generate(model, "The cat", max_bytes=15) == generate(model, "The cat", max_bytes=15, row_length=64) != plain
 
 
 def test_no_prompt_at_all_is_an_error():

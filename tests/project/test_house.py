@@ -169,3 +169,14 @@ def test_the_checks_of_this_file_notice_what_they_look_for():
     assert [text.split(": ")[1] for text in numeric_defaults(tree)] == ["0.9", "-1", "1e-06"]
     assert len(list(unpickling(tree))) == 2
     assert machine_paths("see " + "/home" + "/ann/x and https://a.b/home/page") == ["/home" + "/ann"]
+
+
+@each_module
+def test_what_takes_several_texts_takes_a_plain_string_as_one(path):
+    """Which `vocab.as_texts` does, for arguments and fields of the type `vocab.Texts`."""
+    tree = parse(path)
+    notes = [arg for node in functions(tree) for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    notes += [node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)]
+    kinds = [ast.unparse(note.annotation) for note in notes if note.annotation is not None]
+    assert [kind for kind in kinds if re.search(r"\w\[(str \| bytes|bytes \| str)\b", kind)] == []
+    assert "as_texts" in path.read_text(encoding="utf-8") or "Texts" not in kinds or path.name == "sampling.py"  # which hands on

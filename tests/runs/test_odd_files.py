@@ -125,3 +125,28 @@ def test_devices_are_no_place_for_a_run_and_no_text(place, finished, tmp_path, c
     output = [line for line in capsys.readouterr().err.splitlines() if line.startswith("rltok: ")]
     assert len(output) == 4 and "is a file; --out needs a folder" in output[0]
     assert all("ordinary file" in line for line in output[1:]) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "https://huggingface.co/me/mine", "HTTPS://www.huggingface.co/me/mine/tree/main", "huggingface.co/me/mine",
+        "https://hf.co/me/mine/resolve/main/model.safetensors",
+    ],
+)  # fmt: skip
+def test_an_address_of_the_hub_is_answered_with_the_name_to_give(name, run):
+    told = run("show", name, "a", code=2).err
+    assert f"{name} is an address" in told and "here hf:me/mine;" in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["https://example.org/x.safetensors", "ftp://me", "https://huggingface.co/datasets/me/mine"])
+def test_any_other_address_is_no_folder_to_train_in(name, run):
+    told = run("generate", name, "a", code=2).err
+    assert f"{name} is an address" in told and "Give" not in told and "rltok train" not in told and ", here" not in told
+
+
+@pytest.mark.parametrize("words", [["Where do tokens end?"], ["Where do tokens end?", "demo"]])
+@pytest.mark.parametrize("command", ["show", "generate"])
+def test_a_text_where_the_model_should_be_is_told_that_the_model_comes_first(command, words, run):
+    told = run(command, *words, code=2).err
+    assert "no run, file or model 'Where do tokens end?'. If it is a text, name a model before it, such as demo;" in told

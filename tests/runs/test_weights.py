@@ -184,7 +184,9 @@ def test_a_damaged_file_is_one_line(kind, run, exported, tmp_path):
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ({"format": 2}, "has format 2; this version of rltok reads format 1. Use a newer rltok."),
+        ({"format": 2}, "has format 2; this version of rltok reads format 1. Use the version that wrote it."),
+        ({"format": 0}, "has format 0; this version of rltok reads format 1. Use the version that wrote it."),
+        ({"format": "x"}, "has format 'x'; this version of rltok reads format 1. Use the version that wrote it."),
         ({"format": None}, "its metadata is damaged ('format')"),
         ({"config": [1]}, "its metadata is damaged (config or data is no table)"),
         ({"data": "text"}, "its metadata is damaged (config or data is no table)"),

@@ -141,3 +141,14 @@ def test_the_summary_counts_tokens_and_bits():
     shown = reading("abcd", [True, False, True, True], early_bits=[1.0] * 4, bits=[1.0, 2.0, 3.0, 4.0])
     assert summary(shown) == "3 boundaries in 4 bytes, 0.750 tokens a byte; 2.50 bits a byte; boundary enrichment 1.00"
     assert summary(reading("")) == "Nothing to read yet."
+
+
+@pytest.mark.parametrize(
+    ("data", "boundaries", "words"),
+    [
+        ("a", [False], "0 boundaries in 1 byte,"), ("a", [True], "1 boundary in 1 byte,"),
+        ("ab", [False, True], "1 boundary in 2 bytes,"), ("ab", [True, True], "2 boundaries in 2 bytes,"),
+    ],
+)  # fmt: skip
+def test_one_is_said_in_the_singular(data, boundaries, words):
+    assert summary(reading(data, boundaries)).startswith(words)
