@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 from rltok.cli.evaluate import loaded, print_json
 from rltok.cli.options import say, use_colour
-from rltok.cli.reading import MOST_TEXT, file_bytes
+from rltok.cli.reading import MOST_TEXT, file_bytes, located
 from rltok.errors import RltokError
 from rltok.generation import Generated, Generation, Sampling
-from rltok.runs.loading import load_config, locate
+from rltok.runs.loading import load_config
 from rltok.show.characters import harmless
 from rltok.show.terminal import legend, paint
 from rltok.vocab import to_utf8
@@ -43,7 +43,7 @@ def generate(options: argparse.Namespace) -> None:
         max_bytes=options.bytes, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed,
         stop=tuple(options.stop),
     )  # fmt: skip
-    prompts, place = _prompts(options), locate(options.run)
+    prompts, place = _prompts(options), located(options, options.prompt or options.file is not None)
     row_length, model = load_config(place).data.sequence_length, loaded(options, place)
     generation = Generation(model, prompts, sampling, row_length=row_length)
     longest = max(map(len, prompts)) + options.bytes
@@ -98,4 +98,4 @@ def _show(rows: list[Generated], options: argparse.Namespace) -> None:
         else:
             print(_printable((row.prompt + row.data).decode("utf-8", errors="replace")))
     if options.boundaries:
-        print(f"\n{legend(False)}")
+        print(f"\n{legend(False, *((row.prompt + row.data, row.boundaries) for row in rows))}")
