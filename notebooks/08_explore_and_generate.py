@@ -61,6 +61,7 @@ import rltok
 from rltok.data.sources import sample_documents
 from rltok.evidence.chapters import ch08_explore
 from rltok.explore import explorer, places, read
+from rltok.explore.kinds import by_themselves, each_byte
 from rltok.generation import Generation, Sampling, generate
 from rltok.runs.loading import load_config
 from rltok.show import plots
@@ -235,6 +236,13 @@ print(judge(guess, max(shares, key=shares.get)))
 # %%
 Markdown(ch08_explore.kinds_table(code, drawn))
 
+# %% [markdown]
+# A kind can hide what its members do. The model of code again, letter by letter and sign by sign:
+
+# %%
+by_byte = each_byte(code, drawn["small-python"])
+Markdown("\n\n".join(by_themselves(by_byte)))
+
 # %%
 passage = """def mean_price(rows):
     prices = [row["price"] for row in rows if row["stock"] > 0]
@@ -246,11 +254,12 @@ for name, each in both.items():
 display(HTML(keys()))
 
 # %% [markdown]
-# The model of code draws no boundary after a space. Its tokens end after digits, closing brackets and consonants, the first ones of a word
-# above all, as those of the large run in chapter 06b. The model of English ends tokens at white space in code, too, of which it read
-# little. Before the run we expected white space in code to have boundaries more often than chance gives. Much of it is indentation, which
-# is easy to predict, but whether that is why was not tried: this is one run with one seed. The model's card,
-# `rltok/weights/small-python.md`, counts more bytes.
+# The model of code draws no boundary after a space. It draws one after nearly all digits and closing brackets, but most of its boundaries
+# stand after consonants. Which consonant it is decides, and signs differ as much: nearly always one after `[`, never one after `(`. The
+# first consonants of a word have boundaries more often than later ones; in chapter 06b a large run on English had many boundaries there,
+# too. The model of English ends tokens at white space in code as well, of which it read little. Before the run we expected white space in
+# code to have boundaries more often than chance gives. Much of it is indentation, which is easy to predict, but whether that is why was
+# not tried: this is one run with one seed. The model's card (`rltok models small-python`) counts more bytes.
 
 # %% [markdown]
 # ## Other scripts
@@ -341,7 +350,8 @@ for name in ("english", "japanese"):
 # * On a sentence it never saw, the model's boundaries fall before surprising bytes, most of them after spaces.
 # * It writes English words without sense; temperature and `top_k` trade variety for spelling.
 # * With caches hundreds of times fewer positions are computed, for the same bytes and boundaries.
-# * A model of code that was trained in the same way ends its tokens after brackets, digits and consonants, and never after a space.
+# * A model of code that was trained in the same way never ends a token after a space. It ends them after digits, closing brackets, and
+#   some consonants and signs, but never after others.
 # * On scripts that it hardly read, boundaries at spaces remain, and many others divide characters. This is about its training text;
 #   the method was not tried on these scripts.
 #

@@ -16,25 +16,29 @@ from rltok.cli.generate import generate
 from rltok.cli.models import export, models
 from rltok.cli.options import parse_settings, use_colour
 from rltok.cli.prepare import prepare
-from rltok.cli.reading import MOST_TEXT, file_bytes, showable
+from rltok.cli.reading import MOST_TEXT, file_bytes, located, showable
 from rltok.cli.variance import variance
 from rltok.config import Config, from_dict, with_settings
 from rltok.data import load_corpus
 from rltok.data.sources import is_hub, text_bytes
 from rltok.errors import RltokError
+from rltok.explore import read
 from rltok.presets import fit_to_corpus, preset, travel_advice
 from rltok.runs.folder import check_folder
-from rltok.runs.loading import locate
 from rltok.runs.snapshots import boundary_view
 from rltok.runs.training import train as train_model
 from rltok.show.terminal import legend, paint_view
 from rltok.show.words import many
 from rltok.system.files import MISSING, check_name, quoted, read_file
 from rltok.system.processes import place
+from rltok.unet import AutoregressiveUNet
 from rltok.vocab import to_utf8
 
 LITTLE_TEXT = 1000  # bytes
-PASSAGE = "The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book."
+PASSAGES = (
+    b"The lighthouse keeper counted seventeen ships before breakfast, and he wrote each name down in a small green book.",
+    b"def longest(lines):\n    return max(len(line.rstrip()) for line in lines)",
+)
 
 __all__ = [
     "bench",
@@ -138,20 +142,31 @@ def train(options: argparse.Namespace) -> None:
     )
 
 
-def _text_to_show(options: argparse.Namespace) -> bytes:
+def _text_to_show(options: argparse.Namespace) -> bytes | None:
+    """What the user gave."""
     if not 1 <= options.bytes <= MOST_TEXT:
         raise RltokError(f"--bytes must lie between 1 and {MOST_TEXT}; got {options.bytes}.")
     if options.text is not None and options.file is not None:
         raise RltokError("give a text or --file, not both.")
     if options.file is not None:
         return showable(file_bytes(options.file, options.bytes))
-    return showable(to_utf8(PASSAGE if options.text is None else options.text))
+    return None if options.text is None else showable(to_utf8(options.text))
+
+
+def _passage(model: AutoregressiveUNet) -> bytes:
+    """The one of PASSAGES that the model expects most: the code, for a model of code."""
+
+    def surprise(data: bytes) -> float:
+        return sum(read(model, data, row_bytes=len(data), seed=0).bits) / len(data)
+
+    return min(PASSAGES, key=surprise)
 
 
 def show(options: argparse.Namespace) -> None:
     """`rltok show`."""
     data = _text_to_show(options)
-    model = loaded(options, locate(options.run))
+    model = loaded(options, located(options, data))
+    data = _passage(model) if data is None else data
     view = boundary_view(model, data, options.seed)
     if not all(map(math.isfinite, view["probabilities"] or ())):
         raise RltokError(
@@ -164,7 +179,7 @@ def show(options: argparse.Namespace) -> None:
     colour = use_colour(options.color)
     print(paint_view(data, view, colour))
     counts = f"{many(sum(view['boundaries']), 'boundary')} in {many(len(data), 'byte')}"
-    print(f"\n{legend(colour)}; {counts}, one draw with seed {options.seed}")
+    print(f"\n{legend(colour, (data, view['boundaries']))}; {counts}, one draw with seed {options.seed}")
 
 
 def demo(options: argparse.Namespace) -> None:

@@ -56,13 +56,14 @@ def show_shipped(own: bytes | None, device: torch.device, seed: int, colour: boo
     """Show a paragraph, and the user's text if there is one, with boundaries of a trained model; returns them without colour."""
     model = load(weights_of(SHIPPED)).to(device)
     tell(f"{SHIPPED}, a model of {facts_of(SHIPPED)['parameters']:,d} parameters that comes with rltok, ends its tokens here:\n")
-    plain = {}
+    plain, views = {}, []
     for name, text in {"paragraph": FIXED_TEXTS["prose"].encode(), "text": own}.items():
         if text is not None:
             view = boundary_view(model, text, seed)
             tell(paint_view(text, view, colour) + "\n")
+            views.append((text, view["boundaries"]))
             plain[name] = paint(text, view["boundaries"], None, False)
-    tell(legend(colour) + "\n")
+    tell(legend(colour, *views) + "\n")
     return plain
 
 
@@ -141,7 +142,8 @@ def _run(folder: Path, own: bytes | None, *, seed: int, device: str, smoke: bool
     random = score(load(folder / "random"))
     for moment in ("before", "after"):
         tell(f"\n--- {moment} training\n" + paint_view(text, views[moment], colour))
-    tell("\n" + legend(colour) + "\n\n" + "\n".join(_table(before, after, random)) + "\n\n" + verdict(after, random))
+    seen = [(text, view["boundaries"]) for view in views.values()]
+    tell("\n" + legend(colour, *seen) + "\n\n" + "\n".join(_table(before, after, random)) + "\n\n" + verdict(after, random))
     gap = paired_difference(random, after)
     result = {
         "shipped": shipped, "smoke": smoke, "seed": seed, "config_hash": config.digest(), "before": before.to_dict(),

@@ -7,15 +7,12 @@ from dataclasses import asdict
 
 from rltok.cli.evaluate import loaded, print_json
 from rltok.cli.options import say, use_colour
-from rltok.cli.reading import MOST_TEXT, file_bytes
+from rltok.cli.reading import MOST_TEXT, file_bytes, located
 from rltok.errors import RltokError
 from rltok.generation import Generated, Generation, Sampling
-from rltok.runs.loading import locate
-from rltok.runs.snapshots import boundary_view
 from rltok.show.characters import harmless
 from rltok.show.terminal import legend, paint
 from rltok.show.words import many
-from rltok.unet import AutoregressiveUNet
 from rltok.vocab import to_utf8
 
 MOST_SAMPLES = 10_000  # of a prompt: all are generated at once
@@ -46,7 +43,8 @@ def generate(options: argparse.Namespace) -> None:
         max_bytes=options.bytes, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed,
         stop=tuple(options.stop),
     )  # fmt: skip
-    prompts, model = _prompts(options), loaded(options, locate(options.run))
+    prompts = _prompts(options)
+    model = loaded(options, located(options, options.prompt or options.file is not None))
     generation = Generation(model, prompts, sampling)
     longest = max(map(len, prompts)) + options.bytes
     if longest > model.row_bytes:
@@ -57,7 +55,7 @@ def generate(options: argparse.Namespace) -> None:
     elif len(prompts) == 1 and not options.boundaries:
         _stream(generation, prompts[0])
     else:
-        _show(generation.results(), model, options)
+        _show(generation.results(), options)
     say(options, _closing(generation.results(), time.perf_counter() - start))
 
 
@@ -88,7 +86,7 @@ def _stream(generation: Generation, prompt: bytes) -> None:
     print()
 
 
-def _show(rows: list[Generated], model: AutoregressiveUNet, options: argparse.Namespace) -> None:
+def _show(rows: list[Generated], options: argparse.Namespace) -> None:
     """Complete rows one after the other, under a line that says which and how each ended where there are several."""
     colour = use_colour(options.color)
     for number, row in enumerate(rows):
@@ -96,11 +94,8 @@ def _show(rows: list[Generated], model: AutoregressiveUNet, options: argparse.Na
             place = f"prompt {number // options.num_samples + 1}, sample {number % options.num_samples + 1}"
             print(f"--- {place}: {many(len(row.data), 'byte')}, {ENDS[row.ended]}")
         if options.boundaries:
-            data = row.prompt + row.data
-            # those of the draws: a probability depends on the bytes up to it alone, not on what was drawn before
-            probabilities = boundary_view(model, data)["probabilities"] if colour else None
-            print(paint(data, list(map(int, row.boundaries)), probabilities, colour))
+            print(paint(row.prompt + row.data, list(map(int, row.boundaries)), None, colour))
         else:
             print(_printable((row.prompt + row.data).decode("utf-8", errors="replace")))
     if options.boundaries:
-        print(f"\n{legend(colour)}")
+        print(f"\n{legend(False, *((row.prompt + row.data, row.boundaries) for row in rows))}")

@@ -238,10 +238,11 @@ def _add_variance(commands: Any) -> None:
 def _add_models(commands: Any) -> None:
     models = commands.add_parser(
         "models",
-        help="the trained models that come with rltok",
-        description="List the trained models that come with rltok, with their scores on held-out text.",
+        help="the trained models that come with rltok, and the card of one",
+        description="List the trained models that come with rltok, with their scores on held-out text, or print the card of one.",
         epilog="Such as: rltok generate small-english 'Once upon a time'; in Python: rltok.load('small-english')",
     )
+    models.add_argument("name", nargs="?", help="print the card of this one: where its tokens end, data, licences, limits")
     _add_common(models)
     export = commands.add_parser(
         "export",
@@ -279,7 +280,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.command == "generate" and texts:
         options.prompt, rest = [*options.prompt, *texts], []
     if rest:
-        spaces = "" if any(word.startswith("-") for word in rest) else " (a text with spaces needs quotes)"
+        quotes = options.command == "show" and not any(word.startswith("-") for word in rest)
+        spaces = " (a text with spaces needs quotes)" if quotes else ""
         parser.error(f"unknown arguments: {' '.join(rest)}{spaces}")
     return options
 
@@ -300,7 +302,9 @@ def build_parser() -> argparse.ArgumentParser:
         "show", help="boundaries of a text, coloured", description="Show where a trained model ends its tokens."
     )
     show.add_argument("run", help=NAMES)
-    show.add_argument("text", nargs="?", help="the text; default: a short passage of our own")
+    show.add_argument(
+        "text", nargs="?", help="the text; default: a sentence of ours or some code, whichever the model expects more"
+    )
     show.add_argument("--file", help="show the start of a file instead ('-' reads standard input)")
     show.add_argument("--bytes", type=int, default=2000, help="most bytes shown of a file (default: 2000)")
     show.add_argument(

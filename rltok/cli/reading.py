@@ -1,10 +1,13 @@
 """Text that a command reads from a file or from standard input."""
 
+import argparse
 import os
 import sys
 from pathlib import Path
 
 from rltok.errors import RltokError
+from rltok.runs.loading import locate
+from rltok.system.files import quoted
 
 MOST_TEXT = 50_000  # bytes in one row: the attention of a longer one takes gigabytes
 
@@ -32,3 +35,16 @@ def file_bytes(name: str, most: int) -> bytes:
         raise RltokError(f"{name} is no ordinary file. Pipe its text in: --file -")
     with Path(name).open("rb") as handle:
         return handle.read(most)
+
+
+def located(options: argparse.Namespace, text: object) -> Path:
+    """`locate` for a command that takes a text after the model; where there is none, what was given first may be the text."""
+    try:
+        return locate(options.run)
+    except RltokError as error:
+        run, spaces = options.run, any(map(str.isspace, options.run))
+        if text or os.path.lexists(run) or not run.strip() or ("/" in run and not spaces):
+            raise
+        why = f"there is no run, file or model {run!r}." if spaces else str(error)
+        order = f"If it is a text, name a model before it: rltok {options.command} small-english {quoted(run)}"
+        raise RltokError(f"{why}{'' if why[-1] in '.?' else '.'} {order}") from error

@@ -129,8 +129,8 @@ def _of_the_paper(best: Sweep) -> str:
     every = 1 / settings(best, "even").model.rule.target_rate
     return (
         "*The paper says* that its policy ends tokens at white space and predicts better than *even spacing* (a boundary every"
-        f" {every:g} bytes) and *H-Net* (an earlier way to learn boundaries), and just as well as *BPE guidance* (the boundaries of"
-        " an ordinary tokenizer)."
+        f" {every:g} bytes) and *H-Net* (an earlier way to learn boundaries), and just as well as *BPE guidance* (the boundaries"
+        " of an ordinary tokenizer)."
     )
 
 

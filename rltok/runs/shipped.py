@@ -17,6 +17,11 @@ def weights_of(name: str) -> Path:
     return FOLDER / f"{name}.safetensors"
 
 
+def card_of(name: str) -> str:
+    """The model card, Markdown."""
+    return (FOLDER / f"{name}.md").read_text(encoding="utf-8").rstrip()
+
+
 def facts_of(name: str) -> dict[str, Any]:
     """What its JSON file says: language, parameters, scores, the record of its run."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ A character of several bytes appears once, with the value of its last byte. If a
 instead, such as <E6>. No character that is shown can control a terminal.
 """
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -56,3 +57,15 @@ def shown_characters(text: str | bytes, boundaries: Sequence[int], values: Seque
         else:
             shown.append(Shown(_picture(decoded), float(values[stop - 1]), bool(boundaries[stop - 1])))
     return shown
+
+
+def replaced(text: str | bytes, boundaries: Sequence[int]) -> dict[str, str]:
+    """Of each way in which `shown_characters` stands in for a character: one that it shows of this text, and what that means."""
+    found: dict[str, str] = {}
+    pictures = {chr(0x2400 + byte) for byte in to_utf8(text) if byte < 32}
+    for entry in shown_characters(text, boundaries, boundaries):
+        if re.fullmatch("<[0-9A-F]{2}>", entry.text):
+            found.setdefault("a byte of a character inside which a token ends, or a byte that is no UTF-8", entry.text)
+        elif entry.text in pictures or re.fullmatch(r"<U\+[0-9A-F]+>", entry.text):
+            found.setdefault("a character that cannot be seen", entry.text)
+    return {shown: meaning for meaning, shown in found.items()}

@@ -6,7 +6,7 @@ What is shown of a text, character by character, is decided in `rltok.show.chara
 import codecs
 from collections.abc import Sequence
 
-from rltok.show.characters import SIGNS, shown_characters
+from rltok.show.characters import SIGNS, replaced, shown_characters
 from rltok.vocab import to_utf8
 
 BAR = "\u2502"
@@ -56,9 +56,12 @@ def paint_view(text: str | bytes, view: dict[str, list], colour: bool = False) -
     return paint(to_utf8(text), view["boundaries"], view["probabilities"], colour)
 
 
-def legend(colour: bool) -> str:
-    """One line that explains what `paint` shows."""
-    bar = f"{BAR} = a token ends here, {NEWLINE} = end of a line"
+def legend(colour: bool, *views: tuple[bytes, Sequence[int]]) -> str:
+    """One line that explains what `paint` shows, of texts and their boundaries also what stands in for a character."""
+    signs = {BAR: "a token ends here", NEWLINE: "end of a line"}
+    for data, boundaries in views:
+        signs |= {shown: words for shown, words in replaced(data, boundaries).items() if words not in signs.values()}
+    bar = ", ".join(f"{shown} = {words}" for shown, words in signs.items())
     if not colour:
         return bar
     steps = "".join(f"{_background((i + 0.5) / len(SCALE))} {RESET}" for i in range(len(SCALE)))

@@ -20,12 +20,13 @@ from typing import Any
 
 from rltok.cli.main import main as rltok
 from rltok.data import documents
-from rltok.explore import places, read
+from rltok.explore import read
+from rltok.explore.kinds import added, amount, by_themselves, each_byte
 from rltok.runs.export import export
 from rltok.runs.loading import load, load_config
 from rltok.runs.shipped import FOLDER, facts_of, shipped_models, weights_of
 from rltok.show.tables import markdown
-from rltok.system.files import write_json
+from rltok.system.files import quoted, write_json
 
 SCORED_BYTES = 131_072  # of the text that a model is scored on
 PLACED_BYTES = 32_768  # of it, those whose boundaries are counted by kind of byte
@@ -47,18 +48,21 @@ CODE = (
     " code is not in the repository."
 )
 NOVEL = {
+    "example": "Where do tokens end?",
     "text": "sample:test",
     "scored": f"--data sample --split test --max-bytes {SCORED_BYTES}",
     "called": "bundled: *Pride and Prejudice*",
     "limits_of_scores": {"whitespace_share": (0.95, 1.0), "rate": (0.18, 0.22)},
 }
 # Of each model: what it is, and what a test asks of it: scores within limits, and shares of kinds of bytes with a boundary after
-# them that bear out what `places` says. `text` names what it is scored on, by the options `scored`.
+# them that bear out what `places` says, in which "{vowel} vowels" becomes "most vowels" or what else was counted. `text` names
+# what it is scored on, by the options `scored`.
 MODELS = {
     "demo": NOVEL | {
         "language": "English",
         "most_bytes": 1_000_000,
-        "places": "It ends a token after nearly every space, after many line ends, and rarely elsewhere.",
+        "places": "It ends a token after {other white space} white space inside lines, {end of a line} ends of lines, {vowel}"
+        " vowels and {other consonant} consonants beyond the first of a word.",
         "limits_of_places": {
             "end of a line": (0.4, 0.8), "other white space": (0.95, 1), "vowel": (0, 0.05),
             "first consonants of a word": (0, 0.05), "other consonant": (0, 0.05),
@@ -71,7 +75,8 @@ MODELS = {
     "small-english": NOVEL | {
         "language": "English",
         "most_bytes": 8_000_000,
-        "places": "It ends a token after nearly all white space. Inside words it ends some, too, nearly all after a vowel.",
+        "places": "It ends a token after {end of a line} ends of lines, {other white space} other white space, {vowel} vowels and"
+        " {other consonant} consonants. Which vowel it is decides, see below the table.",
         "limits_of_places": {
             "end of a line": (0.9, 1), "other white space": (0.9, 1), "vowel": (0.05, 0.2),
             "first consonants of a word": (0, 0.01), "other consonant": (0, 0.01),
@@ -90,20 +95,22 @@ MODELS = {
     "small-python": {
         "language": "Python code",
         "most_bytes": 4_000_000,
+        "example": "for line in open(path): print(line)",
         "text": "tests/items/python.txt",
         "scored": f"--data tests/items/python.txt --max-bytes {SCORED_BYTES}",
         "called": "rltok's own code",
-        # white space has fewer boundaries than chance gives, which is the rate: at some ends of lines, and nowhere else
+        # white space has fewer boundaries than chance gives, which is the rate: at ends of lines, and nowhere else
         "limits_of_scores": {"whitespace_share": (0.02, 0.15), "rate": (0.18, 0.25)},
-        "places": "Most of its tokens end after a consonant, more often so at the beginning of a word. It also ends them after"
-        " digits and closing brackets; hardly ever after a vowel, and of white space only at some ends of lines. So they are"
-        " neither Python's tokens nor words. This was not expected: before the run, white space was asked to have a boundary more"
-        " often than chance gives. Much white space in code is indentation, which is easy to predict; whether that is the reason"
-        " was not tried, and another seed may settle elsewhere.",
+        "places": "Most of its tokens end after a consonant. Which consonant it is decides, and for some of them their place in"
+        " the word: see below the table. It ends tokens after {digit} digits, {closing bracket} closing brackets,"
+        " {end of a line} ends of lines, {vowel} vowels and {other white space} other white space. Signs differ as letters do."
+        " So its tokens are neither Python's tokens nor words. This was not expected: before the run, white space was asked to"
+        " have a boundary more often than chance gives. Much white space in code is indentation, which is easy to predict;"
+        " whether that is the reason was not tried, and another seed may settle elsewhere.",
         "limits_of_places": {
             "end of a line": (0.4, 0.8), "other white space": (0, 0.02), "vowel": (0, 0.05),
             "first consonants of a word": (0.45, 0.7), "other consonant": (0.2, 0.45), "digit": (0.95, 1),
-            "closing bracket": (0.95, 1),
+            "closing bracket": (0.95, 1), "(": (0, 0.01), "[": (0.95, 1), "m": (0.75, 1), "r": (0, 0.05),
         },
         "recipe": "rltok train --preset small_fast_policy --set model.embedding_dim=128 model.num_heads=2 model.mid_layers=5"
         " data.sequence_length=2048 data.cut=full_windows train.sequences_per_update=64 train.micro_batch=64"
@@ -125,11 +132,12 @@ def scores_of(name: str, weights: Path) -> dict[str, Any]:
     return json.loads(out.getvalue())
 
 
-def places_of(name: str, weights: Path) -> dict[str, list[int]]:
-    """Of each kind of byte at the beginning of that text: boundaries after it, and how often it is there."""
+def places_of(name: str, weights: Path) -> dict[str, dict[str, list[int]]]:
+    """Of each byte of each kind at the beginning of that text: boundaries after it, and how often it is there."""
     model, text = load(weights).eval(), next(documents(MODELS[name]["text"])).text[:PLACED_BYTES]
     reading = read(model, text, row_bytes=load_config(weights).data.sequence_length, seed=0)
-    return {kind: [*counts] for kind, counts in places(reading.data, reading.boundaries).items()}
+    found = each_byte(reading.data, reading.boundaries)
+    return {kind: {sign: [*counts] for sign, counts in counted.items()} for kind, counted in found.items()}
 
 
 def measured(name: str) -> dict[str, Any]:
@@ -197,13 +205,13 @@ def _decided(record: dict[str, Any]) -> float:
 
 
 def _place_lines(facts: dict[str, Any]) -> list[str]:
-    whole = sum(drawn for drawn, _ in facts["places"].values())
-    rows = [
-        [kind, f"{there:,d}", f"{drawn / there:.1%}", f"{drawn / whole:.1%}"] for kind, (drawn, there) in facts["places"].items()
-    ]
+    kinds = {kind: added(counts) for kind, counts in facts["places"].items()}
+    whole = sum(drawn for drawn, _ in kinds.values())
+    rows = [[kind, f"{there:,d}", f"{drawn / there:.1%}", f"{drawn / whole:.1%}"] for kind, (drawn, there) in kinds.items()]
     return [
         markdown(["byte", "how many", "with a boundary after it", "of all boundaries"], rows),
         "",
+        *(f"{line}\n" for line in by_themselves(facts["places"])),
         f"First {PLACED_BYTES:,d} bytes of the text that is scored ({MODELS[facts['name']]['called']}), one draw. In training,"
         f" the policy's entropy was below {DECIDED} nats a decision from {_decided(facts['record']):.0%} of the updates on.",
     ]
@@ -226,9 +234,10 @@ def card(facts: dict[str, Any]) -> str:
         f"A byte-level language model of {facts['parameters']:,d} parameters that learned where its tokens end, by reinforcement"
         f" as in arXiv 2602.13940, on {facts['language']}. Weights in {facts['precision']}, {facts['file_bytes']:,d} bytes.",
         "",
-        f"    rltok show {name} 'Where do tokens end?'",
+        f"    rltok show {name} {quoted(words['example'])}",
         "",
-        f'In Python: `rltok.load("{name}")`. Neither needs a network.',
+        f'In Python: `rltok.load("{name}")`. Neither needs a network. Files that this card names are those of the repository; a'
+        " command that reads one runs in the root of a clone.",
         "",
         "## Scores",
         "",
@@ -241,7 +250,7 @@ def card(facts: dict[str, Any]) -> str:
         "",
         "## Where its tokens end",
         "",
-        words["places"],
+        words["places"].format_map({kind: amount(added(counts)) for kind, counts in facts["places"].items()}),
         "",
         *_place_lines(facts),
         "",

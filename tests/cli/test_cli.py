@@ -34,7 +34,7 @@ OPTIONS = {
     "show": "run text --file --bytes --color --seed",
     "generate": "run prompt --file --bytes --temperature --top-k --top-p --stop --seed --num-samples --boundaries --color",
     "demo": "--smoke --out --seed --text",
-    "models": "",
+    "models": "name",
     "export": "run file --bf16",
     "compare": "--rules --budget --preset --set --data --max-bytes --any-bytes --force --split --seeds --jobs --out --resume",
     "bench": "--preset --set --data --updates --plain-updates --plain-micro-batch --policy-cost --repeats --out",

@@ -92,9 +92,7 @@ def test_boundaries_are_shown_on_demand(run, finished, model):
     assert output.count(BAR) == sum(row.boundaries) + 1  # and the legend's
     assert "\x1b" not in output and f"\n{legend(False)}\n" in output
     coloured = run("generate", finished, "The cat", *SHORT, "--boundaries", "--color", "always").out
-    data, probabilities = row.prompt + row.data, rltok.boundary_view(model, row.prompt + row.data)["probabilities"]
-    assert coloured == f"{paint(data, row.boundaries, probabilities, True)}\n\n{legend(True)}\n"
-    assert len(set(probabilities)) > 2  # so that colour says more than bars do
+    assert coloured == f"{paint(row.prompt + row.data, row.boundaries, None, True)}\n\n{legend(False)}\n"
 
 
 def test_one_byte_is_said_in_the_singular(run, finished):

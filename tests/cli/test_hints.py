@@ -41,7 +41,7 @@ def test_a_path_of_any_name_is_one_word_and_no_option(name):
 
 @pytest.mark.parametrize("name", ["-my 'own' $run", "plain"])
 def test_the_ends_of_train_prepare_and_show(name, capsys):
-    assert main(["show", "--", name]) == 2
+    assert main(["show", "--", name, "a text"]) == 2
     assert Path(pasted(capsys.readouterr().err).out) == Path(name)
     small = ["--preset", "tiny", *as_options(SETTINGS), "--data", "text.txt", "--device", "cpu"]
     assert main(["train", *small, f"--out={name}"]) == 0
@@ -81,6 +81,29 @@ def test_the_end_of_the_demo_names_an_rltok_that_is_there(installed, monkeypatch
 def test_what_is_no_folder_is_not_to_be_trained_into(capsys):
     assert main(["show", "text.txt"]) == 2
     assert capsys.readouterr().err == "rltok: text.txt is neither a run's folder nor a checkpoint. Name a folder.\n"
+
+
+@pytest.mark.parametrize("command", ["show", "generate"])
+@pytest.mark.parametrize("text", ["Where do tokens end?", "Hello", "and/or what"])
+def test_a_text_without_a_model_is_told_that_the_model_comes_first(command, text, capsys):
+    assert main([command, text]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    again = pasted(line.split("name a model before it: ")[1])
+    assert again.run == "small-english" and (again.text if command == "show" else again.prompt[0]) == text
+    assert " " not in text or "Train one" not in line
+
+
+@pytest.mark.parametrize(("command", "quotes"), [("show", True), ("demo", False), ("models", False), ("evaluate", False)])
+def test_quotes_are_advised_where_words_may_be_a_text(command, quotes, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "run", "two", "words"])
+    assert ("a text with spaces needs quotes" in capsys.readouterr().err) == quotes
+
+
+@pytest.mark.parametrize("words", [["show", "runs/none"], ["show", "none", "a text"], ["generate", "no run", "a text"]])
+def test_a_model_that_is_missing_is_not_taken_for_a_text(words, capsys):
+    assert main(words) == 2
+    assert "If it is a text" not in capsys.readouterr().err
 
 
 def test_a_folder_as_config_is_told_how_to_name_the_file(finished, capsys):

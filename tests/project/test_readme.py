@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 
 import make_claims  # noqa: E402
 import make_verdict  # noqa: E402
@@ -74,3 +75,11 @@ def test_files_linked_in_the_readme_exist():
     links = re.findall(r"\]\((?!https?:)([^)]+)\)", README)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_list_of_extras_is_whole_and_says_which_one_opens_a_notebook():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (told,) = re.findall(r"^Extras: (.*?);", (ROOT / "book/using_rltok.md").read_text(), re.M | re.S)
+    assert set(re.findall(r"`(\w+)`", told)) == extras.keys() - {"book"}
+    programs = {name for name in extras if any(re.match(r"(jupyterlab|notebook)\b", need) for need in extras[name])}
+    assert re.findall(r"`(\w+)` \(that, and JupyterLab\)", told) == ["lab"] and programs == {"lab"}

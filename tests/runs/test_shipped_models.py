@@ -1,10 +1,13 @@
 """The models that come with rltok: scores made again are those that stand beside them; card, record and file belong together."""
 
+import ast
 import hashlib
 import json
 import re
 import shlex
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 import ship_model
@@ -16,10 +19,12 @@ from rltok.cli.commands import _settings
 from rltok.cli.options import parse
 from rltok.config import from_dict
 from rltok.data import documents, load_corpus
+from rltok.explore.kinds import added
 from rltok.runs.models import new_model
-from rltok.runs.shipped import FOLDER, facts_of, shipped_models, weights_of
+from rltok.runs.shipped import FOLDER, card_of, facts_of, shipped_models, weights_of
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+ROOT = Path(__file__).resolve().parents[2]
 each_model = pytest.mark.parametrize("name", shipped_models())
 
 
@@ -49,14 +54,75 @@ def test_the_stored_scores_are_those_of_the_stored_weights(name, run):
 def test_the_places_of_boundaries_are_counted_anew_and_bear_out_the_words_of_the_card(name):
     again = places_of(name, weights_of(name))
     stored = facts_of(name)["places"]
-    assert sum(there for _, there in again.values()) == PLACED_BYTES and again.keys() == stored.keys()
-    for kind, (drawn, there) in again.items():
-        assert there == stored[kind][1] and abs(drawn - stored[kind][0]) <= max(3, 0.01 * there)
-    for kind, (low, high) in MODELS[name]["limits_of_places"].items():
-        assert low <= again[kind][0] / again[kind][1] <= high
-    consonants = sum(again[kind][0] for kind in ("first consonants of a word", "other consonant"))
-    most = "consonants" if consonants > sum(drawn for drawn, _ in again.values()) / 2 else "others"
+    kinds = {kind: added(counts) for kind, counts in again.items()}
+    assert sum(there for _, there in kinds.values()) == PLACED_BYTES and again.keys() == stored.keys()
+    for kind, counts in again.items():
+        assert counts.keys() == stored[kind].keys()
+        for sign, (drawn, there) in counts.items():
+            assert there == stored[kind][sign][1] and abs(drawn - stored[kind][sign][0]) <= max(3, 0.01 * there)
+    shares = {sign: added({kind: counts[sign] for kind, counts in again.items() if sign in counts}) for sign in "([mr"}
+    for what, (low, high) in MODELS[name]["limits_of_places"].items():
+        drawn, there = kinds.get(what) or shares[what]
+        assert low <= drawn / there <= high
+    consonants = sum(kinds[kind][0] for kind in ("first consonants of a word", "other consonant"))
+    most = "consonants" if consonants > sum(drawn for drawn, _ in kinds.values()) / 2 else "others"
     assert most == ("consonants" if name == "small-python" else "others")
+
+
+@each_model
+def test_no_kind_of_the_table_hides_what_its_bytes_do(name):
+    """Each byte that is there often, but where it is the only one of its kind, is named once, in the list of what was counted."""
+    drawn, there = Counter(), Counter()
+    for kind, counts in facts_of(name)["places"].items():
+        often = [sign for sign, (_, number) in counts.items() if number >= 20]
+        for sign, (boundaries, number) in counts.items():
+            alone = often == [sign] and kind in ("end of a line", "other white space")
+            drawn[sign] += 0 if alone else boundaries
+            there[sign] += 0 if alone else number
+    lists = Counter()
+    for line in re.findall(
+        r"^[A-Z].*, those that are there at least 20 times: (.*)\.$", card_of(name).replace("`` ` ``", "`tick`"), re.M
+    ):
+        for told in re.split("; (?=nearly|in between|hardly|never)", line):
+            how, signs = re.fullmatch(r"(.*?)(?: \(.*?\))? after (.*)", told).groups()
+            lists.update(("`" if sign == "tick" else sign, how) for sign in re.findall("`([^`]+)`", signs))
+    expected = {}
+    for sign in (sign for sign, number in there.items() if number >= 20):
+        share = round(100 * drawn[sign] / there[sign])
+        low = "hardly ever" if drawn[sign] else "never"
+        expected[sign, "nearly always" if share >= 95 else low if share <= 5 else "in between"] = 1
+    assert lists == expected and len(expected) > 30
+
+
+@each_model
+def test_the_words_of_a_card_follow_from_its_counts(name):
+    told = re.findall(r"\{(.*?)\} (\w+)", MODELS[name]["places"])
+    assert len(told) > 3
+    for kind, noun in told:
+        for drawn, word in {0: "no", 1: "hardly any", 30: "some", 60: "most", 95: "nearly all"}.items():
+            facts = facts_of(name)
+            facts["places"][kind] = {"x": [drawn, 100]}
+            assert f" {word} {noun}" in card(facts).split("| byte |")[0]
+
+
+@each_model
+def test_a_card_that_names_files_of_the_repository_says_where_they_are(name):
+    assert "in the root of a clone" in card_of(name)
+    given = parse(shlex.split(facts_of(name)["measured_by"])[1:]).data
+    assert given == "sample" or (ROOT / given).is_file()
+
+
+@each_model
+def test_a_model_of_code_shows_code(name, run):
+    """Where no text is given, and in the first command of its card; other models show no code."""
+    command = shlex.split(re.search(r"^    rltok (show .*)", card_of(name), re.M)[1])
+    assert command[:2] == ["show", name]
+    for text in (command[2], bytes(json.loads(run("show", name, "--json").out)["bytes"]).decode()):
+        try:
+            kind = "Python code" if ast.parse(text) else ""
+        except SyntaxError:
+            kind = "English"
+        assert kind == facts_of(name)["language"]
 
 
 @each_model
@@ -149,8 +215,11 @@ def test_the_list_names_every_model_with_its_numbers(run):
         facts = facts_of(name)
         assert f"{facts['parameters']:,d}" in line and facts["language"] in line
         assert f"{facts['scores']['bits_per_byte']:.3f}" in line and f"{facts['scores']['whitespace_share']:.1%}" in line
-        assert facts["measured_by"] in told
+        assert (f"`{facts['measured_by']}`" in run("models", name).out) and run("models", name).out == card_of(name) + "\n"
+        assert json.loads(run("models", name, "--json").out)["models"] == [facts]
+    assert "rltok models NAME" in told and "tests/" not in told, "what works in a clone alone is left to the card"
     assert [each["name"] for each in json.loads(run("models", "--json").out)["models"]] == shipped_models()
+    assert run("models", "runs/mine", code=2).err.strip().endswith(f"Its models: {', '.join(shipped_models())}.")
 
 
 @each_model

@@ -87,3 +87,21 @@ def test_without_probabilities_the_boundaries_themselves_are_coloured():
 
 def test_nothing_paints_nothing():
     assert paint(b"", [], [], colour=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "drawn", "sign", "meaning"),
+    [
+        ("Äpfel".encode(), 0, "<C3>", "a byte of a character inside which a token ends"),
+        (b"a\xff", None, "<FF>", "a byte that is no UTF-8"),
+        ("a\u200bb".encode(), None, "<U+200B>", "a character that cannot be seen"),
+        (b"a\x07", None, "\u2407", "a character that cannot be seen"),
+    ],
+)
+def test_the_legend_explains_what_stands_in_for_a_character_where_it_does(data, drawn, sign, meaning):
+    boundaries = [int(i == drawn) for i in range(len(data))]
+    assert sign in plain(data, boundaries)
+    told = legend(False, (b"plain", [0] * 5), (data, boundaries), (data, boundaries))
+    assert told.startswith(legend(False) + f", {sign} = ") and meaning in told and told.count(" = ") == 3
+    literal = sign.encode() if sign.startswith("<") else "\u2407".encode()
+    assert legend(False, (literal, [0] * len(literal)), ("Ä".encode(), [0, 1])) == legend(False)

@@ -1,6 +1,7 @@
 """rltok.evidence.chapters.ch08_explore: positions counted while they are computed, tables of odd records and texts by hand."""
 
 import json
+from pathlib import Path
 
 import matplotlib
 import pytest
@@ -10,7 +11,8 @@ matplotlib.use("agg")
 
 import rltok
 from rltok.evidence.chapters import ch08_explore
-from rltok.explore import read
+from rltok.explore import places, read
+from rltok.explore.kinds import added, amount, each_byte, percent
 from rltok.generation import Generation, Sampling
 
 TRAINING = {"bytes": 1_000_000, "scripts": {"ASCII": 999_950, "CJK": 50}}
@@ -107,3 +109,19 @@ def test_the_figure_places_each_language_by_its_script_and_leaves_english_out():
     figure = ch08_explore.scripts_figure(found, TRAINING)
     (line,), (words,) = figure.axes[0].lines, figure.axes[0].texts
     assert (line.get_xdata()[0], line.get_ydata()[0], words.get_text()) == (50.0, 25.0, "chinese")
+
+
+def test_what_chapter_08_says_of_the_model_of_code_is_what_is_counted():
+    code = (Path(__file__).parents[2] / "items/python.txt").read_bytes()[:8192]
+    of_code, of_english = rltok.load("small-python"), rltok.load("small-english")
+    found = each_byte(code, read(of_code, code, row_bytes=2048, seed=0).boundaries)
+    kinds = {kind: added(counts) for kind, counts in found.items()}
+    assert kinds["other white space"][0] == 0 == found["other sign"]["("][0]
+    assert [amount(kinds[kind]) for kind in ("digit", "closing bracket")] == ["nearly all", "nearly all"]
+    assert amount(found["other sign"]["["]) == "nearly all"
+    first, later = kinds["first consonants of a word"], kinds["other consonant"]
+    assert first[0] + later[0] > sum(drawn for drawn, _ in kinds.values()) / 2 and percent(first) > percent(later)
+    letters = [added({kind: found[kind].get(letter, (0, 0)) for kind in found}) for letter in "tmdfr"]
+    assert min(map(percent, letters[:2])) > 80 and max(map(percent, letters[2:])) <= 5
+    in_english = places(code, read(of_english, code, row_bytes=2048, seed=0).boundaries)
+    assert percent(in_english["other white space"]) > 50 > percent(in_english["other consonant"])
