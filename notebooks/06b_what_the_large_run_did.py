@@ -18,11 +18,12 @@
 # %% [markdown] tags=["header-strip"]
 # # 06b What the large run did
 #
-# **In short.** In runs as short as ours a policy of the paper's size finds spaces, and predicts better than even spacing, if its weights have
-# a higher learning rate than the network's. Our first run of that size had one rate for all weights, and its boundaries are elsewhere:
-# its policy's weights could move far less than in the paper's run. Neither an interruption nor the code was to blame, a second seed, stopped
-# early, did not go to spaces either, and a learning rate that peaks late is only part of the reason. [Chapter 06](06_run_it.ipynb) made the
-# runs; this chapter gives the answer, then the search for it; [chapter 07](07_reading_the_results.ipynb) weighs the methods.
+# **In short.** In runs as short as ours a policy of the paper's size finds spaces, and predicts better than even spacing, if its
+# weights have a higher learning rate than the network's. Our first run of that size had one rate for all weights, and its
+# boundaries are elsewhere: its policy's weights could move far less than in the paper's run. Neither an interruption nor the code
+# was to blame, a second seed, stopped early, did not go to spaces either, and a learning rate that peaks only after much text is
+# just part of the reason. [Chapter 06](06_run_it.ipynb) made the runs; this chapter gives the answer, then the search for it;
+# [chapter 07](07_reading_the_results.ipynb) weighs the methods.
 #
 # **After this chapter you can** say how far a run lets a policy move, and test an explanation of a surprising run before you believe it.
 #
@@ -84,11 +85,12 @@ Markdown(ch06_case.finding(case))
 Markdown(ch06_case.travel_table(case))
 
 # %% [markdown]
-# *White space* and *first letters* are the shares of each with a boundary after it. The last two columns are differences in bits
-# per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them: ± half an interval, in parentheses
-# from fewer than three seeds, for which it is borrowed or wide. (At 32M the list above compares with BPE guidance at *equally many* boundaries, the table does
-# not.) Travel is not everything: where the learning rate peaks early in training (*early peak*), the small policy found white
-# space with little travel, as shown below.
+# *White space* (in test text) and *first letters* (in validation text) are the shares of each with a boundary after it. The last
+# two columns are differences in bits per byte, as [chapter 07](07_reading_the_results.ipynb#how-to-read-a-difference) reads them:
+# over the seeds that both methods have (from BPE guidance at 147M, seed 0), ± half an interval, in parentheses from fewer than
+# three. (At 32M the list above compares with BPE guidance at *equally many* boundaries, the table does not.) Travel is not
+# everything: where the learning rate peaks after little text (*early peak*), the small policy found white space with little
+# travel, as shown below.
 #
 # ## What the run did
 #
@@ -127,17 +129,18 @@ Markdown(
 #
 # ## Where we looked
 #
-# A result that disagrees with the paper may be a mistake. The most promising suspicion came out of a comparison of settings: in our
-# first comparison at 32M (*early peak* above), the same policy with the same code found white space. There the learning rate peaks twice as
-# high as in the large run, and after far less text. So we trained the small model with the large one's schedule (`ours_as_147m`), and
-# with parts of it, one seed each:
+# A result that disagrees with the paper may be a mistake. The most promising suspicion came out of a comparison of settings: in
+# our first comparison at 32M (*early peak* above), the same policy with the same code found white space. There the learning rate
+# peaks twice as high as in the large run, and after far less text. So we trained the small model with the large one's schedule
+# (`ours_as_147m`), and with parts of it, one seed each. *Late* means after much text, not late in the run: the large run's peak
+# (last line) comes as early in its run as the first sweep's (first line).
 
 # %%
 print(ch06_case.schedules(case, ended=False))
 
 # %% [markdown]
-# The first line is the first sweep (the plans of both sizes call this policy `ours_gamma0.9`), with a boundary after nearly all white space. Predict: which of the others put boundaries after
-# more than half of it?
+# The first sweep (the plans of both sizes call its policy `ours_gamma0.9`) puts boundaries after nearly all white space. Predict:
+# which of the other small runs put them after more than half of it?
 
 # %% tags=["prediction"]
 guess = None  # names
@@ -146,10 +149,11 @@ guess = None  # names
 print(ch06_case.schedules(case, ended=True))
 
 # %% [markdown]
-# In these single runs, where the peak comes late, the small policy does not reach white space, whether the peak is high or low; where it comes early,
-# it does. But the large policy chose other places, and these small ones with a late peak stay near the rate at which they began. And a tiny model, with
-# settings that reward its policy more, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So
-# the schedule is only part of the answer. All suspicions together:
+# In these single runs, where the peak comes late, the small policy does not reach white space, whether the peak is high or low;
+# where it comes early, it does. But the large policy chose other places, and these small ones with a late peak stay near or below
+# the share of white space, one in five, at which they began. And a tiny model, with settings that reward its policy more, finds
+# white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So the schedule is only part of the answer.
+# All suspicions together:
 
 # %%
 Markdown(suspicions_table(case))
@@ -162,7 +166,7 @@ Markdown(suspicions_table(case))
 #
 # ## How far, and when
 
-# %% mystnb={"figure": {"caption": "Share of white space with a boundary after it, over training text; held-out text, a line for each seed. Solid: the models of 147M; dashed: those of 32M.", "name": "fig-case-course"}, "image": {"alt": "Lines over training text on a logarithmic axis. Small policies with a learning rate of their own start high and stay near one; the three of the large model reach one, too, one of them later; those with an early peak rise to nearly one within a hundred megabytes. Small policies with one learning rate start near a quarter and part, one rising, one level, one falling to nothing; the one of the large model falls like that one."}}
+# %% mystnb={"figure": {"caption": "Share of white space with a boundary after it, over training text; part of the validation text, a line for each seed. Solid: the models of 147M; dashed: those of 32M.", "name": "fig-case-course"}, "image": {"alt": "Lines over training text on a logarithmic axis. Small policies with a learning rate of their own start high and stay near one; the three of the large model reach one, too, one of them later; those with an early peak rise to nearly one within a hundred megabytes. Small policies with one learning rate start near a quarter and part, one rising, one level, one falling to nothing; the one of the large model falls like that one."}}
 plots.show(ch06_case.figure(case))
 
 # %% [markdown]

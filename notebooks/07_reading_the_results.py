@@ -71,6 +71,7 @@ from rltok.evidence.packed import read_folder
 from rltok.evidence.record_file import check
 from rltok.evidence.records import read_sweeps
 from rltok.evidence.verdicts import RULE
+from rltok.evidence.words import many
 from rltok.show import plots
 from rltok.show.notebook import judge
 from rltok.statistics import SURE, t_limit
@@ -109,8 +110,10 @@ methods = [FAST, SLOW, "bpe", "hnet_port", "whitespace"]
 Markdown(ch07_results.minus_table(sizes, "even", methods))
 
 # %% [markdown]
-# In the *fast policy* the policy's weights have twenty times the network's learning rate. Before it decides, BPE guidance looks at the
-# bytes that follow, which no model can do while it writes. Here are methods against BPE guidance, its causal form included:
+# In the *fast policy* the policy's weights have twenty times the network's learning rate. Before it decides, BPE guidance looks
+# at the bytes that follow, which no model can do while it writes. Here are methods against BPE guidance, its causal form
+# included. A difference takes only the seeds that both methods have (at 147M, seed 0 of BPE guidance and H-Net), so it need not
+# be that of two cells above:
 
 # %%
 others = [FAST, SLOW, "bpe_causal", "hnet_port", "whitespace"]
@@ -155,19 +158,20 @@ print(judge(guess, seeds))
 Markdown(ch07_results.verdicts_table(best))
 
 # %% [markdown]
-# Only over even spacing does the fast policy's lead count, here as at 147M. It is ahead of H-Net and the white-space rule with every seed, too, but by such
-# different amounts that three seeds do not settle the mean. As more boundaries mean more computation, the last two rows compare further
-# runs with as many as the rival has; there we cannot tell the policy from a tokenizer, with or without look ahead. (Runs that aimed at
-# as many as H-Net and the white-space rule have drew [too many for that](../book/results_in_full.md#rates).) The paper calls
-# its policy as good as guidance, and within these intervals ours may be, too.
+# Only over even spacing does the fast policy's lead count, here as at 147M. It is ahead of H-Net and the white-space rule with
+# every seed, too, but by such different amounts that three seeds do not settle the mean. As more boundaries mean more
+# computation, the last two rows take further runs, which have as many boundaries as the rival; there we cannot tell the policy
+# from a tokenizer, with or without look ahead. (Runs that aimed at the boundary counts of H-Net and of the white-space rule drew
+# [too many for that](../book/results_in_full.md#rates).) The paper calls its policy as good as guidance, and within these
+# intervals ours may be, too.
 #
 # ## The policy needs a learning rate of its own
 #
-# Our runs have a small part of the paper's updates, and a higher learning rate for the policy's weights makes up for that. With it a
-# policy decides early, and in all runs but one for white space, whatever its discount and memory. With one rate for all
-# weights it is still undecided halfway, and then its seeds go different ways:
+# Our runs have a small part of the paper's updates, and a higher learning rate for the policy's weights makes up for that. With
+# it a policy decides early, and in all runs but one for white space, whatever its discount and memory. With one rate for all
+# weights it is still undecided halfway, while its seeds go different ways:
 
-# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, held-out text. Right: the policy's entropy during training. One line a seed; plan 32m_best. The fast policy has a discount of 0.95 and eight lags; other discounts are 0.9 and 0.99, fewer lags 7 and none. The paper's policy has 0.9 and eight lags.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
+# %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, part of the validation text. Right: the policy's entropy during training. One line a seed; plan 32m_best. The fast policy has a discount of 0.95 and eight lags; other discounts are 0.9 and 0.99, fewer lags 7 and none. The paper's policy has 0.9 and eight lags.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
 plots.show(ch07_results.policies_figure(best))
 
 # %%
@@ -179,8 +183,8 @@ for seed, run in sorted(best.runs[SLOW].items()):
     print(f"seed {seed} {space:21.0%} {letter:14.0%} {entropy:15.2f}")
 
 # %% [markdown]
-# First letters, one byte after spaces, are where other policies end up. The losses of these three seeds hardly differ (row *paper's
-# policy − even spacing* of the table of differences).
+# First letters, one byte after spaces, are where other policies end up. The leads of these three seeds over even spacing hardly
+# differ (row *paper's policy − even spacing* of the table of differences).
 #
 # ### Seeds against methods
 #
@@ -203,10 +207,10 @@ lead = differences.gap(best, FAST, "even", place)
 print(f"for comparison, policy ahead of even spacing: {-lead.bits:.3f}")
 
 # %% [markdown]
-# With γ = 0.99 the worst seed is the one that is not at white space. But without lags all three seeds end at white space, and one is further
-# behind the others than the policy is ahead of even spacing. The entropy rule is fitted before training and never changes, and its
-# seeds lie nearly as far apart. So the seed matters even where shares agree; these runs do not say why. This is what makes the
-# intervals above wide.
+# With γ = 0.99 the worst seed is the one that is not at white space. But without lags all three seeds end at white space, and one
+# is further behind the others than the policy is ahead of even spacing. The entropy rule is fitted before training and never
+# changes, and its best and worst seeds lie nearly as far apart as the policy and even spacing. So the seed matters even where
+# shares agree; these runs do not say why. This is what makes the intervals above wide.
 #
 # ## Where the boundaries are
 #
@@ -270,7 +274,8 @@ for label, sweep in schedules.items():
     gap = ch07_results.minus(sweep, SLOW, "bpe")
     name = ch07_results.name_in(sweep, SLOW)
     print(f"{label}\n  even spacing {even.bits:.3f} bits per byte")
-    print(f"  policy as in the paper minus BPE guidance {gap.bits:+.3f}")
+    bits = f"{gap.bits:+.3f} ({many(gap.seeds, 'seed')})"
+    print(f"  policy as in the paper minus BPE guidance {bits}")
     print(f"  and its share of white space {headline.shares(sweep, name)}")
 
 # %% [markdown]
@@ -363,30 +368,34 @@ for label, one in (("as it is", record), ("forged", forged)):
 #
 # ### Equal cost
 #
-# More boundaries mean more tokens, and more computation. Training FLOPs relative to even spacing, by the paper's count, which
-# leaves attention out, and with attention:
+# More boundaries in training mean more tokens, and more computation. (The table of differences counts those of trained models;
+# policies and H-Net draw fewer at the end than on the way.) FLOPs of training relative to even spacing, by the paper's count,
+# which leaves attention out, and with attention; H-Net has matrices of its own, too:
 
 
 # %%
 def cost(name, *keys):
-    """Mean over seeds of these FLOPs, added up."""
+    """Mean over seeds of these entries, added up."""
     runs = best.runs[name].values()
     return statistics.fmean(sum(run[key] for key in keys) for run in runs)
 
 
 both = ("flops", "attention_flops")
-for name in methods:
+print(f"{'in training':24s} tokens per byte  FLOPs  with attention")
+for name in [*methods, "even"]:
+    tokens = cost(name, "tokens") / cost(name, "bytes")
     ratio = cost(name, "flops") / cost("even", "flops")
     whole = cost(name, *both) / cost("even", *both)
     words = ch07_results.called(name)
-    print(f"{words:24s} {ratio:.3f}, with attention {whole:.3f}")
+    print(f"{words:24s} {tokens:15.3f}  {ratio:.3f}  {whole:14.3f}")
 
 # %% [markdown]
 # ## What we saw
 #
 # * A policy whose weights can move far enough nearly always finds spaces, and predicts better than even spacing, at 32M and at 147M. With
 #   as many boundaries it cannot be told from a tokenizer, within intervals of a few hundredths of a bit.
-# * With one learning rate for all weights, a run as short as ours leaves the outcome to the seed.
+# * With one learning rate for all weights and the schedule that predicts best, a run as short as ours leaves the outcome to the
+#   seed.
 # * Seeds differ as much as methods do, so an order of methods needs several of each.
 # * A comparison at one schedule can put methods in the wrong order, as our first one did.
 # * Numbers come from records, verdicts from a rule with a date.
@@ -423,7 +432,7 @@ for name in methods:
 
 # %% cellView="form" jupyter={"outputs_hidden": true, "source_hidden": true} tags=["hide-cell", "solution"]
 gap = differences.matched_gap(best, f"{FAST}_rate_bpe", place)
-print(f"at least {gap.bits + gap.reach():.3f} bits per byte")
+print(f"at least {gap.bits + gap.reach():.2f} bits per byte")
 
 # %% [markdown]
 # **4. Your own claim** (hard, 20 minutes). Is the loss lower where a method draws more boundaries? Use rates and losses of all runs

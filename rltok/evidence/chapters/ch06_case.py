@@ -120,17 +120,32 @@ def _beside(large: Sweep, name: str) -> str:
     place = place_of(large)
     gaps = {other: gap for other in ("even", "bpe") if (gap := differences.gap(large, name, other, place)) is not None}
     sure = {other: gap for other, gap in gaps.items() if gap.seeds >= LEAST_SEEDS}
-    each = {other: [f"{bits:+.3f}" for bits in headline.by_seed(large, name, other)] for other in gaps if other not in sure}
-    few = ", ".join(f"from {NAMES[other]} by {' and '.join(bits)}" for other, bits in each.items())
+    few: dict[tuple[int, ...], list[str]] = {}  # what has too few seeds, by the seeds that both have
+    for other in (other for other in gaps if other not in sure):
+        few.setdefault(tuple(sorted(large.runs[name].keys() & large.runs[other].keys())), []).append(other)
     told = f" It predicts {headline.against(sure)}." if sure else ""
-    return told + (f" In bits per byte it differs {few}; fewer than {LEAST_SEEDS} seeds decide nothing." if few else "")
+    return told + "".join(_undecided(large, name, seeds, others) for seeds, others in few.items())
+
+
+def _undecided(large: Sweep, name: str, seeds: Sequence[int], others: Sequence[str]) -> str:
+    """The differences of one or two seeds, which decide nothing; where the other method lacks seeds, how many it has."""
+    parts = []
+    for other in others:
+        fewer = len(large.runs[other]) < len(large.runs[name])
+        stored = f", of which {many(len(large.runs[other]), 'seed')} ran," if fewer else ""
+        bits = " and ".join(f"{each:+.3f}" for each in headline.by_seed(large, name, other))
+        parts.append(f"from {NAMES[other]}{stored} by {bits}")
+    which = " and ".join(map(str, seeds))
+    who, decide = (f"Seed {which} differs", "one seed decides") if len(seeds) == 1 else (f"Seeds {which} differ", "two decide")
+    return f" {who} {', '.join(parts)} bits per byte; {decide} nothing."
 
 
 def _far(case: Case) -> str:
     name = name_in(case.large, SLOW)
     if name is None:
         return ""
-    return f"The policy's weights could move {travel_share(settings(case.large, name)):.0%} as far as in the paper's run of 6 GB."
+    travel = travel_share(settings(case.large, name))
+    return f"With one rate, the policy's weights could move {travel:.0%} as far as in the paper's run of 6 GB."
 
 
 def _small(case: Case) -> str:
@@ -176,28 +191,26 @@ def travel_table(case: Case) -> str:
 
 
 def schedules(case: Case, ended: bool) -> str:
-    """Lines: the small runs that differ in their schedule; with `ended`, where their boundaries went."""
+    """Lines: the small runs that differ in their schedule, last the large run; with `ended`, where their boundaries went."""
     if case.schedules is None or case.early is None:
         return "no run with another schedule is stored"
-    usual = name_in(case.early, SLOW)
-    runs = [(case.early, usual)] if usual else []
-    lines = [f"{'32M run':16s}peak rate  reached after  rows of an update" + ("  white space" if ended else "")]
-    for sweep, name in [*runs, *((case.schedules, name) for name in case.schedules.runs)]:
+    usual, large = name_in(case.early, SLOW), name_in(case.large, SLOW)
+    runs = [(usual, case.early, usual)] if usual else []
+    runs += [(name, case.schedules, name) for name in case.schedules.runs]
+    runs += [(f"the {size(case.large)} run", case.large, large)] if large else []
+    head = f"run of {size(case.early)}"
+    lines = [f"{head:15s}peak rate  reached after  of the run  rows/update" + ("  white space" if ended else "")]
+    for told, sweep, name in runs:
         config = settings(sweep, name)
-        rows, after = config.train.sequences_per_update, warm_bytes(config) / 1e6
+        rows, after, part = config.train.sequences_per_update, warm_bytes(config) / 1e6, config.train.warmup_fraction
         end = f"{shares(sweep, name):>13s}" if ended else ""
-        lines.append(f"{name:16s}{config.train.learning_rate:9g}{after:12.3g} MB{rows:19d}{end}")
+        lines.append(f"{told:15s}{config.train.learning_rate:9g}{after:12.3g} MB{part:12.1%}{rows:13d}{end}")
     return "\n".join(lines)
 
 
 def warm_bytes(config: Config) -> float:
     """Bytes of text until the learning rate peaks."""
     return config.train.warmup_fraction * config.num_updates * config.bytes_per_update
-
-
-def low_high(values: Sequence[float]) -> str:
-    """The lowest and the highest of several shares."""
-    return f"{min(values):.0%} to {max(values):.0%}" if len(values) > 1 else f"{values[0]:.0%}"
 
 
 def figure(case: Case) -> "Figure":

@@ -3,20 +3,23 @@
 Case --suspicions_table--> Markdown
 """
 
+import statistics
 from collections.abc import Callable
 
 from rltok.config import from_dict
 from rltok.evidence.chapters.ch04_travel import MOSTLY
-from rltok.evidence.chapters.ch06_case import Case, low_high, size, warm_bytes
+from rltok.evidence.chapters.ch06_case import Case, size, warm_bytes
 from rltok.evidence.chapters.ch06_onset import turn
 from rltok.evidence.chapters.ch06_runs import interruptions
 from rltok.evidence.chapters.ch07_results import name_in
 from rltok.evidence.headline import FAST, LARGE, SLOW, place_of, settings
 from rltok.evidence.record_file import Record
+from rltok.evidence.words import ends, many_seeds
 from rltok.show.tables import markdown
 
 FEW = 2  # times the distance of plain PyTorch from float64 that the fast path may have
 NO, OPEN = "no", "not ruled out"
+PEAKS = {True: "a late peak", False: "an early one"}
 
 
 def suspicions_table(case: Case) -> str:
@@ -53,14 +56,14 @@ def _estimator(case: Case) -> Answer:
         return None
     values = case.large.values("hnet_port", "whitespace_share", place_of(case.large))
     away = max(values) < MOSTLY
-    verdict = "not alone: H-Net avoids white space, too" if away else OPEN
-    return "H-Net, which has no policy", f"white space: {low_high(values)}", verdict
+    verdict = f"not by itself: H-Net of {size(case.large)} avoids white space, too" if away else OPEN
+    return "H-Net, which has no policy", f"white space: {ends(values, '.0%')}", verdict
 
 
 def _interruption(case: Case) -> Answer:
     runs = case.large.runs.get(name_in(case.large, SLOW) or "", {}).values()
     cut = [(run, one["after"]) for run in runs for one in interruptions(run) or []]
-    before = [point["whitespace_share"] for point in cut[0][0]["curve"] if point["step"] <= cut[0][1]] if cut else []
+    before = [point["whitespace_share"] for point in cut[0][0]["held_out"] if point["step"] <= cut[0][1]] if cut else []
     if not before:
         return None
     run, step = cut[0]
@@ -97,27 +100,34 @@ def _moment(case: Case) -> Answer:
 
 def _schedule(case: Case) -> Answer:
     name = name_in(case.large, SLOW)
+    usual = name_in(case.early, SLOW) if case.early else None
     if case.schedules is None or name is None:
         return None
+    runs = [(case.schedules, one) for one in case.schedules.runs] + ([(case.early, usual)] if case.early and usual else [])
     sides: dict[bool, list[float]] = {True: [], False: []}
-    for one in case.schedules.runs:
-        late = warm_bytes(settings(case.schedules, one)) > warm_bytes(settings(case.large, name)) / 2
-        sides[late] += case.schedules.values(one, "whitespace_share")
+    seeds: dict[bool, list[int]] = {True: [], False: []}
+    for sweep, one in runs:
+        late = warm_bytes(settings(sweep, one)) > warm_bytes(settings(case.large, name)) / 2
+        values = sweep.values(one, "whitespace_share", place_of(sweep))
+        sides[late].append(statistics.fmean(values))
+        seeds[late].append(len(values))
     if not all(sides.values()):
         return None
-    told = f"white space: {low_high(sides[True])} with a late peak, {low_high(sides[False])} with an early one"
-    return "32M with the schedule of 147M", told, "in part" if max(sides[True]) < min(sides[False]) else NO
+    late, early = (f"{ends(sides[side], '.0%')} with {peak} ({many_seeds(seeds[side])} each)" for side, peak in PEAKS.items())
+    what = f"{size(case.schedules)} with the schedule of {size(case.large)}, and with parts of it"
+    return what, f"white space: {late}, {early}", "in part" if max(sides[True]) < min(sides[False]) else NO
 
 
 def _distance(case: Case) -> Answer:
     if not {FAST, SLOW} <= case.best.runs.keys():
         return None
     slow, fast = (case.best.values(name, "whitespace_share", place_of(case.best)) for name in (SLOW, FAST))
-    told = f"white space: {low_high(slow)} without it, {low_high(fast)} with it"
+    seeds = many_seeds(map(len, (slow, fast)))
+    told = f"white space: {ends(slow, '.0%')} without it, {ends(fast, '.0%')} with it ({seeds} of `{case.best.name}`)"
     verdict = "yes, at 32M" if min(fast) >= MOSTLY > min(slow) else NO
     large = case.large.values(FAST, "whitespace_share", place_of(case.large))
     if large:
-        told += f"; {low_high(large)} with it at {size(case.large)}"
+        told += f"; {ends(large, '.0%')} with it at {size(case.large)}"
         verdict = {(True, True): "yes", (True, False): "at 32M, not at 147M", (False, True): "at 147M, not at 32M"}.get(
             (verdict != NO, min(large) >= MOSTLY), NO)  # fmt: skip
     return "a higher learning rate of the policy's own, late peak", told, verdict

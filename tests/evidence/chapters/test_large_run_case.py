@@ -57,7 +57,7 @@ def test_a_policy_that_comes_out_ahead_is_told_to_and_one_behind_as_well():
 def test_of_fewer_than_three_seeds_each_is_shown_and_none_counts():
     runs = [run for seed in (0, 1) for run in policy("ours_gamma0.9", 0.1, 1.5 - seed / 10, (seed,), sweep="147m")]
     told = finding(case([*runs, *even(1.6, (0, 1), sweep="147m")])).replace("\N{NO-BREAK SPACE}", " ")
-    assert "In bits per byte it differs from even spacing by -0.100 and -0.200; fewer than 3 seeds decide nothing." in told
+    assert "Seeds 0 and 1 differ from even spacing by -0.100 and -0.200 bits per byte; two decide nothing." in told
 
 
 def test_what_three_seeds_decide_is_no_longer_among_what_fewer_do_not():
@@ -71,7 +71,16 @@ def test_what_three_seeds_decide_is_no_longer_among_what_fewer_do_not():
     line = told.splitlines()[0]  # the result comes first
     assert "a higher learning rate of its own" in line
     assert (
-        "It predicts better than even spacing (-0.100 ± 0.000). In bits per byte it differs from BPE guidance by -0.200;" in line
+        "It predicts better than even spacing (-0.100 ± 0.000). Seed 0 differs from BPE guidance, of which 1 seed ran, by -0.200"
+        " bits per byte; one seed decides nothing." in line
+    )
+
+
+def test_references_are_told_together_where_they_share_seeds_and_the_policy_s_own_lack_of_seeds_is_no_one_else_s():
+    one = {"sweep": "147m", "wiggle": 0.0}
+    runs = [*policy("ours_gamma0.9", 0.1, 1.5, sweep="147m"), *even(1.6, (0, 1, 2), sweep="147m"), record("bpe", bits=1.7, **one)]
+    assert "Seed 0 differs from even spacing by -0.100, from BPE guidance by -0.200 bits per byte; one seed decides" in finding(
+        case(runs)
     )
 
 
@@ -103,7 +112,7 @@ def test_suspicions_turn_with_what_their_runs_say():
         return verdicts(case(runs, None, early, None, tested, start, distances))
 
     agrees, differs = found(0.97, 0.03, 0.1, 0.9, 0.04, 9e-3), found(0.97, 0.95, 0.9, 0.1, 0.9, 9e-2)
-    assert agrees["the estimator"].startswith("not alone") and differs["the estimator"] == "not ruled out"
+    assert agrees["the estimator"].startswith("not by itself: H-Net of 32M") and differs["the estimator"] == "not ruled out"
     assert (agrees["a learning rate that peaks late"], differs["a learning rate that peaks late"]) == ("in part", "no")
     assert (agrees["the seed"], differs["the seed"]) == ("unlikely: neither goes there", "not ruled out")
     assert (agrees["the code"], differs["the code"]) == ("no", "not ruled out")
@@ -123,6 +132,8 @@ def test_too_little_travel_is_blamed_where_a_rate_of_its_own_finds_white_space(s
 def test_an_interruption_is_cleared_by_what_came_before_it():
     def cut(white):
         run = policy("ours_gamma0.9", white, sweep="147m")[0]
+        for batch in run["curve"]:
+            batch["whitespace_share"] = 0.5  # of training batches: the figure shows held-out text
         sessions = [{"after": after, "redone": redone} for after, redone in ((0, 0), (10, 2))]
         return verdicts(case([run | {"sessions": sessions}]))["the interruption"]
 
@@ -136,12 +147,22 @@ def test_what_is_not_stored_has_no_row():
     assert len(rows_of(travel_table(bare))) == 2  # the head and the paper
 
 
-def test_schedules_are_listed_without_and_with_their_outcome():
+def test_the_suspected_schedule_counts_the_first_sweep_s_runs_and_says_of_how_many_seeds():
+    large, tested = policy("ours_gamma0.9", 0.03, sweep="147m", **LATE), sweep_of(*policy("ours_late", 0.1, **LATE))
+    early = sweep_of(*policy("ours_gamma0.9", 0.9, seeds=(0, 1, 2)))
+    rows = {row[0]: row for row in rows_of(suspicions_table(case(large, early=early, tested=tested)))}
+    told = rows["a learning rate that peaks late"][2:]
+    assert told == ["white space: 10% with a late peak (1 seed each), 90% with an early one (3 seeds each)", "in part"]
+    assert "10% without it, 99% with it (3 seeds of `32m`)" in rows["weights that move too little"][2]
+
+
+def test_schedules_are_listed_without_and_with_their_outcome_and_with_the_share_of_the_run_before_their_peak():
     early = sweep_of(*policy("ours_gamma0.9", 0.97))
     tested = sweep_of(*policy("ours_late", 0.11, **LATE))
-    found = case(policy("ours_gamma0.9", 0.03, sweep="147m"), early=early, tested=tested)
+    found = case(policy("ours_gamma0.9", 0.03, sweep="147m", **SOON), early=early, tested=tested)
     before, after = schedules(found, ended=False), schedules(found, ended=True)
-    assert "97%" not in before and [line.split()[-1] for line in after.splitlines()[1:]] == ["97%", "11%"]
+    assert "97%" not in before and [line.split()[-1] for line in after.splitlines()[1:]] == ["97%", "11%", "3%"]
+    assert [line.split()[-2] for line in before.splitlines()[2:]] == ["50.0%", "1.0%"]
     assert max(map(len, after.splitlines())) <= 78
 
 
