@@ -23,8 +23,7 @@
 #
 # **In short.** With a higher learning rate than the network's, the policy learns to end tokens at spaces and predicts text better than
 # even spacing, at 32M parameters and at 147M, the paper's size. Whether it predicts better than H-Net, a white-space rule or BPE
-# guidance, our runs do not decide. The chapters before this one built the method, took it apart and ran it; this one says what came of
-# it, and how far to believe it.
+# guidance, our runs do not decide. The chapters before ran the method; this one says what came of it, and how surely.
 #
 # **After this chapter you can** say which of the paper's claims our runs support and how surely, and read a difference between two
 # methods with its interval.
@@ -110,8 +109,8 @@ methods = [FAST, SLOW, "bpe", "hnet_port", "whitespace"]
 Markdown(ch07_results.minus_table(sizes, "even", methods))
 
 # %% [markdown]
-# In the *fast policy* the policy's weights have twenty times the network's learning rate. Before it decides, BPE guidance looks
-# at the bytes that follow, which no model can do while it writes. Here are methods against BPE guidance, its causal form
+# Before it decides, BPE guidance looks
+# at the bytes that follow, which no model can do while it writes. Methods against BPE guidance, its causal form
 # included. A difference takes only the seeds that both methods have (at 147M, seed 0 of BPE guidance and H-Net), so it need not
 # be that of two cells above:
 
@@ -134,7 +133,7 @@ Markdown(ch07_results.share_table(sizes, methods))
 #
 # ### Differences, seed by seed
 #
-# Here are three seeds of the fast policy and of three rivals:
+# Three seeds of the fast policy and of three rivals:
 
 # %%
 print(ch07_results.by_seed(best, [FAST, "hnet_port", "whitespace", "even"]))
@@ -161,14 +160,13 @@ Markdown(ch07_results.verdicts_table(best))
 # Only over even spacing does the fast policy's lead count, here as at 147M. It is ahead of H-Net and the white-space rule with
 # every seed, too, but by such different amounts that three seeds do not settle the mean. As more boundaries mean more
 # computation, the last two rows take further runs, which have as many boundaries as the rival; there we cannot tell the policy
-# from a tokenizer, with or without look ahead. (Runs that aimed at the boundary counts of H-Net and of the white-space rule drew
-# [too many for that](../book/results_in_full.md#rates).) The paper calls its policy as good as guidance, and within these
-# intervals ours may be, too.
+# from a tokenizer, with or without look ahead. (Those aimed at H-Net's and the white-space rule's drew [too
+# many](../book/results_in_full.md#rates).) So ours may be as good as guidance, as the paper says of its own.
 #
 # ## The policy needs a learning rate of its own
 #
-# Our runs have a small part of the paper's updates, and a higher learning rate for the policy's weights makes up for that. With
-# it a policy decides early, and in all runs but one for white space, whatever its discount and memory. With one rate for all
+# Our runs have a small part of the paper's updates; a higher learning rate for the policy's weights makes up for that. With it a
+# policy decides early, and in all runs but one for white space, whatever its discount and memory. With one rate for all
 # weights it is still undecided halfway, while its seeds go different ways:
 
 # %% mystnb={"figure": {"caption": "Left: share of white space with a boundary after it, part of the validation text. Right: the policy's entropy during training. One line a seed; plan 32m_best. The fast policy has a discount of 0.95 and eight lags; other discounts are 0.9 and 0.99, fewer lags 7 and none. The paper's policy has 0.9 and eight lags.", "name": "fig-results-policies"}, "image": {"alt": "Left, over the text read: all but one of the lines of policies with a learning rate of their own rise to nearly all white space within the first fifth of training, and one falls to almost none; the three lines of the paper's policy part, to most, some and almost none. Right: entropy falls to almost zero early with a rate of its own, late and not so far without."}}
@@ -184,11 +182,11 @@ for seed, run in sorted(best.runs[SLOW].items()):
 
 # %% [markdown]
 # First letters, one byte after spaces, are where other policies end up. The leads of these three seeds over even spacing hardly
-# differ (row *paper's policy − even spacing* of the table of differences).
+# differ.
 #
 # ### Seeds against methods
 #
-# Seeds of one method differ as much as methods do, and not because of white space alone. Here are bits per byte, and in parentheses the
+# Seeds of one method differ as much as methods do, and not because of white space alone. Bits per byte, and in parentheses the
 # share of white space, for each seed of the entropy rule (chapter 05b) and of two variants of the fast policy:
 
 # %%
@@ -210,11 +208,11 @@ print(f"for comparison, policy ahead of even spacing: {-lead.bits:.3f}")
 # With γ = 0.99 the worst seed is the one that is not at white space. But without lags all three seeds end at white space, and one
 # is further behind the others than the policy is ahead of even spacing. The entropy rule is fitted before training and never
 # changes, and its best and worst seeds lie nearly as far apart as the policy and even spacing. So the seed matters even where
-# shares agree; these runs do not say why. This is what makes the intervals above wide.
+# shares agree; these runs do not say why.
 #
 # ## Where the boundaries are
 #
-# A held-out passage, with the probability of a boundary as colour and a red edge where one was drawn:
+# A held-out passage, probabilities as colour, boundaries as a red edge:
 
 # %%
 passages = [
@@ -234,7 +232,7 @@ HTML(
 )
 
 # %% [markdown]
-# In numbers, over all of the validation text: of each kind of byte, the share with a boundary after it.
+# Over all of the validation text, the share of each kind of byte with a boundary after it:
 
 # %%
 Markdown(
@@ -332,7 +330,7 @@ print(
 # %% [markdown]
 # A single seed does not know its own deviation, so it borrows one from methods of its sweep that have
 # several, or else that last number, and the verdict says no more than *leans for* or
-# *leans against*. What a seed fixes and what it does not, card by card, is in [the appendix](../book/beside_the_first_sweep.md).
+# *leans against* ([more on seeds](../book/beside_the_first_sweep.md)).
 #
 # ### The rule and its date
 
@@ -340,8 +338,8 @@ print(
 say(f"The rule in force, and its date: {RULE}.")
 
 # %% [markdown]
-# Differences become verdicts by [a rule](../book/claims.md#the-rule-of-judging) that is code. It was written before the runs at scale,
-# because whoever looks at numbers first finds a rule that suits them. It has changed four times, the last time when the first sweeps
+# Differences become verdicts by [a rule](../book/claims.md#the-rule-of-judging) that is code. It was written before the runs at scale.
+# It has changed four times, the last time when the first sweeps
 # were known. The runs of `32m_best` came after that; their schedules were chosen with one seed on validation text (plan
 # `32m_search`). Test text is read by one script, once for each run.
 #
@@ -363,8 +361,7 @@ for label, one in (("as it is", record), ("forged", forged)):
         say(f"{label}: {error}")
 
 # %% [markdown]
-# This guards against slips, not against forgers, who would make a new digest. [Records of your
-# own](../book/using_rltok.md#sweeps-and-records-of-them) can take the place of ours.
+# This guards against slips, not against forgers, who would make a new digest.
 #
 # ### Equal cost
 #
