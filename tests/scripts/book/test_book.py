@@ -29,6 +29,7 @@ CITE = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
 CONSTANTS = {
     "0.99": "gamma of the paper",
     "0.9": "gamma of the preset tiny; also in the authors' code, there a weight of eq. (27) too",
+    "0.7": "a temperature in an example of rltok generate",
 }
 
 
