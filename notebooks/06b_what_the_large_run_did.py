@@ -21,7 +21,7 @@
 # **In short.** In runs as short as ours a policy of the paper's size finds spaces, and predicts better than even spacing, if its
 # weights have a higher learning rate than the network's. Our first run of that size had one rate for all weights, and its
 # boundaries are elsewhere: its policy's weights could move far less than in the paper's run. Neither an interruption nor the code
-# was to blame, a second seed, stopped early, did not go to spaces either, and a learning rate that peaks only after much text is
+# was to blame; a second seed, stopped early, did not go to spaces either; and a learning rate that peaks only after much text is
 # just part of the reason. [Chapter 06](06_run_it.ipynb) made the runs; this chapter gives the answer, then the search for it;
 # [chapter 07](07_reading_the_results.ipynb) weighs the methods.
 #
@@ -150,9 +150,9 @@ print(ch06_case.schedules(case, ended=True))
 
 # %% [markdown]
 # In these single runs, where the peak comes late, the small policy does not reach white space, whether the peak is high or low;
-# where it comes early, it does. But the large policy chose other places, and these small ones with a late peak stay near or below
-# the share of white space, one in five, at which they began. And a tiny model, with settings that reward its policy more, finds
-# white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So the schedule is only part of the answer.
+# where it comes early, it does. But they do not repeat the large run: its policy chose other places, and these small ones with a late
+# peak stay near or below the share of white space, one in five, at which they began. And a tiny model, whose settings let its policy
+# move further, finds white space under a late peak, too ([appendix](../book/large_runs.md#a-late-peak)). So the schedule is only part of the answer.
 # All suspicions together:
 
 # %%

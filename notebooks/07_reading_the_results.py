@@ -159,7 +159,7 @@ Markdown(ch07_results.verdicts_table(best))
 # %% [markdown]
 # Only over even spacing does the fast policy's lead count, here as at 147M. It is ahead of H-Net and the white-space rule with
 # every seed, too, but by such different amounts that three seeds do not settle the mean. As more boundaries mean more
-# computation, the last two rows take further runs, which have as many boundaries as the rival; there we cannot tell the policy
+# computation, its last two rows, on BPE, take further runs, which have as many boundaries as the rival; there we cannot tell the policy
 # from a tokenizer, with or without look ahead. (Those aimed at H-Net's and the white-space rule's drew [too
 # many](../book/results_in_full.md#rates).) So ours may be as good as guidance, as the paper says of its own.
 #
@@ -320,7 +320,7 @@ t = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(3))
 print(
     f"beyond two errors, without a true difference: {(abs(t) > 2).mean():.0%}"
 )
-print(f"errors to either side that leave out 5 %: {t_limit(SURE, 2):.1f}")
+print(f"standard errors to either side, for 95 %: {t_limit(SURE, 2):.1f}")
 print(f"with many seeds: {t_limit(SURE, math.inf):.1f}")
 spread = differences.deviation(best, place)
 print(
@@ -365,7 +365,7 @@ for label, one in (("as it is", record), ("forged", forged)):
 #
 # ### Equal cost
 #
-# More boundaries in training mean more tokens, and more computation. (The table of differences counts those of trained models;
+# More boundaries in training mean more tokens, and more computation. (The folded table counts those of trained models;
 # policies and H-Net draw fewer at the end than on the way.) FLOPs of training relative to even spacing, by the paper's count,
 # which leaves attention out, and with attention; H-Net has matrices of its own, too:
 

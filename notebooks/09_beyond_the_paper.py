@@ -95,7 +95,9 @@ estimators = ch09_rungs.read(results / "estimators.json")
 # them answers each question below, from how many runs, seeds of each method, and megabytes of text:
 
 # %%
-Markdown(ch09_questions.questions_table(results, stored))
+Markdown(
+    ch09_questions.questions_table(results, [ceiling, draws, optima, rates])
+)
 
 # %% [markdown]
 # So all answers are of `tiny`, and may be others at 32M. *The policy* is the fast policy: it has twenty times the network's
@@ -242,14 +244,14 @@ Markdown(ch09_courses.courses_table(draws, "policy_one_draw", "decided"))
 # * **slow, then fast**: at first, they have the network's learning rate, afterwards the high one;
 # * **fast, then slow**: the reverse;
 # * **dense start**: the target rate falls from one in two to one in five;
-# * **warm start**: decisions begin nearer to chance;
+# * **warm start**: logits are divided by a number that falls to one, so draws stay random for longer;
 # * **entropy held up**: a term of the loss keeps decisions open.
 #
 # Three more are a quarter of $D$ (**smaller D**), **another β₂** of the optimizer, and **two restarts** of the policy's weights
 # from zero.
 #
-# A seed *ends after spaces* if in the end most words have a boundary after the space before them. Unchanged, all seeds do; in
-# chapter 07 not all seeds of the paper's policy did, which moves late. Predict: in how many of the nine ways do most seeds end elsewhere?
+# A seed *ends after spaces* if in the end most words have a boundary after the space before them. Unchanged, all seeds do; the
+# paper's policy moves late, and in chapter 07 not all of its seeds did. Predict: in how many of the nine ways do most seeds end elsewhere?
 
 # %% tags=["prediction"]
 guess = None  # a number from 0 to 9
@@ -271,14 +273,14 @@ plots.show(ch09_courses.figure(optima))
 # Nearly all runs end after spaces and yet differ in loss, so something other than the kind of place decides it. The few that end
 # elsewhere predict no worse.
 #
-# The dense start predicts best, far beyond its interval. The other bold losses pass theirs narrowly, which one in twenty does by
-# chance. The dense start has more tokens at first, which its FLOPs count; in the end it has hardly more than the others, too few
+# The dense start predicts best, far beyond its interval. The other bold differences pass theirs narrowly, as one comparison in
+# twenty does by chance. The dense start has more tokens at first, which its FLOPs count; in the end it has hardly more than the others, too few
 # to explain its lead. Whether even spacing would gain from such a start was not tried.
 #
 # ## One model for many rates?
 #
 # If one network served all rates, its user could choose how much to compute. So here the policy takes the wanted rate $r$ as an
-# input: the logit of $r$ replaces the bias of (22), and this change of the bias, times a new vector, is added to $W_0$ of (21) ([in
+# input: the bias of (22) becomes the logit of $r$, and its difference from the old bias, times a new vector, is added to $W_0$ of (21) ([in
 # full](../book/using_rltok.md#one-model-for-many-rates)). The rest of the network sees only the boundaries. Each update draws $r$
 # between one in ten and one in two. Predict: at which of one in three, five and eight does this network predict worse, beyond its
 # interval, than one trained for that rate?
@@ -315,7 +317,7 @@ Markdown(ch09_questions.expected_table(ceiling, draws, optima, rates))
 # ## A target, before its runs
 #
 # When may one say that a policy can replace BPE guidance? The rule was written before the runs that will decide it. It has four
-# parts, all to be met with equally many boundaries, at 32M and at 147M. The runs known then meet one of them ([chapter
+# parts, all to be met with equally many boundaries, at 32M and at 147M. The runs known then, `32m_best`, meet one of them ([chapter
 # 07](07_reading_the_results.ipynb) explains *leans for*):
 
 # %%

@@ -110,7 +110,7 @@ def sentences(best: Sweep, large: Sweep) -> list[str]:
 def answer(best: Sweep, large: Sweep) -> str:
     """Yes, no or in part, with the claims of the paper that our runs show and those that they do not, and how sure that is."""
     claims = _claims(best, large)
-    lists = [(head, _stated(claims, side)) for head, side in (("Shown", True), ("Not shown", False), ("Unclear", None))]
+    lists = [(head, _stated(claims, side)) for head, side in (("Shown", True), ("Not shown", False))]
     said = " ".join(f"*{head}:* {'; '.join(claims)}." for head, claims in lists if claims)
     first = {
         IN_SENTENCES[FAST]: f"a *fast policy*, ours, with {_times(best)} the network's learning rate and a discount of"
@@ -119,8 +119,8 @@ def answer(best: Sweep, large: Sweep) -> str:
     }
     for name, whole in first.items():
         said = said.replace(f"that {name}", f"that {whole}", 1)
-    (_, shown), *others = lists
-    verdict = "No" if not shown else "In part" if any(rest for _, rest in others) else "Yes"
+    (_, shown), (_, not_shown) = lists
+    verdict = "No" if not shown else "In part" if not_shown else "Yes"
     return f"**Was the paper reproduced? {verdict}.** {_of_the_paper(best)} {said} {_how_sure(best, large)}"
 
 
@@ -134,8 +134,8 @@ def _of_the_paper(best: Sweep) -> str:
     )
 
 
-def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool | None]]:
-    """Claims: of which method, what, and whether our runs show it; None where they decide nothing."""
+def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool]]:
+    """Claims: of which method, what, and whether our runs show it."""
     fast, slow, paper = IN_SENTENCES[FAST], IN_SENTENCES[SLOW], _paper(best, large)
     ahead = _ahead(best, FAST, ("even", "hnet_port"))
     return [
@@ -147,18 +147,17 @@ def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool | None]]:
     ]
 
 
-def _beside_guidance(best: Sweep) -> tuple[str, bool | None]:
-    """The claim that the fast policy predicts as well as BPE guidance: shown or refuted only where the two can be told apart."""
+def _beside_guidance(best: Sweep) -> tuple[str, bool]:
+    """The claim that the fast policy predicts as well as BPE guidance: shown only where it predicts better."""
     apart = _tokenizers(best)[0].get("bpe")
-    clear = {"lower": True, "higher": False}.get(apart.verdict) if apart and apart.seeds >= LEAST_SEEDS else None
-    return "predicts as well as BPE guidance", clear
+    return "predicts as well as BPE guidance", bool(apart) and apart.verdict == "lower" and apart.seeds >= LEAST_SEEDS
 
 
-def _stated(claims: Iterable[tuple[str, str, bool | None]], side: bool | None) -> list[str]:
-    """The claims that hold, those that do not, or those that nothing decides; the method of the claim before is "it"."""
-    kept = [(name, what) for name, what, holds in claims if holds is side]
-    before, link = [None, *(name for name, _ in kept)], "whether" if side is None else "that"
-    return [f"{link} {'it' if name == last else name} {what}" for (name, what), last in zip(kept, before, strict=False)]
+def _stated(claims: Iterable[tuple[str, str, bool]], side: bool) -> list[str]:
+    """The claims that hold, or those that do not; the method of the claim before is "it"."""
+    kept = [(name, what) for name, what, holds in claims if holds == side]
+    before = [None, *(name for name, _ in kept)]
+    return [f"that {'it' if name == last else name} {what}" for (name, what), last in zip(kept, before, strict=False)]
 
 
 def _spaces(best: Sweep, large: Sweep) -> dict[str, bool]:
@@ -282,7 +281,8 @@ def _few(large: Sweep, others: Sequence[str]) -> str:
     counts: dict[str, list[str]] = {}
     for other in others:
         seeds = by_seed(large, FAST, other)
-        counts.setdefault(f"{sum(bits < 0 for bits in seeds)} of {many(len(seeds), 'seed')}", []).append(IN_SENTENCES[other])
+        better, ran = sum(bits < 0 for bits in seeds), f"the {many(len(seeds), 'seed')} that ran"
+        counts.setdefault(ran if better == len(seeds) else f"{better} of {ran}", []).append(IN_SENTENCES[other])
     words = [f"{_listed(named)} in {count}" for count, named in counts.items()]
     return f" It predicts better than {', and than '.join(words)}: too few to be sure." if words else ""
 
@@ -296,14 +296,14 @@ def _failed(best: Sweep, large: Sweep) -> str:
              for number, (sweep, name) in enumerate(slow)]  # fmt: skip
     moved, far = (_listed([f"{travel_share(settings(sweep, name)):.0%} ({_size(sweep)})" for sweep, name in runs])
                   for runs in (slow, fast))  # fmt: skip
-    head, why = "What failed", "Its learning rate, summed over all updates, is"
+    head, why = "What failed", "Added up over all updates"
     if all(at_spaces(*run) for run in slow):
         head = f"What works{', too' if _fast_works(best) else ''}"
     elif max(travel_share(settings(*run)) for run in slow) < LITTLE_TRAVEL:
-        head, why = "What failed in runs so short", "The likely reason: its learning rate, summed over so few updates, is"
+        head, why = "What failed in runs so short", "The likely reason: too few updates. Added up over them"
     return (
-        f"**{head}:** the paper's policy ends tokens after {_listed(ended)}. {why} {moved} of that sum in the paper's run;"
-        f" the fast policy's is {far}."
+        f"**{head}:** the paper's policy ends tokens after {_listed(ended)}. {why}, its learning rate reaches {moved} of the"
+        f" paper's total, the fast policy's {far}."
     )
 
 
@@ -345,11 +345,10 @@ def by_seed(sweep: Sweep, name: str, other: str) -> list[float]:
 def legend(best: Sweep, large: Sweep) -> str:
     """How the numbers of the table came about."""
     few, (_, alike) = max(map(len, large.runs.values())) < LEAST_SEEDS, _tokenizers(best)
-    equal = (
-        f" The BPEs have {_many_boundaries(best)} boundaries than the fast policy; the list below compares them at equal numbers."
-        if alike
-        else ""
+    more = (
+        f" The BPEs have {_many_boundaries(best)} boundaries than the fast policy; the list below compares them at equal numbers"
     )
+    equal = f"{more} of boundaries." if alike else ""
     return (
         f"Lower is better. {_size(best)}: means over seeds on {place_of(best)} text, ± 95% confidence intervals;"
         " learning-rate schedules chosen on validation text."

@@ -62,6 +62,7 @@ def exactly(record: Mapping[str, Any]) -> str:
         oracle.append(stage["exact"][ORACLE]["ratio"])
     left = ends((1 / one for one in oracle), ".1f")
     return (
-        f"Over all draws of rows of {record['exact_bytes']} bytes, the largest bias is {bias:.0e} of the gradient's largest"
-        f" entry, mere rounding. Computed exactly, the *{ORACLE}* multiplies one draw's variance there by {left}."
+        f"Over all draws of rows of {record['exact_bytes']} bytes, the largest bias of all estimators is {bias:.0e} of the"
+        f" gradient's largest entry, mere rounding. Computed exactly, the *{ORACLE}* has {left} times one draw's variance there,"
+        " by moment of training."
     )

@@ -380,9 +380,11 @@ def test_a_row_has_variance_and_cost_of_an_estimator_over_all_moments(estimators
 
 def test_of_short_rows_the_largest_bias_is_told_and_the_variance_that_the_oracle_leaves(estimators):
     said = ch09_rungs.exactly(ch09_rungs.read(estimators))
-    assert said.startswith("Over all draws of rows of 4 bytes, the largest bias is 4e-10 of the gradient's largest entry,")
+    assert said.startswith(
+        "Over all draws of rows of 4 bytes, the largest bias of all estimators is 4e-10 of the gradient's largest"
+    )
     assert said.endswith(
-        "Computed exactly, the *mean return of the text* multiplies one draw's variance there by 3.3 to 5.0."
+        "the *mean return of the text* has 3.3 to 5.0 times one draw's variance there, by moment of training."
     )  # over 0.3, 0.2
 
 
