@@ -244,7 +244,7 @@ Markdown(ch09_courses.courses_table(draws, "policy_one_draw", "decided"))
 # * **slow, then fast**: at first, they have the network's learning rate, afterwards the high one;
 # * **fast, then slow**: the reverse;
 # * **dense start**: the target rate falls from one in two to one in five;
-# * **warm start**: logits are divided by a number that falls to one, so draws stay random for longer;
+# * **warm start**: draws stay random for longer (logits are divided by a falling number);
 # * **entropy held up**: a term of the loss keeps decisions open.
 #
 # Three more are a quarter of $D$ (**smaller D**), **another β₂** of the optimizer, and **two restarts** of the policy's weights
@@ -273,9 +273,9 @@ plots.show(ch09_courses.figure(optima))
 # Nearly all runs end after spaces and yet differ in loss, so something other than the kind of place decides it. The few that end
 # elsewhere predict no worse.
 #
-# The dense start predicts best, far beyond its interval. The other bold differences pass theirs narrowly, as one comparison in
-# twenty does by chance. The dense start has more tokens at first, which its FLOPs count; in the end it has hardly more than the others, too few
-# to explain its lead. Whether even spacing would gain from such a start was not tried.
+# The dense start predicts best, far beyond its interval. The other bold differences pass theirs narrowly, as one in twenty
+# does by chance. The dense start has more tokens at first, which its FLOPs count; in the end it has hardly more than the others, too few
+# to explain its lead. Even spacing with such a start was not tried.
 #
 # ## One model for many rates?
 #
