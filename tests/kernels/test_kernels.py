@@ -12,7 +12,7 @@ from kernel_help import DEVICE, NARROW, ROUNDING, randn, relative_errors
 from rltok import kernels, policy
 from rltok.attention import row_causal_attention, window_attention
 from rltok.fast.blocks import Segments
-from rltok.kernels import geglu, nll, norm, row_causal, segment, window
+from rltok.kernels import attempts, geglu, nll, norm, row_causal, segment, window
 from rltok.layers import apply_rotary, rotary_table
 from rltok.resample import latest_token, row_offsets
 
@@ -169,11 +169,19 @@ def turned(qkv, positions, dim):
     return apply_rotary(q, *rotary), apply_rotary(k, *rotary), v
 
 
+@pytest.fixture(params=["", "tanh", "pairs", "tanh pairs"])
+def attempt(request, monkeypatch):
+    monkeypatch.setitem(window.BACKWARD, "PAIRS", "pairs" in request.param)
+    with attempts.trying(*request.param.split()):
+        yield request.param
+
+
 @pytest.mark.parametrize(
     ("rows", "heads", "length", "window_", "softcap"),
     [(2, 2, 130, 64, 50.0), (2, 1, 70, 64, None), (1, 2, 1, 64, 2.0), (1, 1, 64, 5, 2.0), (1, 1, 150, 65, 3.0),
      (1, 2, 90, 1, None), (1, 1, 140, 129, 2.0)],
 )  # fmt: skip
+@pytest.mark.usefixtures("attempt")
 def test_window_attention_turns_and_mixes_as_the_reference(rows, heads, length, window_, softcap):
     qkv = randn(rows, length, 3, heads, 16, seed=length, dtype=NARROW, scale=1.5)
 
@@ -188,6 +196,7 @@ def test_window_attention_turns_and_mixes_as_the_reference(rows, heads, length, 
 
 
 @pytest.mark.parametrize("place", [0, 70, 135])
+@pytest.mark.usefixtures("attempt")
 def test_the_window_kernel_sees_window_minus_1_positions_back_and_none_further(place):
     qkv = randn(1, 140, 3, 1, 16, seed=1, dtype=NARROW)
     other = qkv.clone()
@@ -203,6 +212,7 @@ def test_the_window_kernel_sees_window_minus_1_positions_back_and_none_further(p
     [([5, 1, 100, 30], 2, 50.0), ([1], 2, None), ([130], 1, 2.0), ([64, 64, 1, 1, 64], 1, 1.0)],
     ids=str,
 )
+@pytest.mark.usefixtures("attempt")
 def test_row_causal_attention_mixes_inside_rows_only(rows, heads, softcap):
     offsets = torch.tensor([0, *rows], device=DEVICE).cumsum(0)
     row = torch.repeat_interleave(torch.arange(len(rows), device=DEVICE), torch.tensor(rows, device=DEVICE))
@@ -220,6 +230,7 @@ def test_row_causal_attention_mixes_inside_rows_only(rows, heads, softcap):
     assert max(relative_errors(kernel, reference, [qkv])) < 2 * ROUNDING
 
 
+@pytest.mark.usefixtures("attempt")
 @pytest.mark.filterwarnings("ignore:overflow")  # of the interpreter: tanh is written with e^x, infinity included
 def test_large_scores_do_not_overflow_under_the_largest_cap_that_needs_no_maximum():
     for softcap in (window.FIXED_CAP[NARROW], None):

@@ -1,0 +1,31 @@
+"""Faster ways of the fast path whose gain no card has shown yet: each is off, and a measurement turns it on for its own time.
+
+An attempt that is kept becomes the only way, and one that is not is deleted; either takes its name out of `NAMES`.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+NAMES = {
+    "tanh": "attention: the card's own tanh for the softcap, and one comparison instead of two for who sees whom",
+    "pairs": "attention of byte layers, forward: halves that are turned together stand side by side, and are read once",
+}
+_on: frozenset[str] = frozenset()  # of the whole process: backward passes run in threads of their own
+
+
+def on(name: str) -> bool:
+    """Whether this attempt is to be taken."""
+    assert name in NAMES, name
+    return name in _on
+
+
+@contextlib.contextmanager
+def trying(*names: str) -> Iterator[None]:
+    """Take these attempts, and no others, for everything inside."""
+    global _on
+    assert set(names) <= set(NAMES), names
+    before, _on = _on, frozenset(names)
+    try:
+        yield
+    finally:
+        _on = before
