@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok.attention import row_numbers
-from rltok.kernels import LARGEST_CAP
+from rltok.kernels import LARGEST_CAP, attempts
 from rltok.layers import RMSNorm
 from rltok.resample import Packed, row_offsets
 
@@ -26,6 +26,11 @@ def _felt(softcap: float | None) -> float | None:
 
 def _kind(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(x.device.type)
+
+
+def stream(x: Float[Tensor, "*S d"]) -> Float[Tensor, "*S d"]:
+    """x as the residual stream of byte layers has it: in fp32, or, as an attempt, in 16 bits."""
+    return x.to(_kind(x) if attempts.on("stream") else torch.float32)
 
 
 def _until_the_last_sum(parts: nn.ModuleList, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor, RMSNorm]:

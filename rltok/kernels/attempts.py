@@ -9,6 +9,8 @@ from collections.abc import Iterator
 NAMES = {
     "tanh": "attention: the card's own tanh for the softcap, and one comparison instead of two for who sees whom",
     "pairs": "attention of byte layers, forward: halves that are turned together stand side by side, and are read once",
+    "stream": "the residual stream and its gradient in 16 bits",
+    "zeros": "no gradient of zeros is made and read for a sum that nothing but its norm is read from",
 }
 _on: frozenset[str] = frozenset()  # of the whole process: backward passes run in threads of their own
 

@@ -14,6 +14,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rltok.kernels import attempts
+
 PROGRAMS = 132 * 8  # of the backward pass: eight for each multiprocessor of an H100
 
 
@@ -93,7 +95,7 @@ def _norm_residual_forward(
 @no_type_check
 def _norm_residual_backward(
     sum_ptr, h_ptr, post_ptr, pre_ptr, dsum_ptr, dy_ptr, dx_ptr, dh_ptr, dpost_ptr, dpre_ptr, rows, width, eps,
-    PRE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    SUM: tl.constexpr, PRE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, BLOCK)
     post = 1.0 + tl.load(post_ptr + column, mask=column < width, other=0.0)
@@ -102,7 +104,9 @@ def _norm_residual_backward(
         row = (first + tl.arange(0, ROWS)).to(tl.int64)
         inside = (row < rows)[:, None] & (column < width)[None, :]
         place = row[:, None] * width + column[None, :]
-        dx = tl.load(dsum_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        dx = tl.zeros((ROWS, BLOCK), tl.float32)
+        if SUM:
+            dx += tl.load(dsum_ptr + place, mask=inside, other=0.0).to(tl.float32)
         h = tl.load(h_ptr + place, mask=inside, other=0.0).to(tl.float32)
         if PRE:
             x = tl.load(sum_ptr + place, mask=inside, other=0.0).to(tl.float32)
@@ -169,7 +173,8 @@ class _ResidualNorm(torch.autograd.Function):
         ctx.save_for_backward(h, post, *(() if pre is None else (pre, added)))
         if terms is not None:
             ctx.mark_non_differentiable(terms)
-        ctx.eps = eps
+        ctx.eps, ctx.kind, ctx.narrow = eps, added.dtype, kind
+        ctx.set_materialize_grads(not attempts.on("zeros"))
         return added, y, terms
 
     @staticmethod
@@ -179,12 +184,14 @@ class _ResidualNorm(torch.autograd.Function):
         pre, added = rest or (None, None)
         width, shape, rows = h.shape[-1], _shape(h.shape[-1]), h.numel() // h.shape[-1]
         programs = _programs(rows, shape)
-        dsum = dsum.contiguous()
-        dx, dh = torch.empty_like(dsum), torch.empty_like(h)
+        dx, dh = torch.empty_like(h, dtype=ctx.kind), torch.empty_like(h)
+        if dy is None and pre is not None:  # nothing reads the norm
+            dy = torch.zeros_like(h, dtype=ctx.narrow)
         partial = h.new_empty(1 if pre is None else 2, programs, width, dtype=torch.float32)  # of post, then of pre
         _norm_residual_backward[(programs,)](
-            h if pre is None else added, h, post, post if pre is None else pre, dsum, h if pre is None else dy.contiguous(),
-            dx, dh, partial[0], partial[-1], rows, width, ctx.eps, PRE=pre is not None, **shape,
+            h if pre is None else added, h, post, post if pre is None else pre, dx if dsum is None else dsum.contiguous(),
+            h if pre is None else dy.contiguous(), dx, dh, partial[0], partial[-1], rows, width, ctx.eps,
+            SUM=dsum is not None, PRE=pre is not None, **shape,
         )  # fmt: skip
         sums = partial.sum(1)
         return dx, dh, sums[0], None if pre is None else sums[1], None, None, None
