@@ -11,6 +11,7 @@ NAMES = {
     "pairs": "attention of byte layers, forward: halves that are turned together stand side by side, and are read once",
     "stream": "the residual stream and its gradient in 16 bits",
     "zeros": "no gradient of zeros is made and read for a sum that nothing but its norm is read from",
+    "weights": "weights of products are narrowed once an update, all at once, and their gradients are never in 16 bits",
 }
 _on: frozenset[str] = frozenset()  # of the whole process: backward passes run in threads of their own
 
