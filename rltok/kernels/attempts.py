@@ -12,6 +12,8 @@ NAMES = {
     "stream": "the residual stream and its gradient in 16 bits",
     "zeros": "no gradient of zeros is made and read for a sum that nothing but its norm is read from",
     "weights": "weights of products are narrowed once an update, all at once, and their gradients are never in 16 bits",
+    "graphs": "byte layers of a training step as two CUDA graphs",
+    "ahead": "AdamW is queued before the processor waits for loss and norm, and the card itself drops a step that is not finite",
 }
 _on: frozenset[str] = frozenset()  # of the whole process: backward passes run in threads of their own
 
@@ -20,6 +22,11 @@ def on(name: str) -> bool:
     """Whether this attempt is to be taken."""
     assert name in NAMES, name
     return name in _on
+
+
+def taken() -> frozenset[str]:
+    """All that are on."""
+    return _on
 
 
 @contextlib.contextmanager
