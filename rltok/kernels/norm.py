@@ -16,7 +16,9 @@ from torch.autograd.function import once_differentiable
 
 from rltok.kernels import attempts
 
-PROGRAMS = 132 * 8  # of the backward pass: eight for each multiprocessor of an H100
+# of a program: numbers in its rows, and warps; in the backward pass programs walk, eight for each multiprocessor of an H100
+FORWARD = {"numbers": 2048, "num_warps": 2}
+BACKWARD = {"numbers": 2048, "num_warps": 2, "programs": 132 * 8}
 
 
 @triton.jit
@@ -125,20 +127,20 @@ def _norm_residual_backward(
         tl.store(dpre_ptr + tl.program_id(0) * width + column, dpre, mask=column < width)
 
 
-def _shape(width: int, warps: int = 2) -> dict[str, int]:
+def _shape(width: int, launch: dict[str, int]) -> dict[str, int]:
     block = triton.next_power_of_2(width)
-    return {"BLOCK": block, "ROWS": max(1, 2048 // block), "num_warps": warps}
+    return {"BLOCK": block, "ROWS": max(1, launch["numbers"] // block), "num_warps": launch["num_warps"]}
 
 
 def _programs(rows: int, shape: dict[str, int]) -> int:
-    return min(PROGRAMS, triton.cdiv(rows, shape["ROWS"]))
+    return min(BACKWARD["programs"], triton.cdiv(rows, shape["ROWS"]))
 
 
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, eps, kind):
         x, width = x.contiguous(), x.shape[-1]
-        y, shape = torch.empty_like(x, dtype=kind), _shape(width)
+        y, shape = torch.empty_like(x, dtype=kind), _shape(width, FORWARD)
         rows = x.numel() // width
         _norm_forward[(triton.cdiv(rows, shape["ROWS"]),)](x, weight, y, rows, width, eps, **shape)
         ctx.save_for_backward(x, weight)
@@ -149,7 +151,7 @@ class _Norm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         x, weight = ctx.saved_tensors
-        width, shape = x.shape[-1], _shape(x.shape[-1])
+        width, shape = x.shape[-1], _shape(x.shape[-1], BACKWARD)
         rows = x.numel() // width
         programs = _programs(rows, shape)
         dx, partial = torch.empty_like(x), x.new_empty(programs, width, dtype=torch.float32)
@@ -162,7 +164,8 @@ class _ResidualNorm(torch.autograd.Function):
     def forward(ctx, x, h, post, pre, vectors, eps, kind):
         x, h, width, count = x.contiguous(), h.contiguous(), x.shape[-1], 0 if vectors is None else len(vectors)
         # products with vectors: one warp holds whole rows, so that their sums stay inside it
-        added, shape, rows = torch.empty_like(x), _shape(width, 1 if count else 2), x.numel() // width
+        launch = FORWARD | {"num_warps": 1} if count else FORWARD
+        added, shape, rows = torch.empty_like(x), _shape(width, launch), x.numel() // width
         y = None if pre is None else torch.empty_like(x, dtype=kind)
         terms = None if vectors is None else x.new_empty(*x.shape[:-1], count, dtype=torch.float32)
         _norm_residual_forward[(triton.cdiv(rows, shape["ROWS"]),)](
@@ -182,7 +185,7 @@ class _ResidualNorm(torch.autograd.Function):
     def backward(ctx, dsum, dy, _):
         h, post, *rest = ctx.saved_tensors
         pre, added = rest or (None, None)
-        width, shape, rows = h.shape[-1], _shape(h.shape[-1]), h.numel() // h.shape[-1]
+        width, shape, rows = h.shape[-1], _shape(h.shape[-1], BACKWARD), h.numel() // h.shape[-1]
         programs = _programs(rows, shape)
         dx, dh = torch.empty_like(h, dtype=ctx.kind), torch.empty_like(h)
         if dy is None and pre is not None:  # nothing reads the norm
