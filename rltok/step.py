@@ -162,6 +162,7 @@ def train_step(
     if ahead:
         optimizer.found_inf = metrics.not_finite()  # where it is 1, the fused step leaves weights and averages as they are
         optimizer.step()
+        optimizer.found_inf = None
     metrics.check_finite(scaler.is_enabled())  # waits for the device
     if not (ahead or metrics.skipped):
         scaler.step(optimizer)

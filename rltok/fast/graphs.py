@@ -63,11 +63,13 @@ def possible(ids: Tensor) -> bool:
 
 
 def pair(
-    model: nn.Module, ids: Tensor, kind: torch.dtype, encode: Function, decode: Function, of_decoder: tuple[str, ...]
+    model: nn.Module, ids: Tensor, row: Tensor, kind: torch.dtype, encode: Function, decode: Function, of_decoder: tuple[str, ...]
 ) -> Pair | None:
     """The graphs of a model for ids of this shape, captured at the first call; None where they cannot be used.
 
     Args:
+        row: a row of the sum after the token level, for its width and dtype.
+        kind: 16-bit dtype of products.
         encode, decode: of (model, ids) and of (model, the sum after the token level, targets).
         of_decoder: beginnings of the names of weights that `decode` reads; `encode` reads all others but the token level's.
     """
@@ -83,8 +85,7 @@ def pair(
         decoders = [weight for name, weight in named if name.startswith(of_decoder)]
         _kept.pop(model, None)  # its memory, before as much is asked for again
         ids, own = ids.clone(), weakref.ref(model)  # what is kept must not keep its model
-        with torch.no_grad():
-            summed = torch.zeros_like(encode(model, ids)[0])
+        summed = row.new_zeros(*ids[:, 1:].shape, row.shape[-1])
         samples = (ids, *encoders), (summed.requires_grad_(), ids[:, 1:].clone(), *decoders)
         made = capture(
             (lambda ids, *_: encode(own(), ids), lambda summed, targets, *_: decode(own(), summed, targets)), samples, kind

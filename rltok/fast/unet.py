@@ -65,8 +65,8 @@ class FastUNet(AutoregressiveUNet):
             return None
         kind = torch.get_autocast_dtype(ids.device.type)
         graphs.refresh([self.down_blocks, self.up_blocks], kind)
-        decoder = "up_blocks.", "output_norm.", "output_head."
-        return graphs.pair(self, ids, kind, FastUNet._encode_and_read, FastUNet._decoded_nll, decoder)
+        decoder, row = ("up_blocks.", "output_norm.", "output_head."), blocks.stream(self.embedding.weight[0].detach())
+        return graphs.pair(self, ids, row, kind, FastUNet._encode_and_read, FastUNet._decoded_nll, decoder)
 
     def _replayed_nll(
         self, captured: graphs.Pair, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None
