@@ -194,7 +194,7 @@ def turned(qkv, positions, dim):
     return apply_rotary(q, *rotary), apply_rotary(k, *rotary), v
 
 
-@pytest.fixture(params=["", "tanh", "pairs", "tanh pairs"])
+@pytest.fixture(params=["", "tanh", "pairs", "turn", "tanh pairs turn"])
 def attempt(request, monkeypatch):
     monkeypatch.setitem(window.BACKWARD, "PAIRS", "pairs" in request.param)
     with attempts.trying(*request.param.split()):
