@@ -9,6 +9,7 @@ from collections.abc import Iterator
 NAMES = {
     "tanh": "attention: the card's own tanh for the softcap, and one comparison instead of two for who sees whom",
     "pairs": "attention of byte layers, forward: halves that are turned together stand side by side, and are read once",
+    "merge": "attention of byte layers: two half-empty tiles of scores are one full one, in whose elements half the work is",
     "turn": "attention of tokens: gradients of queries and keys are turned back in registers, not in a pass of their own",
     "stream": "the residual stream and its gradient in 16 bits",
     "zeros": "no gradient of zeros is made and read for a sum that nothing but its norm is read from",

@@ -81,10 +81,25 @@ def _window_scores(q, k, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: 
 
 @triton.jit
 @no_type_check
+def _window_merged(
+    raw, between, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr, HARDWARE: tl.constexpr, SIZE: tl.constexpr
+):  # fmt: skip
+    """`_window_scores` of two tiles in one: on and below its diagonal those of a block with itself, above it those of queries
+    one block later. A window of one block or less sees nothing else of either.
+    """
+    scores, share = capped(raw, scale, cap, CAP, HARDWARE)
+    visible = (between >= 0) | real
+    if WINDOW < SIZE:
+        visible = visible & (tl.where(between >= 0, between, between + SIZE) < WINDOW)
+    return tl.where(visible, scores, float("-inf")), share
+
+
+@triton.jit
+@no_type_check
 def _window_forward(
     qkv_ptr, out_ptr, norm_ptr, cos_ptr, sin_ptr, length, heads, scale, cap, WINDOW: tl.constexpr, BACK: tl.constexpr,
-    CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, PAIRS: tl.constexpr, HALF: tl.constexpr,
-    SIZE: tl.constexpr,
+    CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, PAIRS: tl.constexpr, MERGE: tl.constexpr,
+    HALF: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     block, head, row = tl.program_id(0), tl.program_id(1) % heads, (tl.program_id(1) // heads).to(tl.int64)
     width: tl.constexpr = 2 * HALF
@@ -94,21 +109,40 @@ def _window_forward(
     local, column = tl.arange(0, SIZE), tl.arange(0, width)[None, :]
     i, between = block * SIZE + local, local[:, None] - local[None, :]
     q = _window_rotated(q_ptr, i * step, i < length, cos_ptr, sin_ptr, BACK * SIZE + local, SIZE, HALF, PAIRS)
-    top, total = tl.full((SIZE,), 0.0 if FIXED else -1e30, tl.float32), tl.zeros((SIZE,), tl.float32)
-    mixed = tl.zeros((SIZE, width), tl.float32)
-    for back in tl.static_range(BACK + 1):  # own block first: there every query sees at least itself
-        j = i - back * SIZE
-        inside = (j >= 0) & (j < length)
-        k = _window_rotated(k_ptr, j * step, inside, cos_ptr, sin_ptr, (BACK - back) * SIZE + local, SIZE, HALF, PAIRS)
-        scores, _ = _window_scores(q, k, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP, HARDWARE)
+    if MERGE:
+        inside, j = i < length, i - SIZE
+        earlier = (j >= 0) & (j < length)
+        k = _window_rotated(k_ptr, i * step, inside, cos_ptr, sin_ptr, SIZE + local, SIZE, HALF, PAIRS)
+        own = tl.dot(q, tl.trans(k))
+        k = _window_rotated(k_ptr, j * step, earlier, cos_ptr, sin_ptr, local, SIZE, HALF, PAIRS)
+        raw = tl.where(between >= 0, own, tl.dot(q, tl.trans(k)))
+        scores, _ = _window_merged(raw, between, block > 0, scale, cap, WINDOW, CAP, HARDWARE, SIZE)
+        top = tl.zeros((SIZE,), tl.float32)
         if not FIXED:
-            higher = tl.maximum(top, tl.max(scores, axis=1))
-            shrink = tl.exp2(top - higher)
-            mixed, total, top = mixed * shrink[:, None], total * shrink, higher
+            top = tl.max(scores, axis=1)
         weights = tl.exp2(scores - top[:, None])
-        v = tl.load(v_ptr + (j * step)[:, None] + column, mask=inside[:, None], other=0.0)
-        mixed += tl.dot(weights.to(v.dtype), v)
-        total += tl.sum(weights, axis=1)
+        total = tl.sum(weights, axis=1)
+        narrow = weights.to(qkv_ptr.dtype.element_ty)
+        v = tl.load(v_ptr + (i * step)[:, None] + column, mask=inside[:, None], other=0.0)
+        mixed = tl.dot(tl.where(between >= 0, narrow, 0.0), v)
+        v = tl.load(v_ptr + (j * step)[:, None] + column, mask=earlier[:, None], other=0.0)
+        mixed += tl.dot(tl.where(between >= 0, 0.0, narrow), v)
+    else:
+        top, total = tl.full((SIZE,), 0.0 if FIXED else -1e30, tl.float32), tl.zeros((SIZE,), tl.float32)
+        mixed = tl.zeros((SIZE, width), tl.float32)
+        for back in tl.static_range(BACK + 1):  # own block first: there every query sees at least itself
+            j = i - back * SIZE
+            inside = (j >= 0) & (j < length)
+            k = _window_rotated(k_ptr, j * step, inside, cos_ptr, sin_ptr, (BACK - back) * SIZE + local, SIZE, HALF, PAIRS)
+            scores, _ = _window_scores(q, k, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP, HARDWARE)
+            if not FIXED:
+                higher = tl.maximum(top, tl.max(scores, axis=1))
+                shrink = tl.exp2(top - higher)
+                mixed, total, top = mixed * shrink[:, None], total * shrink, higher
+            weights = tl.exp2(scores - top[:, None])
+            v = tl.load(v_ptr + (j * step)[:, None] + column, mask=inside[:, None], other=0.0)
+            mixed += tl.dot(weights.to(v.dtype), v)
+            total += tl.sum(weights, axis=1)
     place = (row * length + i) * heads * width + head * width
     tl.store(out_ptr + place[:, None] + column, (mixed / total[:, None]).to(out_ptr.dtype.element_ty), (i < length)[:, None])
     tl.store(norm_ptr + tl.program_id(1).to(tl.int64) * length + i, top + tl.log2(total), mask=i < length)
@@ -148,8 +182,8 @@ def _window_queries(
 @no_type_check
 def _window_backward(
     qkv_ptr, out_ptr, dout_ptr, norm_ptr, dqkv_ptr, cos_ptr, sin_ptr, length, heads, scale, cap, WINDOW: tl.constexpr,
-    BACK: tl.constexpr, CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, PAIRS: tl.constexpr, HALF: tl.constexpr,
-    SIZE: tl.constexpr,
+    BACK: tl.constexpr, CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, PAIRS: tl.constexpr, MERGE: tl.constexpr,
+    HALF: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     block, head, row = tl.program_id(0), tl.program_id(1) % heads, (tl.program_id(1) // heads).to(tl.int64)
     width: tl.constexpr = 2 * HALF
@@ -165,24 +199,46 @@ def _window_backward(
     # this block as keys, with the queries of the blocks after it
     k = _window_rotated(k_ptr, i * step, inside, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS)
     v = tl.load(v_ptr + (i * step)[:, None] + column, mask=inside[:, None], other=0.0)
-    dk, dv = tl.zeros((SIZE, width), tl.float32), tl.zeros((SIZE, width), tl.float32)
-    for ahead in tl.static_range(1, BACK + 1):
+    if MERGE:
         q, dout, norm, delta = _window_queries(
-            q_ptr, out_ptr, dout_ptr, norm_ptr, i + ahead * SIZE, length, step, out_step, cos_ptr, sin_ptr,
-            here + ahead * SIZE, SIZE, HALF, PAIRS,
-        )  # fmt: skip
-        weights, slopes = _window_slopes(
-            q, k, v, dout, norm, delta, between + ahead * SIZE, True, scale, cap, WINDOW, CAP, HARDWARE
-        )  # fmt: skip
+            q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS
+        )
+        q_after, dout_after, norm_after, delta_after = _window_queries(
+            q_ptr, out_ptr, dout_ptr, norm_ptr, i + SIZE, length, step, out_step, cos_ptr, sin_ptr, here + SIZE, SIZE, HALF, PAIRS
+        )
+        own = between >= 0
+        raw = tl.where(own, tl.dot(q, tl.trans(k)), tl.dot(q_after, tl.trans(k)))
+        scores, share = _window_merged(raw, between, True, scale, cap, WINDOW, CAP, HARDWARE, SIZE)
+        wide = tl.exp2(scores - tl.where(own, norm[:, None], norm_after[:, None]))
+        paid = tl.where(own, tl.dot(dout, tl.trans(v)), tl.dot(dout_after, tl.trans(v)))
+        wide_slopes = wide * (paid - tl.where(own, delta[:, None], delta_after[:, None]))
+        if CAP:
+            wide_slopes = wide_slopes * (1.0 - share * share)
+        weights, both = wide.to(v.dtype), wide_slopes.to(v.dtype)
+        dv = tl.dot(tl.trans(tl.where(own, weights, 0.0)), dout)
+        dv += tl.dot(tl.trans(tl.where(own, 0.0, weights)), dout_after)
+        slopes = tl.where(own, both, 0.0)
+        dk = tl.dot(tl.trans(slopes), q)
+        dk += tl.dot(tl.trans(tl.where(own, 0.0, both)), q_after)
+    else:
+        dk, dv = tl.zeros((SIZE, width), tl.float32), tl.zeros((SIZE, width), tl.float32)
+        for ahead in tl.static_range(1, BACK + 1):
+            q, dout, norm, delta = _window_queries(
+                q_ptr, out_ptr, dout_ptr, norm_ptr, i + ahead * SIZE, length, step, out_step, cos_ptr, sin_ptr,
+                here + ahead * SIZE, SIZE, HALF, PAIRS,
+            )  # fmt: skip
+            weights, slopes = _window_slopes(
+                q, k, v, dout, norm, delta, between + ahead * SIZE, True, scale, cap, WINDOW, CAP, HARDWARE
+            )  # fmt: skip
+            dv += tl.dot(tl.trans(weights), dout)
+            dk += tl.dot(tl.trans(slopes), q)
+        # keys and queries of this block
+        q, dout, norm, delta = _window_queries(
+            q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS
+        )
+        weights, slopes = _window_slopes(q, k, v, dout, norm, delta, between, True, scale, cap, WINDOW, CAP, HARDWARE)
         dv += tl.dot(tl.trans(weights), dout)
         dk += tl.dot(tl.trans(slopes), q)
-    # keys and queries of this block
-    q, dout, norm, delta = _window_queries(
-        q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS
-    )
-    weights, slopes = _window_slopes(q, k, v, dout, norm, delta, between, True, scale, cap, WINDOW, CAP, HARDWARE)
-    dv += tl.dot(tl.trans(weights), dout)
-    dk += tl.dot(tl.trans(slopes), q)
     _window_back(dqkv_ptr + start + out_step, i * step, inside, dk * small, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS)
     place = dqkv_ptr + start + 2 * out_step + (i * step)[:, None] + column
     tl.store(place, dv.to(dqkv_ptr.dtype.element_ty), mask=inside[:, None])
@@ -216,6 +272,7 @@ def _settings(qkv: Tensor, window: int, softcap: float | None) -> dict[str, obje
         "CAP": softcap is not None,
         "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype],
         "HARDWARE": hardware(),
+        "MERGE": attempts.on("merge") and 1 < window <= BLOCK,
         "WINDOW": window,
         "BACK": triton.cdiv(window - 1, BLOCK),
         "HALF": half,

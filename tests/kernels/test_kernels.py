@@ -194,7 +194,7 @@ def turned(qkv, positions, dim):
     return apply_rotary(q, *rotary), apply_rotary(k, *rotary), v
 
 
-@pytest.fixture(params=["", "tanh", "pairs", "turn", "tanh pairs turn"])
+@pytest.fixture(params=["", "tanh", "pairs", "turn", "merge", "tanh pairs turn merge"])
 def attempt(request, monkeypatch):
     monkeypatch.setitem(window.BACKWARD, "PAIRS", "pairs" in request.param)
     with attempts.trying(*request.param.split()):
