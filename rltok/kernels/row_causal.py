@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rltok.kernels import FIXED_CAP, attempts
-from rltok.kernels.scores import capped, hardware, seen
+from rltok.kernels.scores import capped, hardware, mean, seen
 
 # entries in a program's own block and in a block it meets, as measured best on an H100
 FORWARD = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
@@ -91,7 +91,7 @@ def _row_causal_forward(
     total = tl.where(inside, total, 1.0)
     tl.store(
         out_ptr + i[:, None] * step + head * WIDTH + column,
-        (mixed / total[:, None]).to(out_ptr.dtype.element_ty),
+        mean(mixed, total, HARDWARE).to(out_ptr.dtype.element_ty),
         inside[:, None],
     )
     tl.store(norm_ptr + head * entries + i, top + tl.log2(total), mask=inside)

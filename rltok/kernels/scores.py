@@ -1,7 +1,8 @@
 """What both kernels of attention do to a tile of scores: softcap, and who sees whom. Exponents are in base 2.
 
-HARDWARE takes the card's own tanh, whose result is right to 11 bits, as many as a score has whose factors had 8, and sees in
-one comparison whether a distance is at least 0 and below a limit. Triton's interpreter has no instructions of a card.
+HARDWARE takes the card's own tanh, whose result is right to 11 bits, as many as a score has whose factors had 8; it sees in one
+comparison whether a distance is at least 0 and below a limit, and divides once a row. Triton's interpreter has no instructions
+of a card.
 """
 
 from typing import no_type_check
@@ -37,7 +38,18 @@ def seen(distance, limit, HARDWARE: tl.constexpr):
     """0 <= distance < limit, or, for a limit of 0 or less, nothing."""
     if HARDWARE:
         return distance.to(tl.uint32) < limit
-    return (distance >= 0) & (distance < limit)
+    else:
+        return (distance >= 0) & (distance < limit)
+
+
+@triton.jit
+@no_type_check
+def mean(mixed, total, HARDWARE: tl.constexpr):
+    """Weighted sums over the sums of their weights, a row each."""
+    if HARDWARE:
+        return mixed * (1.0 / total)[:, None]  # one division a row
+    else:
+        return mixed / total[:, None]
 
 
 def hardware() -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rltok.kernels import FIXED_CAP, attempts
-from rltok.kernels.scores import capped, hardware, seen
+from rltok.kernels.scores import capped, hardware, mean, seen
 
 BLOCK = 64
 # how the two kernels are launched, and whether they pair columns; the attempt "pairs" takes `PAIRED` instead
@@ -144,7 +144,7 @@ def _window_forward(
             mixed += tl.dot(weights.to(v.dtype), v)
             total += tl.sum(weights, axis=1)
     place = (row * length + i) * heads * width + head * width
-    tl.store(out_ptr + place[:, None] + column, (mixed / total[:, None]).to(out_ptr.dtype.element_ty), (i < length)[:, None])
+    tl.store(out_ptr + place[:, None] + column, mean(mixed, total, HARDWARE).to(out_ptr.dtype.element_ty), (i < length)[:, None])
     tl.store(norm_ptr + tl.program_id(1).to(tl.int64) * length + i, top + tl.log2(total), mask=i < length)
 
 
