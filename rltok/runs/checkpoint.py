@@ -29,7 +29,6 @@ from rltok.system.files import MISSING, cannot_read, quoted, read_file, room
 NAME = re.compile(r"step-(\d{8,})")
 FORMAT = 2  # 2: counts tokens
 SCALER = torch.amp.GradScaler("cpu").state_dict()  # keys and kinds of its state
-TRAIN = "rltok train --preset tiny --data sample --out "  # and a folder
 WEIGHTS, OPTIMIZER = FILES = ("model.safetensors", "optimizer.safetensors")
 
 
@@ -269,7 +268,7 @@ def find_checkpoint(path: str | Path) -> Path:
     if os.path.isfile(path / "state.json") or (NAME.fullmatch(path.name) and path.parent.name == "checkpoints"):
         return path
     if not os.path.isdir(path):
-        remedy = "Name a folder." if os.path.lexists(path) else f"Train one: {TRAIN}{quoted(path)}"
+        remedy = "Name a folder." if os.path.lexists(path) else f"Train one: rltok train --preset tiny --data sample --out {quoted(path)}"
         raise RltokError(f"{path} is neither a run's folder nor a checkpoint. {remedy}")
     stored = checkpoints(path)
     runs = sorted(entry.name for entry in path.iterdir() if os.path.isfile(entry / "config.json"))

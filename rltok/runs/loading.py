@@ -15,7 +15,7 @@ from rltok.data.documents import one_line
 from rltok.data.hub import hub_reachable
 from rltok.errors import RltokError
 from rltok.fast.unet import FastUNet
-from rltok.runs.checkpoint import TRAIN, WEIGHTS, fill, find_checkpoint, load_weights, read_state
+from rltok.runs.checkpoint import WEIGHTS, fill, find_checkpoint, load_weights, read_state
 from rltok.runs.shipped import shipped_models, weights_of
 from rltok.runs.weights import no_constant, read_facts, read_tensors
 from rltok.system.files import MISSING, quoted, read_file
@@ -65,11 +65,6 @@ def locate(name_or_path: str | Path) -> Path:
         return _from_hub(hub[2])
     if near := _nearest(name):
         raise RltokError(f"there is no run, file or model {name!r}. Did you mean {near!r}?")
-    if len(name.split()) > 1:
-        raise RltokError(
-            f"there is no run, file or model {name!r}. If it is a text, name a model before it, such as {shipped_models()[0]};"
-            f" to train a model of that name: {TRAIN}{quoted(path)}"
-        )
     return find_checkpoint(path)
 
 

@@ -143,10 +143,3 @@ def test_an_address_of_the_hub_is_answered_with_the_name_to_give(name, run):
 def test_any_other_address_is_no_folder_to_train_in(name, run):
     told = run("generate", name, "a", code=2).err
     assert f"{name} is an address" in told and "Give" not in told and "rltok train" not in told and ", here" not in told
-
-
-@pytest.mark.parametrize("words", [["Where do tokens end?"], ["Where do tokens end?", "demo"]])
-@pytest.mark.parametrize("command", ["show", "generate"])
-def test_a_text_where_the_model_should_be_is_told_that_the_model_comes_first(command, words, run):
-    told = run(command, *words, code=2).err
-    assert "no run, file or model 'Where do tokens end?'. If it is a text, name a model before it, such as demo;" in told
