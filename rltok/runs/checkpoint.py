@@ -268,7 +268,8 @@ def find_checkpoint(path: str | Path) -> Path:
     if os.path.isfile(path / "state.json") or (NAME.fullmatch(path.name) and path.parent.name == "checkpoints"):
         return path
     if not os.path.isdir(path):
-        remedy = "Name a folder." if os.path.lexists(path) else f"Train one: rltok train --preset tiny --data sample --out {quoted(path)}"
+        train = f"Train one: rltok train --preset tiny --data sample --out {quoted(path)}"
+        remedy = "Name a folder." if os.path.lexists(path) else train
         raise RltokError(f"{path} is neither a run's folder nor a checkpoint. {remedy}")
     stored = checkpoints(path)
     runs = sorted(entry.name for entry in path.iterdir() if os.path.isfile(entry / "config.json"))
