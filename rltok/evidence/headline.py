@@ -345,14 +345,14 @@ def by_seed(sweep: Sweep, name: str, other: str) -> list[float]:
 def legend(best: Sweep, large: Sweep) -> str:
     """How the numbers of the table came about."""
     few, (_, alike) = max(map(len, large.runs.values())) < LEAST_SEEDS, _tokenizers(best)
-    more = (
+    equal = (
         f" The BPEs have {_many_boundaries(best)} boundaries than the fast policy; the list below compares them at equal numbers"
+        " of boundaries."
     )
-    equal = f"{more} of boundaries." if alike else ""
     return (
         f"Lower is better. {_size(best)}: means over seeds on {place_of(best)} text, ± 95% confidence intervals;"
         " learning-rate schedules chosen on validation text."
-        f" {_size(large)}: one schedule for all; {'each seed' if few else 'without ±, single seeds'}.{equal}"
+        f" {_size(large)}: one schedule for all; {'each seed' if few else 'without ±, single seeds'}.{equal if alike else ''}"
         f" The paper's discount: {discount()}."
     )
 

@@ -23,7 +23,7 @@ from rltok.data import documents
 from rltok.explore import read
 from rltok.explore.kinds import added, amount, by_themselves, each_byte
 from rltok.runs.export import export
-from rltok.runs.loading import load, load_config
+from rltok.runs.loading import load
 from rltok.runs.shipped import FOLDER, facts_of, shipped_models, weights_of
 from rltok.show.tables import markdown
 from rltok.system.files import quoted, write_json
@@ -135,7 +135,7 @@ def scores_of(name: str, weights: Path) -> dict[str, Any]:
 def places_of(name: str, weights: Path) -> dict[str, dict[str, list[int]]]:
     """Of each byte of each kind at the beginning of that text: boundaries after it, and how often it is there."""
     model, text = load(weights).eval(), next(documents(MODELS[name]["text"])).text[:PLACED_BYTES]
-    reading = read(model, text, row_bytes=load_config(weights).data.sequence_length, seed=0)
+    reading = read(model, text)
     found = each_byte(reading.data, reading.boundaries)
     return {kind: {sign: [*counts] for sign, counts in counted.items()} for kind, counted in found.items()}
 
