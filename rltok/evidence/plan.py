@@ -19,7 +19,7 @@ from rltok.rules.byte_pairs import require_tokenizers
 HIGHEST_RATE = 0.999  # that a run takes from another one
 
 PLAN_KEYS = {"preset", "full", "seeds", "settings", "run", "schedule", "max_items"}
-RUN_KEYS = {"name", "variant", "settings", "seeds", "rate_of", "same_pull_as"}
+RUN_KEYS = {"name", "variant", "settings", "seeds", "rate_of", "less_miss_of", "same_pull_as"}
 SCHEDULE_KEYS = {"name", "settings"}
 
 
@@ -39,6 +39,7 @@ class Planned:
     variant: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     rate_of: str | None = None  # target rate: what this method came to draw
+    less_miss_of: str | None = None  # less what this method, with the same target, came to draw beyond it
     same_pull_as: str | None = None  # lambda_policy * RMS of the advantages as of this method
     repeat: int = 1  # how many times this seed is run with this one
     base: Config | None = None
@@ -85,6 +86,9 @@ class Plan:
         settings = self.settings | run.settings | {"train.seed": run.seed, "name": f"{self.preset}_{run.name}"}
         if run.rate_of:
             drawn = taken(records, run, run.rate_of)["scores"][self.match_at][self.matched]
+            if run.less_miss_of:
+                first = taken(records, run, run.less_miss_of)["scores"][self.match_at][self.matched]
+                drawn -= first - drawn
             settings["model.rule.target_rate"] = min(drawn, HIGHEST_RATE)
         config = with_settings(base, settings)
         if run.same_pull_as:
@@ -125,7 +129,8 @@ def _check_types(content: dict[str, Any]) -> None:
     kinds = {"preset": str, "full": bool, "seeds": list, "settings": dict, "run": list, "schedule": list, "max_items": int}
     wrong = [key for key, kind in kinds.items() if key in content and type(content[key]) is not kind]
     for run in content.get("run", []):
-        kinds = {"name": str, "variant": str, "settings": dict, "seeds": list, "rate_of": str, "same_pull_as": str}
+        kinds = {"name": str, "variant": str, "settings": dict, "seeds": list}
+        kinds |= {"rate_of": str, "less_miss_of": str, "same_pull_as": str}
         wrong += [f"run.{key}" for key, kind in kinds.items() if key in run and type(run[key]) is not kind]
         wrong += [] if "name" in run else ["run.name"]
     for schedule in content.get("schedule", []):
@@ -157,10 +162,14 @@ def read_plan(path: Path) -> Plan:
         raise RltokError(f"{path} needs preset, full, seeds and runs; it has unknown keys: {', '.join(unknown) or 'none'}.")
     runs = [
         Planned(f"{run['name']}{schedule['name'] and '_' + schedule['name']}", seed, run.get("variant"),
-                schedule["settings"] | run.get("settings", {}), run.get("rate_of"), run.get("same_pull_as"))
+                schedule["settings"] | run.get("settings", {}), run.get("rate_of"), run.get("less_miss_of"),
+                run.get("same_pull_as"))
         for run in content["run"] for schedule in content.get("schedule") or [{"name": "", "settings": {}}]
         for seed in run.get("seeds", content["seeds"])
     ]  # fmt: skip
+    adrift = [run.name for run in runs if run.less_miss_of and not run.rate_of]
+    if adrift:
+        raise RltokError(f"{path}: {adrift[0]} has less_miss_of without rate_of. Name the method whose rate was missed.")
     if len({run.stem for run in runs}) < len(runs):
         raise RltokError(f"{path} names a run twice. Each needs a name of its own.")
     return Plan(path.stem, content["preset"], content["full"], content.get("settings", {}), runs, content.get("max_items"))

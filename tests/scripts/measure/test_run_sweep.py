@@ -204,7 +204,8 @@ def test_a_package_that_a_rule_lacks_is_missed_before_anything_is_trained(plan, 
      ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nvariant="even"', r"run\.name"),
      ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\n[[schedule]]\nname="b"', r"schedule\.settings"),
      ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\n[[schedule]]\nname="b"\nsettings={}\nx=1', r"schedule\.x"),
-     ('preset="tiny"\nfull=true\nseeds=[0,0]\n[[run]]\nname="a"', "names a run twice")],
+     ('preset="tiny"\nfull=true\nseeds=[0,0]\n[[run]]\nname="a"', "names a run twice"),
+     ('preset="tiny"\nfull=true\nseeds=[0]\n[[run]]\nname="a"\nless_miss_of="b"', "a has less_miss_of without rate_of")],
 )  # fmt: skip
 def test_a_plan_that_is_none_is_refused(tmp_path, text, message):
     (tmp_path / "plan.toml").write_text(text)
@@ -253,6 +254,28 @@ def test_the_plan_about_norms_changes_one_thing_of_the_best_plans_policies():
         "model.rotary_positions"
     }
     assert len(changed) == 4 and all(keys == {"model.head_norm"} for keys in changed.values())
+
+
+def test_a_second_try_at_a_rate_aims_as_much_lower_as_the_first_missed(tmp_path):
+    path = tmp_path / "again.toml"
+    path.write_text(
+        PLAN.format(settings="")
+        + """
+[[run]]
+name = "ours_again_as_even"
+rate_of = "even"
+less_miss_of = "ours_as_even"
+seeds = [0]
+"""
+    )
+    plan = read_plan(path)
+    drew = {"even-seed0": 0.1792, "ours_as_even-seed0": 0.1861}
+    records = {stem: {"scores": {"validation": {"rate": rate}}} for stem, rate in drew.items()}
+    aims = {run.name: plan.config(run, records).model.rule.target_rate for run in plan.runs if run.rate_of}
+    assert aims == {"ours_as_even": 0.1792, "ours_again_as_even": pytest.approx(0.1723, abs=1e-9)}
+    del records["ours_as_even-seed0"]
+    with pytest.raises(RltokError, match="takes a number from ours_as_even-seed0"):
+        plan.config(plan.runs[-1], records)
 
 
 def flat(values, path=""):
@@ -366,8 +389,11 @@ def test_the_best_plan_trains_each_method_as_the_search_found_best():
     assert all(of_method == [0, 1, 2] for of_method in seeds.values())
     assert best.keys() <= seeds.keys()
     matched = {run.name: run.rate_of for run in plan.runs if run.rate_of}
-    assert matched == {f"{method}_rate_{rival}": rival for method in ("policy_x20", "random_k")
-                       for rival in ("bpe", "bpe_causal", "whitespace", "hnet_port")}  # fmt: skip
+    again = {f"policy_x20_again_rate_{rival}": rival for rival in ("whitespace", "hnet_port")}
+    assert matched == again | {f"{method}_rate_{rival}": rival for method in ("policy_x20", "random_k")
+                               for rival in ("bpe", "bpe_causal", "whitespace", "hnet_port")}  # fmt: skip
+    missed = {run.name: run.less_miss_of for run in plan.runs if run.less_miss_of}
+    assert missed == {name: name.replace("_again", "") for name in again}
 
 
 def test_the_plan_of_the_32m_sweep_holds_every_run_of_its_list():
