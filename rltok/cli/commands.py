@@ -179,7 +179,8 @@ def show(options: argparse.Namespace) -> None:
     colour = use_colour(options.color)
     print(paint_view(data, view, colour))
     counts = f"{many(sum(view['boundaries']), 'boundary')} in {many(len(data), 'byte')}"
-    print(f"\n{legend(colour, (data, view['boundaries']))}; {counts}, one draw with seed {options.seed}")
+    signs = legend(colour, (data, view["boundaries"]), drawn=view["probabilities"] is None)
+    print(f"\n{signs}; {counts}, one draw with seed {options.seed}")
 
 
 def demo(options: argparse.Namespace) -> None:

@@ -38,7 +38,9 @@ def _span(entry: Shown) -> str:
     background = colour_of(entry.value)
     edge = f"border-right:2px solid {EDGE};" if entry.ends else ""
     shown = SIGNS.get(entry.text, entry.text)
-    title = f"boundary probability {entry.value:.2f}" + ("; a token ends here" if entry.ends else "")
+    title = "; ".join(
+        [f"boundary probability {entry.value:.2f}", *["a token ends here"] * entry.ends, *filter(None, [entry.meaning])]
+    )
     style = f"background:rgb{background};color:{ink_on(background)};".replace(" ", "") + edge
     return f'<span style="{style}" title="{title}">{html.escape(shown)}</span>' + ("<br>" if entry.text == "\n" else "")
 
