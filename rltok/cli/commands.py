@@ -30,7 +30,7 @@ from rltok.runs.training import train as train_model
 from rltok.show.terminal import legend, paint_view
 from rltok.show.words import many
 from rltok.system.files import MISSING, check_name, quoted, read_file
-from rltok.system.processes import place
+from rltok.system.place import place
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import to_utf8
 

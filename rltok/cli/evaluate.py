@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from rltok.benchmarks.task_items import TASKS, TaskItems, hub_items, read_items
+from rltok.benchmarks.sets import TASKS
+from rltok.benchmarks.task_items import TaskItems, hub_items, read_items
 from rltok.benchmarks.tasks import TaskScore, score_items
 from rltok.cli.options import MEAN_DRAWS, refuse_kernels, say
 from rltok.config import Config
@@ -21,6 +22,7 @@ from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.evaluation import evaluate as evaluate_rows
+from rltok.rng import name_draws
 from rltok.rules.base import settings_of
 from rltok.runs.loading import load, load_config, locate, trained_on
 from rltok.unet import AutoregressiveUNet
@@ -105,7 +107,8 @@ def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise `RltokError` for options of text together with those of benchmark sets."""
+    """Raise `RltokError` for no way of drawing, and for options of text together with those of benchmark sets."""
+    name_draws(options.draws, _how_drawn(options)["num_draws"])
     of_text = {"--data": options.data is not None, "--split": options.split, "--max-bytes": options.max_bytes is not None}
     of_tasks = {"--task": options.task, "--max-items": options.max_items is not None}
     if options.tasks is None and any(of_tasks.values()):

@@ -27,7 +27,7 @@ PARTS = {  # functions that the command calls, by module, and the part of its st
 
 def main() -> int:
     """The command's own exit code."""
-    from rltok.cli.main import main as command  # timed
+    from rltok.cli.main import main as command
 
     marks: list[tuple[str, float, float]] = [("imports", 0.0, time.time())]
 

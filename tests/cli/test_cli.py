@@ -15,7 +15,8 @@ from paths import BUNDLED
 from runs import SETTINGS, TEXT, as_options, json_lines, small_config, write_text
 
 import rltok
-from rltok.benchmarks.task_items import TASKS, read_items
+from rltok.benchmarks.sets import TASKS
+from rltok.benchmarks.task_items import read_items
 from rltok.benchmarks.tasks import score_items
 from rltok.cli import commands
 from rltok.cli.main import main

@@ -8,7 +8,7 @@ from paths import BUNDLED
 from runs import TEXT, small_config, write_text
 
 import rltok
-from rltok.benchmarks.task_items import TASKS
+from rltok.benchmarks.sets import TASKS
 from rltok.cli.main import main
 from rltok.data.documents import Document
 from rltok.data.rows import cut_documents
