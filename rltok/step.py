@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from rltok import estimator
+import rltok.estimator as estimator
 from rltok.baselines import antithetic_coefficients
 from rltok.config import Config, ObjectiveConfig
 from rltok.device import autocast

@@ -5,12 +5,11 @@ import os
 import signal
 import sys
 
-from rltok.cli import commands
 from rltok.cli.options import parse
 from rltok.errors import RltokError
-from rltok.kernels import backends
 from rltok.show.terminal import REPLACED
-from rltok.system import processes, signals
+from rltok.system import signals
+from rltok.system.place import UNSET, place
 from rltok.system.streams import lasting_output
 
 HOW_TO_GO_ON = {
@@ -84,16 +83,19 @@ def _end_at_once(code: int) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    processes = None
     try:
-        if options.command != "train" and processes.place().count > 1:
-            raise RltokError(
-                f"torchrun is for rltok train; rltok {options.command} is one process. Leave torchrun out, {processes.UNSET}."
-            )
+        from rltok.cli import commands
+        from rltok.kernels import backends
+        from rltok.system import processes  # all with torch, whose import takes seconds, and --help needs none of them
+
+        if options.command != "train" and place().count > 1:
+            raise RltokError(f"torchrun is for rltok train; rltok {options.command} is one process. Leave torchrun out, {UNSET}.")
         with backends.use(options.backend or backends.requested()):
             getattr(commands, options.command)(options)
         return 0
     except (RltokError, OSError, MemoryError, RuntimeError) as error:
-        if options.debug or not _mendable(error):
+        if processes is None or options.debug or not _mendable(error):
             raise
         line = _one_line(error, options.command)
         if not isinstance(error, processes.Lost) and processes.failed(line):
@@ -103,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
         number = getattr(interrupted, "number", signal.SIGINT)
         what = "\nrltok: interrupted" if number == signal.SIGINT else f"rltok: ended by {signal.Signals(number).name}"
         notes = "; ".join([what, *getattr(interrupted, "__notes__", [])])
-        if processes.interrupted():
+        if processes is None or processes.interrupted():
             print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
         return 128 + number
 

@@ -18,7 +18,8 @@ from rltok.data.order import check_ranks, sharing
 from rltok.device import PRECISIONS, precision_of, resolve_device
 from rltok.errors import RltokError
 from rltok.ranks import ALONE, Ranks
-from rltok.system.processes import meet, place, roll_call
+from rltok.system.place import place
+from rltok.system.processes import meet, roll_call
 
 
 def own_device(name: str) -> torch.device:

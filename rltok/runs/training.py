@@ -33,7 +33,7 @@ from rltok.runs.snapshots import snapshot, snapshot_steps
 from rltok.runs.together import check_processes, joined, own_device, same_state
 from rltok.step import train_step
 from rltok.system.files import room
-from rltok.system.processes import place
+from rltok.system.place import place
 from rltok.system.signals import act_on, held_back
 from rltok.system.streams import lasting
 from rltok.unet import AutoregressiveUNet

@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 
 from rltok.errors import RltokError
+from rltok.system.place import UNSET, Place, place
 
 LONG = timedelta(days=30)  # who waits for process 0 learns of its end from the watch, not from a clock
 REACHABLE = timedelta(minutes=5)  # process 0, which may still read its text
@@ -32,40 +33,13 @@ THERE_BEFORE = timedelta(minutes=1)  # the store of torchrun
 TO_SPEAK = 10  # seconds until the main thread has said what it has to say
 PAUSE = 0.05  # seconds from look to look at the store
 GONE = "gone"
-UNSET = "or unset RANK and WORLD_SIZE"
 GO_ON = "Go on with the same command and --resume."
 FAILURES, INTERRUPTIONS = "failures", "interruptions"
 _ending = threading.Event()  # once this process has said in the store that it ends
 
 
-@dataclass(frozen=True)
-class Place:
-    """Which of the processes this one is."""
-
-    number: int = 0
-    count: int = 1
-    local: int = 0  # among those of this machine
-
-
 class Lost(RltokError):
     """Another process of the job ended; it, or torchrun, says why."""
-
-
-def place() -> Place:
-    """As torchrun has it in the environment; the only process where that does not name both RANK and WORLD_SIZE."""
-    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
-        return Place()
-    number, count = _whole("RANK"), _whole("WORLD_SIZE")
-    if not 0 <= number < count:
-        raise RltokError(f"RANK={number} must be at least 0 and below WORLD_SIZE={count}. Start with torchrun, {UNSET}.")
-    return Place(number, count, _whole("LOCAL_RANK") if "LOCAL_RANK" in os.environ else number)
-
-
-def _whole(name: str) -> int:
-    try:
-        return int(os.environ[name])
-    except ValueError:
-        raise RltokError(f"{name}={os.environ[name]!r} is no whole number. Start with torchrun, or unset it.") from None
 
 
 @cache

@@ -19,7 +19,7 @@ from rltok.runs.checkpoint import checkpoints
 from rltok.runs.sessions import sessions_of
 from rltok.runs.together import own_device
 from rltok.system import processes
-from rltok.system.processes import Place, place
+from rltok.system.place import Place, place
 
 SIX = SETTINGS | {"train.sequences_per_update": 6, "train.training_bytes": UPDATES * 6 * 64}
 GO_ON = "Go on with the same command and --resume."
