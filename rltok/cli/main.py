@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         signals.answer()
     with lasting_output(REPLACED) as failure:
         try:
-            code = _run(parse(arguments))
+            code = _obey(arguments)
             _end_at_once(code)
         except SystemExit as ended:  # of --help, --version, and options that cannot be understood
             if ended.code or failure() is None:
@@ -83,6 +83,21 @@ def _end_at_once(code: int) -> None:
         os._exit(code)
 
 
+def _obey(arguments: list[str] | None) -> int:
+    """A signal is one line whenever it comes: while options are read, during the work, or as an error is told."""
+    options = argparse.Namespace(command="")
+    try:
+        options = parse(arguments)
+        return _run(options)
+    except KeyboardInterrupt as interrupted:
+        number = getattr(interrupted, "number", signal.SIGINT)
+        what = "\nrltok: interrupted" if number == signal.SIGINT else f"rltok: ended by {signal.Signals(number).name}"
+        notes = "; ".join([what, *getattr(interrupted, "__notes__", [])])
+        if processes.interrupted():
+            print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
+        return 128 + number
+
+
 def _run(options: argparse.Namespace) -> int:
     try:
         if options.command != "train" and processes.place().count > 1:
@@ -99,13 +114,6 @@ def _run(options: argparse.Namespace) -> int:
         if not isinstance(error, processes.Lost) and processes.failed(line):
             print(f"rltok: {line}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt as interrupted:
-        number = getattr(interrupted, "number", signal.SIGINT)
-        what = "\nrltok: interrupted" if number == signal.SIGINT else f"rltok: ended by {signal.Signals(number).name}"
-        notes = "; ".join([what, *getattr(interrupted, "__notes__", [])])
-        if processes.interrupted():
-            print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
-        return 128 + number
 
 
 if __name__ == "__main__":

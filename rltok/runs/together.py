@@ -56,11 +56,11 @@ def joined(config: Config, corpus: Corpus, device: torch.device) -> Iterator[Ran
         yield ALONE
         return
     text = " ".join(corpus.description[split]["hash"] for split in ("train", "validation"))
-    meeting = meet(roll_call({"code of rltok": _code(), "version of torch": torch.__version__, "set of settings": config.digest(),
-                              "text": text, "kind of device": device.type,
-                              "precision": PRECISIONS[precision_of(config, device)]}), device)  # fmt: skip
-    sharers = _sharers(config, here.number, here.count)
-    yield Ranks(here.number, here.count, sharers, meeting.waiting, meeting.watched())
+    called = roll_call({"code of rltok": _code(), "version of torch": torch.__version__, "set of settings": config.digest(),
+                        "text": text, "kind of device": device.type,
+                        "precision": PRECISIONS[precision_of(config, device)]})  # fmt: skip
+    meeting = meet(called, device, sharing(config.train.sequences_per_update, config.train.micro_batch, here.count))
+    yield Ranks(here.number, here.count, meeting.sharers, meeting.waiting, meeting.watched())
     meeting.part()
 
 
@@ -70,15 +70,6 @@ def _code() -> str:
     for path in sorted(folder.rglob("*.py")):
         digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def _sharers(config: Config, number: int, count: int) -> dist.ProcessGroup | None:
-    """The processes with rows of this one's micro-batches. All processes make all groups, as torch demands."""
-    together = sharing(config.train.sequences_per_update, config.train.micro_batch, count)
-    if together == 1:
-        return None
-    groups = [dist.new_group(list(range(first, first + together))) for first in range(0, count, together)]
-    return groups[number // together]
 
 
 def same_state(ranks: Ranks, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Ranks:

@@ -93,6 +93,18 @@ def test_where_one_process_is_killed_all_end_and_one_of_them_says_so(killed, job
     assert said == [f"rltok: another one of the 3 processes ended. {GO_ON}"]
 
 
+@pytest.mark.parametrize(
+    ("point", "signals", "code", "line"),
+    [
+        ("meet", [["SIGTERM soon", "meet", 1]], 143, "ended by SIGTERM"),  # as torchrun sends it once another one has ended
+        ("sharers", [], 1, "another one of the 2 processes ended"),
+    ],
+)
+def test_where_one_is_killed_while_they_connect_the_other_ends_with_a_word(point, signals, code, line, job, tmp_path):
+    codes, outputs = job(train(tmp_path) | {"signals": signals}, train(tmp_path) | {"signals": [["SIGKILL", point, 1]]})
+    assert codes == [code, -9] and said(outputs) == [f"rltok: {line}. {GO_ON}"]
+
+
 def test_what_an_earlier_attempt_of_torchrun_noted_is_not_heard_in_a_later_one(job, tmp_path):
     """With --max-restarts one store serves all attempts."""
     failing = [train(tmp_path) | {"signals": [["error", "train_step", 5]]}, train(tmp_path)]
