@@ -1,11 +1,11 @@
 """A process that runs commands in children, which may send themselves signals at chosen moments; `conftest.ended` talks to it.
 
 It reads one JSON line a job, a list of a table for each child, {"arguments", "signals": [[name, point, call], ...], "ignored",
-"folder", "environment"}, and answers with their exit codes, negative where a signal ended a child. Arguments are those of the
-command line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A signal comes just
-before the `call`-th call of the function called `point`, "SIGTERM soon" half a second later; "error" in its place raises one.
-What a child says is in the files stdout and stderr of its folder. Importing torch happens once, in the parent, which never
-computes anything. A child that waits for ever ends by SIGALRM.
+"folder", "environment", "folder_of_work"}, and answers with their exit codes, negative where a signal ended a child. Arguments
+are those of the command line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A
+signal comes just before the `call`-th call of the function called `point`, "SIGTERM soon" half a second later; "error" in its
+place raises one. What a child says is in the files stdout and stderr of its folder. Importing torch happens once, in the parent,
+which never computes anything. A child that waits for ever ends by SIGALRM.
 """
 
 import json
@@ -66,6 +66,7 @@ def signal_at(name: str, point: str, call: int) -> None:
 def run(order: dict) -> None:
     signal.alarm(PATIENCE)
     os.environ |= order["environment"]
+    os.chdir(order.get("folder_of_work", "."))
     for number, name in enumerate(("stdout", "stderr"), start=1):
         os.dup2(os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     for name in order["ignored"]:

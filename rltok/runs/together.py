@@ -18,6 +18,7 @@ from rltok.data.order import check_ranks, sharing
 from rltok.device import PRECISIONS, precision_of, resolve_device
 from rltok.errors import RltokError
 from rltok.ranks import ALONE, Ranks
+from rltok.runs.checkpoint import checkpoints
 from rltok.system.processes import meet, place, roll_call
 
 
@@ -60,8 +61,27 @@ def joined(config: Config, corpus: Corpus, device: torch.device) -> Iterator[Ran
                         "text": text, "kind of device": device.type,
                         "precision": PRECISIONS[precision_of(config, device)]})  # fmt: skip
     meeting = meet(called, device, sharing(config.train.sequences_per_update, config.train.micro_batch, here.count))
-    yield Ranks(here.number, here.count, meeting.sharers, meeting.waiting, meeting.watched())
-    meeting.part()
+    yield Ranks(here.number, here.count, meeting.sharers, meeting.waiting, meeting.watched)
+    with meeting.watched():
+        meeting.part()
+
+
+def check_newest(out: str | Path, ranks: Ranks) -> None:
+    """Raise `RltokError` where a process finds a later checkpoint than process 0, from whose folder all go on.
+
+    torchrun may give another machine number 0 than before, and that one would begin again. Processes that were given another
+    `out`, or none, are not asked.
+    """
+    with ranks.watched():
+        saved = checkpoints(Path(out)) if ranks.same(str(out)) == str(out) else []
+        newest = int(saved[-1].name.removeprefix("step-")) if saved else 0
+        first, latest = ranks.same(newest), ranks.agree([newest])
+    if latest > first:
+        known = f"its newest checkpoint of update {first}" if first else "no checkpoint"
+        raise RltokError(
+            f"{out}, as process 0 sees it, has {known}, and as another one sees it, one of update {latest}. Give the machine that"
+            " has it --node-rank 0, or let all share its disk."
+        )
 
 
 def _code() -> str:

@@ -223,6 +223,26 @@ def test_another_version_of_the_code_or_a_card_without_its_precision_in_one_proc
     assert [output.split(". ")[0] for output in outputs] == [line] * 3
 
 
+def test_a_checkpoint_that_process_0_lacks_is_not_trained_anew(job, ended_together, tmp_path):
+    """As on the disk of a machine whose processes torchrun numbered from 0 before, and from another number now."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+
+    def order(folder, *more):
+        return train(tmp_path, "--out", "run", *more) | {"folder_of_work": str(folder)}
+
+    assert ended_together(order(second) | {"signals": [["SIGTERM", "train_step", 2]]})[0] == [143]
+    codes, outputs = job(order(first, "--resume"), order(second, "--resume"))
+    (line,) = said(outputs)
+    assert set(codes) <= {1, 2} and not (first / "run").exists()
+    assert line == (
+        "rltok: run, as process 0 sees it, has no checkpoint, and as another one sees it, one of update 2. Give the machine that"
+        " has it --node-rank 0, or let all share its disk."
+    )
+    assert job(order(second, "--resume"), order(first, "--resume"))[0] == [0, 0]
+
+
 def test_what_one_process_alone_lacks_it_says_and_the_others_do_not_wait(job, tmp_path):
     codes, outputs = job(train(tmp_path), train(tmp_path, "--data", tmp_path / "nowhere.txt"))
     assert codes == [2, 2] and "nowhere.txt" in outputs[1] and not said(outputs[:1])
