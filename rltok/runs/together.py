@@ -15,7 +15,7 @@ import torch.distributed as dist
 from rltok.config import Config
 from rltok.data import Corpus
 from rltok.data.order import check_ranks, sharing
-from rltok.device import PRECISIONS, precision_of, resolve_device
+from rltok.device import PRECISIONS, backend_of, precision_of, resolve_device
 from rltok.errors import RltokError
 from rltok.ranks import ALONE, Ranks
 from rltok.runs.checkpoint import checkpoints
@@ -50,16 +50,21 @@ def joined(config: Config, corpus: Corpus, device: torch.device) -> Iterator[Ran
     """Inside, all processes of the run are connected; alone, nothing happens.
 
     Raises:
-        RltokError: code, settings, text or precision of two processes differ.
+        RltokError: code, settings, text, precision or backend of two processes differ, or they are connected already.
     """
     here = place()
     if here.count == 1:
         yield ALONE
         return
+    if dist.is_initialized():
+        raise RltokError(
+            "these processes are connected already: by a run that failed, or by a call of init_process_group. Start them anew for"
+            " the next run, and leave that call to rltok."
+        )
     text = " ".join(corpus.description[split]["hash"] for split in ("train", "validation"))
     called = roll_call({"code of rltok": _code(), "version of torch": torch.__version__, "set of settings": config.digest(),
-                        "text": text, "kind of device": device.type,
-                        "precision": PRECISIONS[precision_of(config, device)]})  # fmt: skip
+                        "text": text, "kind of device": device.type, "precision": PRECISIONS[precision_of(config, device)],
+                        "backend": backend_of(config, device)[0]})  # fmt: skip
     meeting = meet(called, device, sharing(config.train.sequences_per_update, config.train.micro_batch, here.count))
     yield Ranks(here.number, here.count, meeting.sharers, meeting.waiting, meeting.watched)
     with meeting.watched():

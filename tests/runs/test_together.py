@@ -214,6 +214,7 @@ def test_processes_that_differ_are_an_error_before_anything_is_written(what, job
     [
         ({"code": "2"}, "process 2 has another code of rltok (2) than process 0 (1)"),
         ({"precision": "float16"}, "process 2 has another precision (fp16 autocast) than process 0 (fp32)"),
+        ({"backend": "triton"}, "process 2 has another backend (triton) than process 0 (plain)"),
     ],
 )
 def test_another_version_of_the_code_or_a_card_without_its_precision_in_one_process_is_an_error(other, line, job):
@@ -241,6 +242,13 @@ def test_a_checkpoint_that_process_0_lacks_is_not_trained_anew(job, ended_togeth
         " has it --node-rank 0, or let all share its disk."
     )
     assert job(order(second, "--resume"), order(first, "--resume"))[0] == [0, 0]
+
+
+def test_after_a_run_that_failed_the_next_one_of_the_same_processes_is_an_error_in_one_line(job):
+    outputs = job(*[{"arguments": {"check": "fail_twice"}}] * 2)[1]
+    lines = ["the first run fails.", "these processes are connected already: by a run that failed, or by a call of"
+             " init_process_group. Start them anew for the next run, and leave that call to rltok."]  # fmt: skip
+    assert max(output.splitlines() for output in outputs) == lines
 
 
 def test_what_one_process_alone_lacks_it_says_and_the_others_do_not_wait(job, tmp_path):
