@@ -68,6 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
             if ended.code or failure() is None:
                 raise
             code = 0
+        except Exception as error:  # a fault of ours
+            _end_at_once(1, error)
+            raise
         if code == 0 and (error := failure()) is not None:
             text = f"standard output could not be written ({error.strerror}); all else is done. Make room, or send it elsewhere."
             print(f"rltok: {text}", file=sys.stderr)
@@ -75,9 +78,11 @@ def main(arguments: list[str] | None = None) -> int:
         return code
 
 
-def _end_at_once(code: int) -> None:
+def _end_at_once(code: int, error: Exception | None = None) -> None:
     """Where one of several processes failed, end it: its connections may be in any state, and others wait for it."""
     if code and {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+        if error is not None:
+            sys.excepthook(type(error), error, error.__traceback__)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

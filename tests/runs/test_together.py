@@ -14,6 +14,8 @@ import torch
 from paths import ROOT
 from runs import SETTINGS, UPDATES, as_options, json_lines, write_text
 
+from rltok.cli import commands
+from rltok.cli.main import main
 from rltok.errors import RltokError
 from rltok.runs.checkpoint import checkpoints
 from rltok.runs.sessions import sessions_of
@@ -122,6 +124,27 @@ def said(outputs):
 def test_a_process_that_fails_says_why_and_ends_all(job, tmp_path):
     codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["error", "train_step", 5]]})
     assert codes == [1, 2] and said(outputs) == ["rltok: this process fails."]
+
+
+def test_a_fault_of_ours_in_one_process_is_told_in_full_and_ends_it_at_once(monkeypatch, capsys):
+    """The end of an interpreter waits for operations on a card, which wait for the other processes."""
+
+    class Ended(BaseException):
+        pass
+
+    def end(code):
+        raise Ended(code)
+
+    def faulty(_):
+        raise TypeError("a fault")
+
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(commands, "models", faulty)
+    with pytest.raises(Ended, match="1"):
+        main(["models"])
+    assert capsys.readouterr().err.splitlines()[-1] == "TypeError: a fault"
 
 
 def test_a_failure_that_all_share_is_said_once(job, tmp_path):
