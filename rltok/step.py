@@ -165,7 +165,7 @@ def train_step(
     # Each process decides this by itself, from the same numbers: gradients are summed over processes before they come here.
     scaler.update()
     if metrics.skipped and scaler.get_scale() < 1:
-        raise overflow(step, scaler.get_scale())
+        raise overflow(step, scaler.get_scale() / scaler.get_backoff_factor())
     return metrics
 
 

@@ -5,7 +5,8 @@ torchrun gives each RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, a
     roll_call (the store) --> meet (process groups, the watch) --> work --> part
 
 A process that ends before its time ends the others: before they meet through the store, later because its connections close. What
-it said of itself is said once, and what others then suffer is not said at all.
+it said of itself is said once, and what others then suffer is not said at all. No signal is heard inside torch, so what waits
+there before they have met has a thread of its own.
 """
 
 import json
@@ -14,12 +15,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,6 +29,7 @@ import torch.distributed as dist
 from rltok.errors import RltokError
 from rltok.system.place import UNSET, Place, place
 
+T = TypeVar("T")
 LONG = timedelta(days=30)  # who waits for process 0 learns of its end from the watch, not from a clock
 REACHABLE = timedelta(minutes=5)  # process 0, which may still read its text
 THERE_BEFORE = timedelta(minutes=1)  # the store of torchrun
@@ -42,25 +45,32 @@ class Lost(RltokError):
     """Another process of the job ended; it, or torchrun, says why."""
 
 
+def _started(work: Callable[[], T]) -> Future[T]:
+    """Work in a thread of its own: who waits for its result hears signals."""
+    done = Future[T]()
+
+    def finish() -> None:
+        try:
+            done.set_result(work())
+        except Exception as error:
+            done.set_exception(error)
+
+    threading.Thread(target=finish, daemon=True).start()
+    return done
+
+
 @cache
 def _reaching() -> Future[dist.Store]:
-    """The table of all processes, kept by torchrun or, without it, by process 0; reached once, in a thread of its own.
+    """The table of all processes, kept by torchrun or, without it, by process 0; reached once."""
+    here = place()
 
-    Who waits for the thread hears signals, which are not heard inside torch.
-    """
-    here, reached = place(), Future[dist.Store]()
-    limit = THERE_BEFORE if _kept_by_torchrun() else REACHABLE
+    def reach() -> dist.Store:
+        limit = THERE_BEFORE if _kept_by_torchrun() else REACHABLE
+        store = next(dist.rendezvous("env://", here.number, here.count, timeout=limit))[0]
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)  # --max-restarts keeps the store
+        return dist.PrefixStore(f"attempt {attempt}", store)
 
-    def reach() -> None:
-        try:
-            store = next(dist.rendezvous("env://", here.number, here.count, timeout=limit))[0]
-            attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)  # --max-restarts keeps the store
-            reached.set_result(dist.PrefixStore(f"attempt {attempt}", store))
-        except (RuntimeError, ValueError) as error:
-            reached.set_exception(error)
-
-    threading.Thread(target=reach, daemon=True).start()
-    return reached
+    return _started(reach)
 
 
 def _kept_by_torchrun() -> bool:
@@ -156,6 +166,7 @@ class Meeting:
     waiting: dist.ProcessGroup  # over the network, for values on the CPU and for waits without a limit
     watching: dist.ProcessGroup
     watch: threading.Thread
+    sharers: dist.ProcessGroup | None  # those with rows of this one's micro-batches; None where each has its own
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -175,21 +186,35 @@ class Meeting:
         dist.destroy_process_group()
 
 
-def meet(name: str, device: torch.device) -> Meeting:
+def meet(name: str, device: torch.device, sharing: int = 1) -> Meeting:
     """Connect the processes: NCCL between cards, gloo between CPUs. From then on the end of one ends all.
 
     name: of the meeting, from `roll_call`.
+    sharing: processes that hold rows of one micro-batch.
     """
-    here = place()
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    store = dist.PrefixStore(name, _store())
-    dist.init_process_group(
-        backend, store=store, rank=here.number, world_size=here.count, device_id=device if device.type == "cuda" else None
-    )
+    return _started(partial(_connected, place(), name, device, sharing)).result()
+
+
+def _connected(here: Place, name: str, device: torch.device, sharing: int) -> Meeting:
+    card = device if device.type == "cuda" else None
+    if card is not None:
+        torch.cuda.set_device(card)  # each thread has its own
+    # Connections of its own to the store: a wait in one of them would keep all others that use it waiting.
+    store = dist.PrefixStore(name, _store().clone())
+    backend = "gloo" if card is None else "nccl"
+    dist.init_process_group(backend, store=store, rank=here.number, world_size=here.count, device_id=card)
     waiting, watching = (dist.new_group(backend="gloo", timeout=LONG) for _ in range(2))
     watch = threading.Thread(target=_watch, args=(watching, here), daemon=True)
     watch.start()
-    return Meeting(waiting, watching, watch)
+    return Meeting(waiting, watching, watch, _sharers(here, sharing))
+
+
+def _sharers(here: Place, sharing: int) -> dist.ProcessGroup | None:
+    """The processes with rows of this one's micro-batches. All processes make all groups, as torch demands."""
+    if sharing == 1:
+        return None
+    groups = [dist.new_group(list(range(first, first + sharing))) for first in range(0, here.count, sharing)]
+    return groups[here.number // sharing]
 
 
 def _watch(group: dist.ProcessGroup, here: Place) -> None:
