@@ -45,6 +45,8 @@ WHO = {
     "policy_x20_rate_whitespace": "`policy_x20` with the rate at which `whitespace` ends as its target",
     "random_k_rate_whitespace": "`random_k` with the rate at which `whitespace` ends",
     "policy_x20_rate_hnet_port": "`policy_x20` with the rate at which `hnet_port` ends as its target",
+    "policy_x20_again_rate_hnet_port": "`policy_x20_rate_hnet_port` with a target lower by as much as that run missed it",
+    "policy_x20_again_rate_whitespace": "`policy_x20_rate_whitespace` with a target lower by as much as that run missed it",
     "policy_authors": "the preset `147m_authors`: as the authors' code very probably was",
     "policy_raw": "`policy` without norms before the heads and the policy",
     "policy_raw_x20": "`policy_x20` without norms before the heads and the policy",

@@ -166,7 +166,7 @@ def reading_html(reading: Reading, label: str, *, threshold: float | None = None
     )
 
 
-def keys(data: bytes, compared: bool = False) -> str:
+def keys(data: bytes = b"", compared: bool = False) -> str:
     """What the bars mean, as HTML, what stands in for characters of a text, and of two readings compared what is marked."""
     entries = {
         SURPRISE: f"above: surprise of the byte (full height: {FULL_BAR} bits or more)",
