@@ -52,10 +52,6 @@ class StepMetrics:
         self._sums = {name: value[0] for name, value in zip(self._sums, sums, strict=True)}
         self._loss, self._classes = loss[0], classes.view_as(self._classes).long()
 
-    def not_finite(self) -> Tensor:
-        """1 where the loss or the gradient is not finite, else 0; on the device, without waiting for it."""
-        return 1 - (torch.isfinite(self._loss) & torch.isfinite(self.grad_norm)).to(torch.float32)
-
     def check_finite(self, scaled: bool = False) -> None:
         """Raise `RltokError` that names the step when a loss or the gradient is not finite.
 

@@ -12,7 +12,6 @@ from rltok.baselines import antithetic_coefficients
 from rltok.config import Config, ObjectiveConfig
 from rltok.device import autocast
 from rltok.errors import RltokError, overflow
-from rltok.kernels import attempts
 from rltok.losses import Losses, least_entropy_loss, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
 from rltok.optim import (
@@ -155,16 +154,11 @@ def train_step(
     scaler.unscale_(optimizer)  # before norms and clipping, which are those of the gradient itself
     metrics.grad_norm_rule = gradient_norm(list(model.rule.parameters()))
     metrics.grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
+    metrics.check_finite(scaler.is_enabled())  # waits for the device
     metrics.learning_rate = learning_rate(done, config.num_updates, config.train)
     waits = done < policy_start(config.num_updates, config.train)
     set_learning_rate(optimizer, metrics.learning_rate, config.train.policy_first_multiplier if waits else None)
-    ahead = attempts.on("ahead") and optimizer.defaults["fused"] and not scaler.is_enabled()
-    if ahead:
-        optimizer.found_inf = metrics.not_finite()  # where it is 1, the fused step leaves weights and averages as they are
-        optimizer.step()
-        optimizer.found_inf = None
-    metrics.check_finite(scaler.is_enabled())  # waits for the device
-    if not (ahead or metrics.skipped):
+    if not metrics.skipped:
         scaler.step(optimizer)
     if step in restarts(config.num_updates, config.train):
         restart(model.rule, optimizer)

@@ -7,8 +7,6 @@ from kernel_help import waits
 from rltok import train
 from rltok.config import with_settings
 from rltok.device import gradient_scaler
-from rltok.fast import graphs
-from rltok.kernels import attempts
 from rltok.optim import make_optimizer
 from rltok.policy import sample_boundaries
 from rltok.presets import preset
@@ -82,27 +80,6 @@ def test_a_step_waits_for_the_card_once_a_micro_batch_and_twice_an_update(precis
         assert len(waiting) == 2 + count * (
             1 if precision == "bf16" else 1 + config.model.mid_layers
         )  # plain attention waits, too
-
-
-@pytest.mark.parametrize("others", [(), ("stream", "zeros", "weights", "ahead", "tanh", "pairs")], ids=str)
-def test_updates_through_graphs_are_those_without(others):
-    config = with_settings(
-        preset("tiny"), TINY | {"train.precision": "bf16", "train.sequences_per_update": 18, "train.micro_batch": 6}
-    )
-    device, batches = torch.device("cuda"), []
-    for number in range(3):
-        batches.append((ragged_ids(6, 200).cuda(), row_uniforms(0, number, range(6), 200).cuda()))
-    made = []
-    for names in (others, ("graphs", *others)):
-        model = new_model(config, device)
-        optimizer = make_optimizer(model, config.train)
-        with attempts.trying(*names):
-            losses = [train_step(model, optimizer, batches, config, step=1).to_dict()["nll"] for _ in range(3)]
-        made.append((losses, {name: weight.grad.clone() for name, weight in model.named_parameters()}))
-        assert (model in graphs._kept) == ("graphs" in names)
-    assert made[0][0] == pytest.approx(made[1][0], abs=1e-3)
-    for name, gradient in made[0][1].items():
-        assert (made[1][1][name] - gradient).norm() < 0.02 * gradient.norm() + 1e-6, name
 
 
 def test_a_new_variant_of_a_kernel_is_counted_as_a_compilation():

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from rltok.attention import row_numbers
-from rltok.fast.products import multiply
-from rltok.kernels import LARGEST_CAP, attempts
+from rltok.kernels import LARGEST_CAP
 from rltok.layers import RMSNorm
 from rltok.resample import Packed, row_offsets
 
@@ -29,24 +28,18 @@ def _kind(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(x.device.type)
 
 
-def stream(x: Float[Tensor, "*S d"]) -> Float[Tensor, "*S d"]:
-    """x as the residual stream of byte layers has it: in fp32, or, as an attempt, in 16 bits."""
-    return x.to(_kind(x) if attempts.on("stream") else torch.float32)
-
-
 def _until_the_last_sum(parts: nn.ModuleList, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor, RMSNorm]:
     """`layers.Block` after `layers.Block`, but for the last of their sums: (x, h, norm of h) whose x + norm(h) is missing."""
     from rltok.kernels.geglu import geglu
     from rltok.kernels.norm import norm, residual_norm
 
     kind, eps = _kind(x), parts[0].pre_attention.eps
-    product = multiply(parts, kind)
     y = norm(x, parts[0].pre_attention.weight, eps, kind)
     for block, following in zip(parts, [*parts[1:], None], strict=True):
-        qkv = product(block.qkv, y).unflatten(-1, (3, block.num_heads, -1))
-        h = product(block.out, attend(qkv).flatten(-2))
+        qkv = block.qkv(y).unflatten(-1, (3, block.num_heads, -1))
+        h = block.out(attend(qkv).flatten(-2))
         x, y = residual_norm(x, h, block.post_attention.weight, block.pre_mlp.weight, eps, kind)
-        h = product(block.mlp.down, geglu(product(block.mlp.gate_up, y)))
+        h = block.mlp.down(geglu(block.mlp.gate_up(y)))
         if following is not None:
             x, y = residual_norm(x, h, block.post_mlp.weight, following.pre_attention.weight, eps, kind)
     return x, h, parts[-1].post_mlp

@@ -1,12 +1,11 @@
 """The U-Net on the fast path: what `AutoregressiveUNet` computes, through `rltok.fast.blocks`."""
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from rltok.fast import blocks, graphs
-from rltok.kernels import attempts, backends
+from rltok.fast import blocks
+from rltok.kernels import backends
 from rltok.layers import RMSNorm
 from rltok.resample import Packed
 from rltok.rules import Boundaries, Rule
@@ -51,31 +50,9 @@ class FastUNet(AutoregressiveUNet):
     ) -> tuple[Tensor, Tensor, Boundaries, Tensor]:  # fmt: skip
         if not self._fused():
             return super()._both_nll(ids, uniforms, boundaries)
-        captured = self._graphs(ids) if attempts.on("graphs") else None
-        if captured is not None:
-            return self._replayed_nll(captured, ids, uniforms, boundaries)
         byte_states, early_nll, terms = self._encode_and_read(ids)
         decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries, terms=terms)
         return self._output_nll(byte_states, decided, ids[:, 1:]), early_nll, decided, byte_states
-
-    def _graphs(self, ids: Tensor) -> graphs.Pair | None:
-        """Graphs of the byte layers, where they read all that they need from weights and ids."""
-        plain = self._rounded() or not isinstance(self.early_norm, RMSNorm)
-        if plain or not _reads_terms(self.rule, self.early_norm.eps) or self.rule.rates is not None:
-            return None
-        kind = torch.get_autocast_dtype(ids.device.type)
-        graphs.refresh([self.down_blocks, self.up_blocks], kind)
-        decoder, row = ("up_blocks.", "output_norm.", "output_head."), blocks.stream(self.embedding.weight[0].detach())
-        return graphs.pair(self, ids, row, kind, FastUNet._encode_and_read, FastUNet._decoded_nll, decoder)
-
-    def _replayed_nll(
-        self, captured: graphs.Pair, ids: Tensor, uniforms: Tensor | None, boundaries: Tensor | None
-    ) -> tuple[Tensor, Tensor, Boundaries, Tensor]:
-        """`_both_nll`, with byte layers from graphs."""
-        byte_states, early_nll, terms = graphs.run_encoder(captured, ids)
-        decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries, terms=terms)
-        summed = blocks.stream(self._through_tokens(byte_states, decided))
-        return graphs.run_decoder(captured, summed, ids[:, 1:]), early_nll, decided, byte_states
 
     def _encode_and_read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Byte states (1), loss of the early head (14), terms of the policy (21) or None where the rule makes them itself."""
@@ -85,8 +62,7 @@ class FastUNet(AutoregressiveUNet):
             return byte_states, blocks.head_nll(self.early_norm(byte_states), head, never, targets, PAD), None
         read = _reads_terms(rule, self.early_norm.eps)
         vectors = rule.vectors() * (1 + rule.norm.weight) if read else head.weight[:0]
-        embedded = F.embedding(inputs, blocks.stream(self.embedding.weight))
-        attend = self._window_attend()
+        embedded, attend = self.embedding(inputs), self._window_attend()
         byte_states, unit, terms = blocks.blocks_and_readers(self.down_blocks, embedded, attend, vectors)
         folded = head.weight * (1 + self.early_norm.weight)
         early_nll, terms = blocks.early_nll_and_terms(unit, terms, folded, vectors, never, targets, PAD)
@@ -95,10 +71,7 @@ class FastUNet(AutoregressiveUNet):
     def _output_nll(self, byte_states: Tensor, decided: Boundaries, targets: Tensor) -> Tensor:
         if not self._fused():
             return super()._output_nll(byte_states, decided, targets)
-        return self._decoded_nll(blocks.stream(self._through_tokens(byte_states, decided)), targets)
-
-    def _decoded_nll(self, upsampled: Tensor, targets: Tensor) -> Tensor:
-        """`_output_nll` from the sum after the token level."""
+        upsampled = self._through_tokens(byte_states, decided).to(torch.float32)
         if self._rounded():
             normed = self.output_norm(self.decode(upsampled))
             return blocks.head_nll(normed, self.output_head, self.never_predicted, targets, PAD)

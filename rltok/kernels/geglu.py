@@ -46,12 +46,9 @@ def _geglu_backward(gate_up_ptr, dout_ptr, dgate_up_ptr, hidden, BLOCK: tl.const
     tl.store(dgate_up_ptr + row * 2 * hidden + hidden + column, dup.to(kind), mask=inside)
 
 
-LAUNCH = {"most": 1024, "num_warps": 4}  # numbers of a row that a program has, at most
-
-
-def _launch(hidden: int, rows: int) -> tuple[tuple[int, int], dict[str, int]]:
-    block = min(LAUNCH["most"], triton.next_power_of_2(hidden))
-    return (rows, triton.cdiv(hidden, block)), {"BLOCK": block, "num_warps": LAUNCH["num_warps"]}
+def _launch(hidden: int, rows: int) -> tuple[tuple[int, int], int]:
+    block = min(1024, triton.next_power_of_2(hidden))
+    return (rows, triton.cdiv(hidden, block)), block
 
 
 class _GeGLU(torch.autograd.Function):
@@ -59,8 +56,8 @@ class _GeGLU(torch.autograd.Function):
     def forward(ctx, gate_up):
         gate_up, hidden = gate_up.contiguous(), gate_up.shape[-1] // 2
         out = gate_up.new_empty(*gate_up.shape[:-1], hidden)
-        grid, launch = _launch(hidden, out.numel() // hidden)
-        _geglu_forward[grid](gate_up, out, hidden, **launch)
+        grid, block = _launch(hidden, out.numel() // hidden)
+        _geglu_forward[grid](gate_up, out, hidden, BLOCK=block)
         ctx.save_for_backward(gate_up)
         return out
 
@@ -69,8 +66,8 @@ class _GeGLU(torch.autograd.Function):
     def backward(ctx, dout):
         (gate_up,) = ctx.saved_tensors
         hidden, dgate_up = gate_up.shape[-1] // 2, torch.empty_like(gate_up)
-        grid, launch = _launch(hidden, gate_up.numel() // gate_up.shape[-1])
-        _geglu_backward[grid](gate_up, dout.contiguous(), dgate_up, hidden, **launch)
+        grid, block = _launch(hidden, gate_up.numel() // gate_up.shape[-1])
+        _geglu_backward[grid](gate_up, dout.contiguous(), dgate_up, hidden, BLOCK=block)
         return dgate_up
 
 

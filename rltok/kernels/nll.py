@@ -46,7 +46,7 @@ def _nll_scale(
     tl.store(out_ptr + row * columns + column, slope.to(out_ptr.dtype.element_ty), mask=column < columns)
 
 
-def wide_product(a: Tensor, b: Tensor) -> Tensor:
+def _product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b of 16-bit matrices, summed and returned in fp32."""
     if a.is_cuda:
         return torch.mm(a, b, out_dtype=torch.float32)
@@ -58,7 +58,7 @@ class _HeadNll(torch.autograd.Function):
     def forward(ctx, states, weight, mask, targets, ignored, terms, vectors):
         narrow, ids = weight.to(states.dtype), weight.shape[0]
         flat = states.reshape(-1, states.shape[-1])
-        logits = wide_product(flat, narrow.t())
+        logits = _product(flat, narrow.t())
         nll = logits.new_empty(targets.shape)
         slope = torch.empty_like(logits, dtype=states.dtype)
         block = triton.next_power_of_2(ids)
@@ -79,7 +79,7 @@ class _HeadNll(torch.autograd.Function):
         )  # fmt: skip
         if terms:
             narrow = torch.cat([narrow, vectors.to(narrow.dtype), narrow.new_zeros(columns - ids - terms, narrow.shape[1])])
-        dstates, dweights = (slopes @ narrow).view(*dnll.shape, -1), wide_product(slopes.t(), flat)
+        dstates, dweights = (slopes @ narrow).view(*dnll.shape, -1), _product(slopes.t(), flat)
         return dstates, dweights[:ids], None, None, None, None, dweights[ids : ids + terms]
 
 

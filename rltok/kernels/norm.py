@@ -14,11 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rltok.kernels import attempts
-
-# of a program: numbers in its rows, and warps; in the backward pass programs walk, eight for each multiprocessor of an H100
-FORWARD = {"numbers": 2048, "num_warps": 2}
-BACKWARD = {"numbers": 2048, "num_warps": 2, "programs": 132 * 8}
+PROGRAMS = 132 * 8  # of the backward pass: eight for each multiprocessor of an H100
 
 
 @triton.jit
@@ -97,7 +93,7 @@ def _norm_residual_forward(
 @no_type_check
 def _norm_residual_backward(
     sum_ptr, h_ptr, post_ptr, pre_ptr, dsum_ptr, dy_ptr, dx_ptr, dh_ptr, dpost_ptr, dpre_ptr, rows, width, eps,
-    SUM: tl.constexpr, PRE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    PRE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, BLOCK)
     post = 1.0 + tl.load(post_ptr + column, mask=column < width, other=0.0)
@@ -106,9 +102,7 @@ def _norm_residual_backward(
         row = (first + tl.arange(0, ROWS)).to(tl.int64)
         inside = (row < rows)[:, None] & (column < width)[None, :]
         place = row[:, None] * width + column[None, :]
-        dx = tl.zeros((ROWS, BLOCK), tl.float32)
-        if SUM:
-            dx += tl.load(dsum_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        dx = tl.load(dsum_ptr + place, mask=inside, other=0.0).to(tl.float32)
         h = tl.load(h_ptr + place, mask=inside, other=0.0).to(tl.float32)
         if PRE:
             x = tl.load(sum_ptr + place, mask=inside, other=0.0).to(tl.float32)
@@ -127,20 +121,20 @@ def _norm_residual_backward(
         tl.store(dpre_ptr + tl.program_id(0) * width + column, dpre, mask=column < width)
 
 
-def _shape(width: int, launch: dict[str, int]) -> dict[str, int]:
+def _shape(width: int, warps: int = 2) -> dict[str, int]:
     block = triton.next_power_of_2(width)
-    return {"BLOCK": block, "ROWS": max(1, launch["numbers"] // block), "num_warps": launch["num_warps"]}
+    return {"BLOCK": block, "ROWS": max(1, 2048 // block), "num_warps": warps}
 
 
 def _programs(rows: int, shape: dict[str, int]) -> int:
-    return min(BACKWARD["programs"], triton.cdiv(rows, shape["ROWS"]))
+    return min(PROGRAMS, triton.cdiv(rows, shape["ROWS"]))
 
 
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, eps, kind):
         x, width = x.contiguous(), x.shape[-1]
-        y, shape = torch.empty_like(x, dtype=kind), _shape(width, FORWARD)
+        y, shape = torch.empty_like(x, dtype=kind), _shape(width)
         rows = x.numel() // width
         _norm_forward[(triton.cdiv(rows, shape["ROWS"]),)](x, weight, y, rows, width, eps, **shape)
         ctx.save_for_backward(x, weight)
@@ -151,7 +145,7 @@ class _Norm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         x, weight = ctx.saved_tensors
-        width, shape = x.shape[-1], _shape(x.shape[-1], BACKWARD)
+        width, shape = x.shape[-1], _shape(x.shape[-1])
         rows = x.numel() // width
         programs = _programs(rows, shape)
         dx, partial = torch.empty_like(x), x.new_empty(programs, width, dtype=torch.float32)
@@ -164,8 +158,7 @@ class _ResidualNorm(torch.autograd.Function):
     def forward(ctx, x, h, post, pre, vectors, eps, kind):
         x, h, width, count = x.contiguous(), h.contiguous(), x.shape[-1], 0 if vectors is None else len(vectors)
         # products with vectors: one warp holds whole rows, so that their sums stay inside it
-        launch = FORWARD | {"num_warps": 1} if count else FORWARD
-        added, shape, rows = torch.empty_like(x), _shape(width, launch), x.numel() // width
+        added, shape, rows = torch.empty_like(x), _shape(width, 1 if count else 2), x.numel() // width
         y = None if pre is None else torch.empty_like(x, dtype=kind)
         terms = None if vectors is None else x.new_empty(*x.shape[:-1], count, dtype=torch.float32)
         _norm_residual_forward[(triton.cdiv(rows, shape["ROWS"]),)](
@@ -176,8 +169,7 @@ class _ResidualNorm(torch.autograd.Function):
         ctx.save_for_backward(h, post, *(() if pre is None else (pre, added)))
         if terms is not None:
             ctx.mark_non_differentiable(terms)
-        ctx.eps, ctx.kind, ctx.narrow = eps, added.dtype, kind
-        ctx.set_materialize_grads(not attempts.on("zeros"))
+        ctx.eps = eps
         return added, y, terms
 
     @staticmethod
@@ -185,16 +177,14 @@ class _ResidualNorm(torch.autograd.Function):
     def backward(ctx, dsum, dy, _):
         h, post, *rest = ctx.saved_tensors
         pre, added = rest or (None, None)
-        width, shape, rows = h.shape[-1], _shape(h.shape[-1], BACKWARD), h.numel() // h.shape[-1]
+        width, shape, rows = h.shape[-1], _shape(h.shape[-1]), h.numel() // h.shape[-1]
         programs = _programs(rows, shape)
-        dx, dh = torch.empty_like(h, dtype=ctx.kind), torch.empty_like(h)
-        if dy is None and pre is not None:  # nothing reads the norm
-            dy = torch.zeros_like(h, dtype=ctx.narrow)
+        dsum = dsum.contiguous()
+        dx, dh = torch.empty_like(dsum), torch.empty_like(h)
         partial = h.new_empty(1 if pre is None else 2, programs, width, dtype=torch.float32)  # of post, then of pre
         _norm_residual_backward[(programs,)](
-            h if pre is None else added, h, post, post if pre is None else pre, dx if dsum is None else dsum.contiguous(),
-            h if pre is None else dy.contiguous(), dx, dh, partial[0], partial[-1], rows, width, ctx.eps,
-            SUM=dsum is not None, PRE=pre is not None, **shape,
+            h if pre is None else added, h, post, post if pre is None else pre, dsum, h if pre is None else dy.contiguous(),
+            dx, dh, partial[0], partial[-1], rows, width, ctx.eps, PRE=pre is not None, **shape,
         )  # fmt: skip
         sums = partial.sum(1)
         return dx, dh, sums[0], None if pre is None else sums[1], None, None, None

@@ -13,24 +13,16 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rltok.kernels import FIXED_CAP, attempts
-from rltok.kernels.scores import capped, hardware, mean, seen
+from rltok.kernels import FIXED_CAP
 
 # entries in a program's own block and in a block it meets, as measured best on an H100
-FORWARD = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
-BACK_QUERIES, BACK_KEYS = FORWARD.copy(), FORWARD.copy()
+LAUNCH = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
 
 
 @triton.jit
 @no_type_check
-def _rope_turn(
-    from_ptr, to_ptr, cos_ptr, sin_ptr, heads, from_step, to_step, sign, HALF: tl.constexpr, HEADS: tl.constexpr,
-    PAIRS: tl.constexpr,
-):  # fmt: skip
-    """Rotate queries and keys (2 * heads of them) of one entry; sign -1 turns a gradient back.
-
-    PAIRS: leave their columns in the order 0, HALF, 1, HALF + 1, ..., in which what is turned together stands together.
-    """
+def _rope_turn(from_ptr, to_ptr, cos_ptr, sin_ptr, heads, from_step, to_step, sign, HALF: tl.constexpr, HEADS: tl.constexpr):
+    """Rotate queries and keys (2 * heads of them) of one entry; sign -1 turns a gradient back."""
     entry, half = tl.program_id(0).to(tl.int64), tl.arange(0, HALF)
     head = tl.arange(0, HEADS)[:, None]
     place, inside = head * 2 * HALF + half[None, :], head < 2 * heads
@@ -38,31 +30,33 @@ def _rope_turn(
     b = tl.load(from_ptr + entry * from_step + place + HALF, mask=inside, other=0.0)
     cos = tl.load(cos_ptr + entry * HALF + half)[None, :]
     sin = tl.load(sin_ptr + entry * HALF + half)[None, :] * sign
-    first, second = (a * cos - b * sin).to(a.dtype), (b * cos + a * sin).to(a.dtype)
-    if PAIRS:
-        both = tl.reshape(tl.join(first, second), (HEADS, 2 * HALF))
-        tl.store(to_ptr + entry * to_step + head * 2 * HALF + tl.arange(0, 2 * HALF)[None, :], both, mask=inside)
-    else:
-        tl.store(to_ptr + entry * to_step + place, first, mask=inside)
-        tl.store(to_ptr + entry * to_step + place + HALF, second, mask=inside)
+    tl.store(to_ptr + entry * to_step + place, (a * cos - b * sin).to(a.dtype), mask=inside)
+    tl.store(to_ptr + entry * to_step + place + HALF, (b * cos + a * sin).to(a.dtype), mask=inside)
 
 
 @triton.jit
 @no_type_check
-def _row_causal_scores(q, k, i, j, reach, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr):
+def _row_causal_scores(q, k, i, j, reach, scale, cap, CAP: tl.constexpr):
     """Capped scores in base 2, -inf where a query does not see a key; and tanh of the score over the cap.
 
     reach: how many entries of its row stand before a query, -1 beyond the end.
     """
-    scores, share = capped(tl.dot(q, tl.trans(k)), scale, cap, CAP, HARDWARE)
-    return tl.where(seen(i[:, None] - j[None, :], reach[:, None] + 1, HARDWARE), scores, float("-inf")), share
+    scores = tl.dot(q, tl.trans(k))
+    share = scores
+    if CAP:
+        share = 1.0 - 2.0 / (tl.exp2(scores * (2.0 * scale / cap)) + 1.0)  # scale has log2(e) in it
+        scores = share * (cap * 1.4426950408889634)
+    else:
+        scores = scores * scale
+    distance = i[:, None] - j[None, :]
+    return tl.where((distance >= 0) & (distance <= reach[:, None]), scores, float("-inf")), share
 
 
 @triton.jit(do_not_specialize=["entries"])
 @no_type_check
 def _row_causal_forward(
     qk_ptr, v_ptr, start_ptr, out_ptr, norm_ptr, entries, heads, scale, cap, CAP: tl.constexpr, FIXED: tl.constexpr,
-    HARDWARE: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -80,7 +74,7 @@ def _row_causal_forward(
         j = first + tl.arange(0, KEYS)
         k = tl.load(qk_ptr + step + j[:, None] * 2 * step + column, mask=(j < entries)[:, None], other=0.0)
         v = tl.load(v_ptr + j[:, None] * 3 * step + column, mask=(j < entries)[:, None], other=0.0)
-        scores, _ = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP, HARDWARE)
+        scores, _ = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP)
         if not FIXED:
             higher = tl.maximum(top, tl.max(scores, axis=1))
             shrink = tl.exp2(top - higher)
@@ -91,7 +85,7 @@ def _row_causal_forward(
     total = tl.where(inside, total, 1.0)
     tl.store(
         out_ptr + i[:, None] * step + head * WIDTH + column,
-        mean(mixed, total, HARDWARE).to(out_ptr.dtype.element_ty),
+        (mixed / total[:, None]).to(out_ptr.dtype.element_ty),
         inside[:, None],
     )
     tl.store(norm_ptr + head * entries + i, top + tl.log2(total), mask=inside)
@@ -99,11 +93,9 @@ def _row_causal_forward(
 
 @triton.jit
 @no_type_check
-def _row_causal_slopes(
-    q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr
-):  # fmt: skip
+def _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP: tl.constexpr):
     """Weights of the softmax, and the gradient by the products q k but for 1 / sqrt(D); both [queries, keys]."""
-    scores, share = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP, HARDWARE)
+    scores, share = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP)
     weights = tl.exp2(scores - norm[:, None])
     slopes = weights * (tl.dot(dout, tl.trans(v)) - delta[:, None])
     if CAP:
@@ -111,30 +103,11 @@ def _row_causal_slopes(
     return weights.to(v.dtype), slopes.to(v.dtype)
 
 
-@triton.jit
-@no_type_check
-def _row_causal_store(
-    ptr, place, inside, dx, cos_ptr, sin_ptr, entry, SIZE: tl.constexpr, WIDTH: tl.constexpr, PAIRS: tl.constexpr
-):  # fmt: skip
-    """Store the gradient of rotated rows: as it is, or, of columns in pairs, as that of the rows before."""
-    kind = ptr.dtype.element_ty
-    if PAIRS:
-        half = tl.arange(0, WIDTH // 2)[None, :]
-        cos = tl.load(cos_ptr + entry[:, None] * (WIDTH // 2) + half, mask=inside[:, None], other=0.0)
-        sin = tl.load(sin_ptr + entry[:, None] * (WIDTH // 2) + half, mask=inside[:, None], other=0.0)
-        a, b = tl.split(tl.reshape(dx, (SIZE, WIDTH // 2, 2)))
-        tl.store(ptr + place[:, None] + half, (a * cos + b * sin).to(kind), mask=inside[:, None])
-        tl.store(ptr + place[:, None] + WIDTH // 2 + half, (b * cos - a * sin).to(kind), mask=inside[:, None])
-    else:
-        tl.store(ptr + place[:, None] + tl.arange(0, WIDTH)[None, :], dx.to(kind), mask=inside[:, None])
-
-
 @triton.jit(do_not_specialize=["entries"])
 @no_type_check
 def _row_causal_backward_queries(
-    qk_ptr, v_ptr, start_ptr, out_ptr, dout_ptr, norm_ptr, delta_ptr, dqkv_ptr, cos_ptr, sin_ptr, entries, heads, scale, cap,
-    CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, PAIRS: tl.constexpr, WIDTH: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    qk_ptr, v_ptr, start_ptr, out_ptr, dout_ptr, norm_ptr, delta_ptr, dqkv_ptr, entries, heads, scale, cap,
+    CAP: tl.constexpr, FIXED: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -155,18 +128,18 @@ def _row_causal_backward_queries(
         j = first + tl.arange(0, KEYS)
         k = tl.load(qk_ptr + step + j[:, None] * 2 * step + column, mask=(j < entries)[:, None], other=0.0)
         v = tl.load(v_ptr + j[:, None] * 3 * step + column, mask=(j < entries)[:, None], other=0.0)
-        _, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP, HARDWARE)
+        _, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP)
         dq += tl.dot(slopes, k)
+    place = dqkv_ptr + i[:, None] * 3 * step + head * WIDTH + column
     dq *= scale * 0.6931471805599453  # 1 / sqrt(D)
-    _row_causal_store(dqkv_ptr + head * WIDTH, i * 3 * step, inside, dq, cos_ptr, sin_ptr, i, QUERIES, WIDTH, PAIRS)
+    tl.store(place, dq.to(dqkv_ptr.dtype.element_ty), mask=inside[:, None])
 
 
 @triton.jit(do_not_specialize=["entries"])
 @no_type_check
 def _row_causal_backward_keys(
-    qk_ptr, v_ptr, start_ptr, end_ptr, dout_ptr, norm_ptr, delta_ptr, dqkv_ptr, cos_ptr, sin_ptr, entries, heads, scale, cap,
-    CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, PAIRS: tl.constexpr, WIDTH: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    qk_ptr, v_ptr, start_ptr, end_ptr, dout_ptr, norm_ptr, delta_ptr, dqkv_ptr, entries, heads, scale, cap,
+    CAP: tl.constexpr, FIXED: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -185,13 +158,13 @@ def _row_causal_backward_keys(
         norm = tl.load(norm_ptr + head * entries + i, mask=real, other=0.0)
         delta = tl.load(delta_ptr + head * entries + i, mask=real, other=0.0)
         reach = tl.where(real, i - tl.load(start_ptr + i, mask=real, other=0), -1)
-        weights, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP, HARDWARE)
+        weights, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP)
         dv += tl.dot(tl.trans(weights), dout)
         dk += tl.dot(tl.trans(slopes), q)
-    dqkv_ptr += head * WIDTH
+    place = dqkv_ptr + j[:, None] * 3 * step + step + head * WIDTH + column
     dk *= scale * 0.6931471805599453  # 1 / sqrt(D)
-    _row_causal_store(dqkv_ptr + step, j * 3 * step, inside, dk, cos_ptr, sin_ptr, j, KEYS, WIDTH, PAIRS)
-    _row_causal_store(dqkv_ptr + 2 * step, j * 3 * step, inside, dv, cos_ptr, sin_ptr, j, KEYS, WIDTH, False)
+    tl.store(place, dk.to(dqkv_ptr.dtype.element_ty), mask=inside[:, None])
+    tl.store(place + step, dv.to(dqkv_ptr.dtype.element_ty), mask=inside[:, None])
 
 
 class _RowCausal(torch.autograd.Function):
@@ -200,20 +173,19 @@ class _RowCausal(torch.autograd.Function):
         qkv = qkv.contiguous()
         entries, _, heads, width = qkv.shape
         turned = qkv.new_empty(entries, 2, heads, width)
-        pairs = attempts.on("turn")
-        turn = {"HALF": width // 2, "HEADS": triton.next_power_of_2(2 * heads), "PAIRS": pairs}
+        turn = {"HALF": width // 2, "HEADS": triton.next_power_of_2(2 * heads)}
         _rope_turn[(entries,)](qkv, turned, cos, sin, heads, 3 * heads * width, 2 * heads * width, 1.0, **turn)
         out, norm = qkv.new_empty(entries, heads, width), qkv.new_empty(heads, entries, dtype=torch.float32)
         settings = {
             "scale": width**-0.5 * math.log2(math.e), "cap": softcap or 1.0, "CAP": softcap is not None,
-            "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype], "HARDWARE": hardware(), "WIDTH": width,
+            "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype], "WIDTH": width,
         }  # fmt: skip
         v = qkv[:, 2]
-        _row_causal_forward[(triton.cdiv(entries, FORWARD["QUERIES"]), heads)](
-            turned, v, start, out, norm, entries, heads, **settings, **FORWARD
+        _row_causal_forward[(triton.cdiv(entries, LAUNCH["QUERIES"]), heads)](
+            turned, v, start, out, norm, entries, heads, **settings, **LAUNCH
         )
         ctx.save_for_backward(turned, v, start, end, cos, sin, out, norm)
-        ctx.settings, ctx.turn = settings | {"PAIRS": pairs}, turn
+        ctx.settings, ctx.turn = settings, turn
         return out
 
     @staticmethod
@@ -222,15 +194,14 @@ class _RowCausal(torch.autograd.Function):
         turned, v, start, end, cos, sin, out, norm = ctx.saved_tensors
         entries, heads, width = out.shape
         dqkv, delta, dout = out.new_empty(entries, 3, heads, width), torch.empty_like(norm), dout.contiguous()
-        _row_causal_backward_queries[(triton.cdiv(entries, BACK_QUERIES["QUERIES"]), heads)](
-            turned, v, start, out, dout, norm, delta, dqkv, cos, sin, entries, heads, **ctx.settings, **BACK_QUERIES
+        _row_causal_backward_queries[(triton.cdiv(entries, LAUNCH["QUERIES"]), heads)](
+            turned, v, start, out, dout, norm, delta, dqkv, entries, heads, **ctx.settings, **LAUNCH
         )
-        _row_causal_backward_keys[(triton.cdiv(entries, BACK_KEYS["KEYS"]), heads)](
-            turned, v, start, end, dout, norm, delta, dqkv, cos, sin, entries, heads, **ctx.settings, **BACK_KEYS
+        _row_causal_backward_keys[(triton.cdiv(entries, LAUNCH["KEYS"]), heads)](
+            turned, v, start, end, dout, norm, delta, dqkv, entries, heads, **ctx.settings, **LAUNCH
         )
-        if not ctx.settings["PAIRS"]:
-            step = 3 * heads * width
-            _rope_turn[(entries,)](dqkv, dqkv, cos, sin, heads, step, step, -1.0, **ctx.turn)
+        step = 3 * heads * width
+        _rope_turn[(entries,)](dqkv, dqkv, cos, sin, heads, step, step, -1.0, **ctx.turn)
         return dqkv, None, None, None, None, None
 
 

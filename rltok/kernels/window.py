@@ -16,53 +16,30 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rltok.kernels import FIXED_CAP, attempts
-from rltok.kernels.scores import capped, hardware, mean, seen
+from rltok.kernels import FIXED_CAP
 
 BLOCK = 64
-# how the two kernels are launched, and whether they pair columns; the attempt "pairs" takes `PAIRED` instead
-FORWARD = {"PAIRS": False, "num_warps": 4}
-BACKWARD = {"PAIRS": False, "num_warps": 4}
-PAIRED = {"PAIRS": True, "num_warps": 4, "maxnreg": 168}  # of the forward pass; the backward pass has too few registers
+LAUNCH = {"num_warps": 4}
 
 
 @triton.jit
 @no_type_check
-def _window_rotated(
-    ptr, place, inside, cos_ptr, sin_ptr, turn, SIZE: tl.constexpr, HALF: tl.constexpr, PAIRS: tl.constexpr
-):  # fmt: skip
-    """Rows `place`, rotated by the table's rows `turn`: x cos + (x with its halves swapped) (-sin, sin).
-
-    PAIRS: columns 0, HALF, 1, HALF + 1, ... in queries and keys alike, so that what is turned together stands together.
-    """
-    if PAIRS:
-        half = tl.arange(0, HALF)[None, :]
-        a = tl.load(ptr + place[:, None] + half, mask=inside[:, None], other=0.0)
-        b = tl.load(ptr + place[:, None] + HALF + half, mask=inside[:, None], other=0.0)
-        cos = tl.load(cos_ptr + turn[:, None] * HALF + half)
-        sin = tl.load(sin_ptr + turn[:, None] * HALF + half)
-        turned = tl.join((a * cos - b * sin).to(a.dtype), (b * cos + a * sin).to(a.dtype))
-        return tl.reshape(turned, (SIZE, 2 * HALF))
-    else:
-        column = tl.arange(0, 2 * HALF)[None, :]
-        swapped = (column + HALF) % (2 * HALF)
-        x = tl.load(ptr + place[:, None] + column, mask=inside[:, None], other=0.0)
-        partner = tl.load(ptr + place[:, None] + swapped, mask=inside[:, None], other=0.0)
-        cos = tl.load(cos_ptr + turn[:, None] * HALF + column % HALF)
-        sin = tl.load(sin_ptr + turn[:, None] * HALF + column % HALF)
-        return (x * cos + tl.where(column < HALF, -partner, partner) * sin).to(x.dtype)
+def _window_rotated(ptr, place, inside, cos_ptr, sin_ptr, turn, HALF: tl.constexpr):
+    """Rows `place`, rotated by the table's rows `turn`: x cos + (x with its halves swapped) (-sin, sin)."""
+    column = tl.arange(0, 2 * HALF)[None, :]
+    swapped = (column + HALF) % (2 * HALF)
+    x = tl.load(ptr + place[:, None] + column, mask=inside[:, None], other=0.0)
+    partner = tl.load(ptr + place[:, None] + swapped, mask=inside[:, None], other=0.0)
+    cos = tl.load(cos_ptr + turn[:, None] * HALF + column % HALF)
+    sin = tl.load(sin_ptr + turn[:, None] * HALF + column % HALF)
+    return (x * cos + tl.where(column < HALF, -partner, partner) * sin).to(x.dtype)
 
 
 @triton.jit
 @no_type_check
-def _window_back(
-    ptr, place, inside, dx, cos_ptr, sin_ptr, turn, SIZE: tl.constexpr, HALF: tl.constexpr, PAIRS: tl.constexpr
-):  # fmt: skip
+def _window_back(ptr, place, inside, dx, cos_ptr, sin_ptr, turn, SIZE: tl.constexpr, HALF: tl.constexpr):
     """Store the gradient of rotated rows as that of the rows before."""
-    if PAIRS:
-        a, b = tl.split(tl.reshape(dx, (SIZE, HALF, 2)))
-    else:
-        a, b = tl.split(tl.permute(tl.reshape(dx, (SIZE, 2, HALF)), (0, 2, 1)))
+    a, b = tl.split(tl.permute(tl.reshape(dx, (SIZE, 2, HALF)), (0, 2, 1)))
     half = tl.arange(0, HALF)[None, :]
     cos = tl.load(cos_ptr + turn[:, None] * HALF + half)
     sin = tl.load(sin_ptr + turn[:, None] * HALF + half)
@@ -73,33 +50,23 @@ def _window_back(
 
 @triton.jit
 @no_type_check
-def _window_scores(q, k, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr, HARDWARE: tl.constexpr):
+def _window_scores(q, k, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr):
     """Capped scores in base 2, -inf where a query does not see a key; and tanh of the score over the cap."""
-    scores, share = capped(tl.dot(q, tl.trans(k)), scale, cap, CAP, HARDWARE)
-    return tl.where(seen(distance, WINDOW, HARDWARE) & real, scores, float("-inf")), share
-
-
-@triton.jit
-@no_type_check
-def _window_merged(
-    raw, between, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr, HARDWARE: tl.constexpr, SIZE: tl.constexpr
-):  # fmt: skip
-    """`_window_scores` of two tiles in one: on and below its diagonal those of a block with itself, above it those of queries
-    one block later. A window of one block or less sees nothing else of either.
-    """
-    scores, share = capped(raw, scale, cap, CAP, HARDWARE)
-    visible = (between >= 0) | real
-    if WINDOW < SIZE:
-        visible = visible & (tl.where(between >= 0, between, between + SIZE) < WINDOW)
-    return tl.where(visible, scores, float("-inf")), share
+    scores = tl.dot(q, tl.trans(k))
+    share = scores
+    if CAP:
+        share = 1.0 - 2.0 / (tl.exp2(scores * (2.0 * scale / cap)) + 1.0)  # scale has log2(e) in it
+        scores = share * (cap * 1.4426950408889634)
+    else:
+        scores = scores * scale
+    return tl.where((distance >= 0) & (distance < WINDOW) & real, scores, float("-inf")), share
 
 
 @triton.jit
 @no_type_check
 def _window_forward(
     qkv_ptr, out_ptr, norm_ptr, cos_ptr, sin_ptr, length, heads, scale, cap, WINDOW: tl.constexpr, BACK: tl.constexpr,
-    CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, PAIRS: tl.constexpr, MERGE: tl.constexpr,
-    HALF: tl.constexpr, SIZE: tl.constexpr,
+    CAP: tl.constexpr, FIXED: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     block, head, row = tl.program_id(0), tl.program_id(1) % heads, (tl.program_id(1) // heads).to(tl.int64)
     width: tl.constexpr = 2 * HALF
@@ -108,54 +75,34 @@ def _window_forward(
     k_ptr, v_ptr = q_ptr + heads * width, q_ptr + 2 * heads * width
     local, column = tl.arange(0, SIZE), tl.arange(0, width)[None, :]
     i, between = block * SIZE + local, local[:, None] - local[None, :]
-    q = _window_rotated(q_ptr, i * step, i < length, cos_ptr, sin_ptr, BACK * SIZE + local, SIZE, HALF, PAIRS)
-    if MERGE:
-        inside, j = i < length, i - SIZE
-        earlier = (j >= 0) & (j < length)
-        k = _window_rotated(k_ptr, i * step, inside, cos_ptr, sin_ptr, SIZE + local, SIZE, HALF, PAIRS)
-        own = tl.dot(q, tl.trans(k))
-        k = _window_rotated(k_ptr, j * step, earlier, cos_ptr, sin_ptr, local, SIZE, HALF, PAIRS)
-        raw = tl.where(between >= 0, own, tl.dot(q, tl.trans(k)))
-        scores, _ = _window_merged(raw, between, block > 0, scale, cap, WINDOW, CAP, HARDWARE, SIZE)
-        top = tl.zeros((SIZE,), tl.float32)
+    q = _window_rotated(q_ptr, i * step, i < length, cos_ptr, sin_ptr, BACK * SIZE + local, HALF)
+    top, total = tl.full((SIZE,), 0.0 if FIXED else -1e30, tl.float32), tl.zeros((SIZE,), tl.float32)
+    mixed = tl.zeros((SIZE, width), tl.float32)
+    for back in tl.static_range(BACK + 1):  # own block first: there every query sees at least itself
+        j = i - back * SIZE
+        inside = (j >= 0) & (j < length)
+        k = _window_rotated(k_ptr, j * step, inside, cos_ptr, sin_ptr, (BACK - back) * SIZE + local, HALF)
+        scores, _ = _window_scores(q, k, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP)
         if not FIXED:
-            top = tl.max(scores, axis=1)
+            higher = tl.maximum(top, tl.max(scores, axis=1))
+            shrink = tl.exp2(top - higher)
+            mixed, total, top = mixed * shrink[:, None], total * shrink, higher
         weights = tl.exp2(scores - top[:, None])
-        total = tl.sum(weights, axis=1)
-        narrow = weights.to(qkv_ptr.dtype.element_ty)
-        v = tl.load(v_ptr + (i * step)[:, None] + column, mask=inside[:, None], other=0.0)
-        mixed = tl.dot(tl.where(between >= 0, narrow, 0.0), v)
-        v = tl.load(v_ptr + (j * step)[:, None] + column, mask=earlier[:, None], other=0.0)
-        mixed += tl.dot(tl.where(between >= 0, 0.0, narrow), v)
-    else:
-        top, total = tl.full((SIZE,), 0.0 if FIXED else -1e30, tl.float32), tl.zeros((SIZE,), tl.float32)
-        mixed = tl.zeros((SIZE, width), tl.float32)
-        for back in tl.static_range(BACK + 1):  # own block first: there every query sees at least itself
-            j = i - back * SIZE
-            inside = (j >= 0) & (j < length)
-            k = _window_rotated(k_ptr, j * step, inside, cos_ptr, sin_ptr, (BACK - back) * SIZE + local, SIZE, HALF, PAIRS)
-            scores, _ = _window_scores(q, k, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP, HARDWARE)
-            if not FIXED:
-                higher = tl.maximum(top, tl.max(scores, axis=1))
-                shrink = tl.exp2(top - higher)
-                mixed, total, top = mixed * shrink[:, None], total * shrink, higher
-            weights = tl.exp2(scores - top[:, None])
-            v = tl.load(v_ptr + (j * step)[:, None] + column, mask=inside[:, None], other=0.0)
-            mixed += tl.dot(weights.to(v.dtype), v)
-            total += tl.sum(weights, axis=1)
+        v = tl.load(v_ptr + (j * step)[:, None] + column, mask=inside[:, None], other=0.0)
+        mixed += tl.dot(weights.to(v.dtype), v)
+        total += tl.sum(weights, axis=1)
     place = (row * length + i) * heads * width + head * width
-    tl.store(out_ptr + place[:, None] + column, mean(mixed, total, HARDWARE).to(out_ptr.dtype.element_ty), (i < length)[:, None])
+    tl.store(out_ptr + place[:, None] + column, (mixed / total[:, None]).to(out_ptr.dtype.element_ty), (i < length)[:, None])
     tl.store(norm_ptr + tl.program_id(1).to(tl.int64) * length + i, top + tl.log2(total), mask=i < length)
 
 
 @triton.jit
 @no_type_check
 def _window_slopes(
-    q, k, v, dout, norm, delta, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr,
-    HARDWARE: tl.constexpr,
+    q, k, v, dout, norm, delta, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr
 ):  # fmt: skip
     """Weights of the softmax, and the gradient by the products q k but for 1 / sqrt(D)."""
-    scores, share = _window_scores(q, k, distance, real, scale, cap, WINDOW, CAP, HARDWARE)
+    scores, share = _window_scores(q, k, distance, real, scale, cap, WINDOW, CAP)
     weights = tl.exp2(scores - norm[:, None])
     slopes = weights * (tl.dot(dout, tl.trans(v)) - delta[:, None])
     if CAP:
@@ -166,12 +113,11 @@ def _window_slopes(
 @triton.jit
 @no_type_check
 def _window_queries(
-    q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, turn, SIZE: tl.constexpr, HALF: tl.constexpr,
-    PAIRS: tl.constexpr,
+    q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, turn, HALF: tl.constexpr
 ):  # fmt: skip
     """Rotated queries, gradient of their result, normaliser, and sum of result times gradient; zeros beyond the row."""
     inside, column = i < length, tl.arange(0, 2 * HALF)[None, :]
-    q = _window_rotated(q_ptr, i * step, inside, cos_ptr, sin_ptr, turn, SIZE, HALF, PAIRS)
+    q = _window_rotated(q_ptr, i * step, inside, cos_ptr, sin_ptr, turn, HALF)
     dout = tl.load(dout_ptr + (i * out_step)[:, None] + column, mask=inside[:, None], other=0.0)
     out = tl.load(out_ptr + (i * out_step)[:, None] + column, mask=inside[:, None], other=0.0)
     delta = tl.sum(out.to(tl.float32) * dout.to(tl.float32), axis=1)
@@ -182,8 +128,7 @@ def _window_queries(
 @no_type_check
 def _window_backward(
     qkv_ptr, out_ptr, dout_ptr, norm_ptr, dqkv_ptr, cos_ptr, sin_ptr, length, heads, scale, cap, WINDOW: tl.constexpr,
-    BACK: tl.constexpr, CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, PAIRS: tl.constexpr, MERGE: tl.constexpr,
-    HALF: tl.constexpr, SIZE: tl.constexpr,
+    BACK: tl.constexpr, CAP: tl.constexpr, FIXED: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     block, head, row = tl.program_id(0), tl.program_id(1) % heads, (tl.program_id(1) // heads).to(tl.int64)
     width: tl.constexpr = 2 * HALF
@@ -197,49 +142,27 @@ def _window_backward(
     inside, here = i < length, BACK * SIZE + local
     small = scale * 0.6931471805599453  # 1 / sqrt(D)
     # this block as keys, with the queries of the blocks after it
-    k = _window_rotated(k_ptr, i * step, inside, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS)
+    k = _window_rotated(k_ptr, i * step, inside, cos_ptr, sin_ptr, here, HALF)
     v = tl.load(v_ptr + (i * step)[:, None] + column, mask=inside[:, None], other=0.0)
-    if MERGE:
+    dk, dv = tl.zeros((SIZE, width), tl.float32), tl.zeros((SIZE, width), tl.float32)
+    for ahead in tl.static_range(1, BACK + 1):
         q, dout, norm, delta = _window_queries(
-            q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS
-        )
-        q_after, dout_after, norm_after, delta_after = _window_queries(
-            q_ptr, out_ptr, dout_ptr, norm_ptr, i + SIZE, length, step, out_step, cos_ptr, sin_ptr, here + SIZE, SIZE, HALF, PAIRS
-        )
-        own = between >= 0
-        raw = tl.where(own, tl.dot(q, tl.trans(k)), tl.dot(q_after, tl.trans(k)))
-        scores, share = _window_merged(raw, between, True, scale, cap, WINDOW, CAP, HARDWARE, SIZE)
-        wide = tl.exp2(scores - tl.where(own, norm[:, None], norm_after[:, None]))
-        paid = tl.where(own, tl.dot(dout, tl.trans(v)), tl.dot(dout_after, tl.trans(v)))
-        wide_slopes = wide * (paid - tl.where(own, delta[:, None], delta_after[:, None]))
-        if CAP:
-            wide_slopes = wide_slopes * (1.0 - share * share)
-        weights, both = wide.to(v.dtype), wide_slopes.to(v.dtype)
-        dv = tl.dot(tl.trans(tl.where(own, weights, 0.0)), dout)
-        dv += tl.dot(tl.trans(tl.where(own, 0.0, weights)), dout_after)
-        slopes = tl.where(own, both, 0.0)
-        dk = tl.dot(tl.trans(slopes), q)
-        dk += tl.dot(tl.trans(tl.where(own, 0.0, both)), q_after)
-    else:
-        dk, dv = tl.zeros((SIZE, width), tl.float32), tl.zeros((SIZE, width), tl.float32)
-        for ahead in tl.static_range(1, BACK + 1):
-            q, dout, norm, delta = _window_queries(
-                q_ptr, out_ptr, dout_ptr, norm_ptr, i + ahead * SIZE, length, step, out_step, cos_ptr, sin_ptr,
-                here + ahead * SIZE, SIZE, HALF, PAIRS,
-            )  # fmt: skip
-            weights, slopes = _window_slopes(
-                q, k, v, dout, norm, delta, between + ahead * SIZE, True, scale, cap, WINDOW, CAP, HARDWARE
-            )  # fmt: skip
-            dv += tl.dot(tl.trans(weights), dout)
-            dk += tl.dot(tl.trans(slopes), q)
-        # keys and queries of this block
-        q, dout, norm, delta = _window_queries(
-            q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS
-        )
-        weights, slopes = _window_slopes(q, k, v, dout, norm, delta, between, True, scale, cap, WINDOW, CAP, HARDWARE)
+            q_ptr, out_ptr, dout_ptr, norm_ptr, i + ahead * SIZE, length, step, out_step, cos_ptr, sin_ptr,
+            here + ahead * SIZE, HALF,
+        )  # fmt: skip
+        weights, slopes = _window_slopes(
+            q, k, v, dout, norm, delta, between + ahead * SIZE, True, scale, cap, WINDOW, CAP
+        )  # fmt: skip
         dv += tl.dot(tl.trans(weights), dout)
         dk += tl.dot(tl.trans(slopes), q)
-    _window_back(dqkv_ptr + start + out_step, i * step, inside, dk * small, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS)
+    # keys and queries of this block
+    q, dout, norm, delta = _window_queries(
+        q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, here, HALF
+    )
+    weights, slopes = _window_slopes(q, k, v, dout, norm, delta, between, True, scale, cap, WINDOW, CAP)
+    dv += tl.dot(tl.trans(weights), dout)
+    dk += tl.dot(tl.trans(slopes), q)
+    _window_back(dqkv_ptr + start + out_step, i * step, inside, dk * small, cos_ptr, sin_ptr, here, SIZE, HALF)
     place = dqkv_ptr + start + 2 * out_step + (i * step)[:, None] + column
     tl.store(place, dv.to(dqkv_ptr.dtype.element_ty), mask=inside[:, None])
     # this block as queries, with the keys of the blocks before it
@@ -247,13 +170,13 @@ def _window_backward(
     for back in tl.static_range(1, BACK + 1):
         j = i - back * SIZE
         earlier = (j >= 0) & (j < length)
-        k = _window_rotated(k_ptr, j * step, earlier, cos_ptr, sin_ptr, here - back * SIZE, SIZE, HALF, PAIRS)
+        k = _window_rotated(k_ptr, j * step, earlier, cos_ptr, sin_ptr, here - back * SIZE, HALF)
         v = tl.load(v_ptr + (j * step)[:, None] + column, mask=earlier[:, None], other=0.0)
         _, slopes = _window_slopes(
-            q, k, v, dout, norm, delta, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP, HARDWARE
+            q, k, v, dout, norm, delta, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP
         )  # fmt: skip
         dq += tl.dot(slopes, k)
-    _window_back(dqkv_ptr + start, i * step, inside, dq * small, cos_ptr, sin_ptr, here, SIZE, HALF, PAIRS)
+    _window_back(dqkv_ptr + start, i * step, inside, dq * small, cos_ptr, sin_ptr, here, SIZE, HALF)
 
 
 @functools.lru_cache(maxsize=16)
@@ -271,8 +194,6 @@ def _settings(qkv: Tensor, window: int, softcap: float | None) -> dict[str, obje
         "cap": softcap or 1.0,
         "CAP": softcap is not None,
         "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype],
-        "HARDWARE": hardware(),
-        "MERGE": attempts.on("merge") and 1 < window <= BLOCK,
         "WINDOW": window,
         "BACK": triton.cdiv(window - 1, BLOCK),
         "HALF": half,
@@ -287,9 +208,8 @@ class _Window(torch.autograd.Function):
         rows, length, _, heads, width = qkv.shape
         out, norm = qkv.new_empty(rows, length, heads, width), qkv.new_empty(rows * heads, length, dtype=torch.float32)
         settings = _settings(qkv, window, softcap)
-        launch = PAIRED if attempts.on("pairs") else FORWARD
         table = _table(settings["BACK"], width // 2, theta, qkv.device)
-        _window_forward[(triton.cdiv(length, BLOCK), rows * heads)](qkv, out, norm, *table, length, heads, **settings, **launch)
+        _window_forward[(triton.cdiv(length, BLOCK), rows * heads)](qkv, out, norm, *table, length, heads, **settings, **LAUNCH)
         ctx.save_for_backward(qkv, out, norm, *table)
         ctx.settings = settings
         return out
@@ -301,7 +221,7 @@ class _Window(torch.autograd.Function):
         rows, length, _, heads, _ = qkv.shape
         dqkv = torch.empty_like(qkv)
         _window_backward[(triton.cdiv(length, BLOCK), rows * heads)](
-            qkv, out, dout.contiguous(), norm, dqkv, *table, length, heads, **ctx.settings, **BACKWARD
+            qkv, out, dout.contiguous(), norm, dqkv, *table, length, heads, **ctx.settings, **LAUNCH
         )
         return dqkv, None, None, None
 

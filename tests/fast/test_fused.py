@@ -16,7 +16,7 @@ from rltok.errors import RltokError
 from rltok.estimator import advantages
 from rltok.evaluation import evaluation_mode
 from rltok.fast.unet import FastUNet
-from rltok.kernels import attempts, backends
+from rltok.kernels import backends
 from rltok.rules.learned import LearnedRule
 from rltok.runs.models import new_model
 from rltok.step import losses_of
@@ -80,27 +80,6 @@ def test_loss_and_gradients_are_as_near_to_float64_as_those_of_the_plain_path(le
     ids, boundaries = batch(lengths, seed=len(lengths))
     many = {"num_heads": 2, "mid_layers": 2} if lengths == LENGTHS[0] else {}
     assert_as_good_as_plain(scrambled(fast_model(window=8, attention_softcap=50.0, **many)), ids, boundaries)
-
-
-@pytest.mark.parametrize("names", [("stream",), ("zeros",), tuple(attempts.NAMES)], ids=str)
-@pytest.mark.parametrize("head_norm", ["rms", "none"])
-@pytest.mark.usefixtures("shapes_unchecked")
-def test_every_attempt_is_as_near_to_float64_as_the_plain_path(head_norm, names):
-    ids, boundaries = batch((13, 1, 6))
-    model = scrambled(fast_model(window=8, attention_softcap=50.0, num_heads=2, down_layers=2, mid_layers=2, head_norm=head_norm))
-    with attempts.trying(*names):
-        assert_as_good_as_plain(model, ids, boundaries)
-        with backends.use("triton"), torch.autocast(DEVICE.type, NARROW):
-            kind = model(ids, boundaries=boundaries).byte_states.dtype
-    assert kind == (NARROW if "stream" in names and head_norm == "rms" else torch.float32)
-
-
-@pytest.mark.parametrize("rule", ["hnet", "dynamic_pooling"])
-@pytest.mark.usefixtures("shapes_unchecked")
-def test_other_rules_take_what_every_attempt_makes(rule):
-    ids, boundaries = batch((6, 2))
-    with attempts.trying(*attempts.NAMES):
-        assert_as_good_as_plain(scrambled(fast_model(rule)), ids, boundaries)
 
 
 @pytest.mark.parametrize(
