@@ -12,6 +12,7 @@ from rltok.baselines import antithetic_coefficients
 from rltok.config import Config, ObjectiveConfig
 from rltok.device import autocast
 from rltok.errors import RltokError, overflow
+from rltok.kernels import backends
 from rltok.losses import Losses, least_entropy_loss, mean_over, target_rate_loss
 from rltok.metrics import StepMetrics
 from rltok.optim import (
@@ -99,7 +100,7 @@ def accumulate_gradient(
     if objective.further_draws == "antithetic":
         alone = more[: len(more) // 2]
         more = [*alone, *(1 - each for each in (uniforms, *alone))]
-    with autocast(config, ids.device):
+    with autocast(config, ids.device), backends.graphs(True):  # whose backward pass is the last line
         out = (replica or model)(ids, uniforms=uniforms)  # eqs. (1) to (6), (14), (19) to (23)
         with torch.set_grad_enabled(objective.further_draws != "baseline"):
             draws = [out, *(model.redraw(ids, out, each) for each in more)]  # one by the paper

@@ -1,5 +1,7 @@
 """The same numbers on a CUDA card. Skipped without one; the logic itself is tested on the CPU everywhere else."""
 
+import warnings
+
 import pytest
 import torch
 from kernel_help import waits
@@ -7,6 +9,8 @@ from kernel_help import waits
 from rltok import train
 from rltok.config import with_settings
 from rltok.device import gradient_scaler
+from rltok.fast import graphs
+from rltok.kernels import backends
 from rltok.optim import make_optimizer
 from rltok.policy import sample_boundaries
 from rltok.presets import preset
@@ -80,6 +84,36 @@ def test_a_step_waits_for_the_card_once_a_micro_batch_and_twice_an_update(precis
         assert len(waiting) == 2 + count * (
             1 if precision == "bf16" else 1 + config.model.mid_layers
         )  # plain attention waits, too
+
+
+def test_updates_through_graphs_are_those_without_and_wait_for_no_other_stream():
+    config = with_settings(
+        preset("tiny"), TINY | {"train.precision": "bf16", "train.micro_batch": 6, "train.sequences_per_update": 18}
+    )
+    device, batches = torch.device("cuda"), []
+    for number, rows in enumerate((6, 6, 3)):
+        batches.append((ragged_ids(rows, 200).cuda(), row_uniforms(0, number, range(rows), 200).cuda()))
+    made, told = [], torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for allowed in (True, False):
+                torch.manual_seed(0)
+                model = new_model(config, device)
+                optimizer = make_optimizer(model, config.train)
+                with backends.graphs(allowed):
+                    losses = [train_step(model, optimizer, batches, config, step=1).to_dict()["nll"] for _ in range(3)]
+                made.append((losses, {name: weight.grad.clone() for name, weight in model.named_parameters()}))
+                assert graphs.has(model) == allowed
+    finally:
+        torch.set_warn_always(told)
+    assert [
+        str(each.message) for each in caught if "AccumulateGrad" in str(each.message) or "CUDA graphs" in str(each.message)
+    ] == []
+    assert made[0][0] == pytest.approx(made[1][0], abs=1e-3)
+    for name, gradient in made[0][1].items():
+        assert (made[1][1][name] - gradient).norm() < 0.02 * gradient.norm() + 1e-6, name
 
 
 def test_a_new_variant_of_a_kernel_is_counted_as_a_compilation():

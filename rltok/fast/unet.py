@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from rltok.fast import blocks
+from rltok.fast import blocks, graphs
 from rltok.kernels import backends
 from rltok.layers import RMSNorm
 from rltok.resample import Packed
@@ -51,9 +51,27 @@ class FastUNet(AutoregressiveUNet):
     ) -> tuple[Tensor, Tensor, Boundaries, Tensor]:  # fmt: skip
         if not self._fused():
             return super()._both_nll(ids, uniforms, boundaries)
-        byte_states, early_nll, terms = self._encode_and_read(ids)
+        captured = self._graphs(ids)
+        if captured is None:
+            byte_states, early_nll, terms = self._encode_and_read(ids)
+        else:
+            pair, weights = captured
+            byte_states, early_nll, terms = pair.encode(weights, ids)
         decided = self.decide(byte_states, ids, uniforms=uniforms, boundaries=boundaries, terms=terms)
-        return self._output_nll(byte_states, decided, ids[:, 1:]), early_nll, decided, byte_states
+        if captured is None:
+            nll = self._output_nll(byte_states, decided, ids[:, 1:])
+        else:
+            (nll,) = pair.decode(weights, blocks.stream(self._through_tokens(byte_states, decided)), ids[:, 1:])
+        return nll, early_nll, decided, byte_states
+
+    def _graphs(self, ids: Tensor) -> tuple[graphs.Pair, dict[str, Tensor]] | None:
+        """Graphs of the byte layers, where these read nothing but weights and ids; see `graphs.pair`."""
+        plain = self._rounded() or not isinstance(self.early_norm, RMSNorm)
+        if plain or not _reads_terms(self.rule, self.early_norm.eps) or self.rule.rates is not None:
+            return None
+        own, of_decoder = type(self), ("up_blocks.", "output_norm.", "output_head.")
+        kind = torch.get_autocast_dtype(ids.device.type)
+        return graphs.pair(self, ids, self.config.embedding_dim, kind, own._encode_and_read, own._decoded_nll, of_decoder)
 
     def _encode_and_read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Byte states (1), loss of the early head (14), terms of the policy (21) or None where the rule makes them itself."""
@@ -72,7 +90,10 @@ class FastUNet(AutoregressiveUNet):
     def _output_nll(self, byte_states: Tensor, decided: Boundaries, targets: Tensor) -> Tensor:
         if not self._fused():
             return super()._output_nll(byte_states, decided, targets)
-        upsampled = self._through_tokens(byte_states, decided)
+        return self._decoded_nll(self._through_tokens(byte_states, decided), targets)
+
+    def _decoded_nll(self, upsampled: Tensor, targets: Tensor) -> Tensor:
+        """`_output_nll` from the sum after the token level."""
         if self._rounded():
             normed = self.output_norm(self.decode(upsampled))
             return blocks.head_nll(normed, self.output_head, self.never_predicted, targets, PAD)

@@ -21,6 +21,7 @@ OLDEST_TORCH = (2, 8)  # the first that multiplies 16-bit matrices into fp32 one
 _NO_CARD = "device {} is no CUDA card"
 HEAD_DIMS = (16, 32, 64, 128, 256)  # what the tiles of attention can be
 _stack: list[str] = []
+_graphs: list[bool] = []
 
 
 def _checked(name: str, source: str) -> str:
@@ -42,6 +43,22 @@ def use(name: str) -> Iterator[None]:
         yield
     finally:
         _stack.pop()
+
+
+@contextlib.contextmanager
+def graphs(allowed: bool) -> Iterator[None]:
+    """Whether CUDA graphs may run inside, where they save time. True says that each forward pass is followed by one backward pass
+    before the next; training does. False is never overruled inside."""
+    _graphs.append(allowed)
+    try:
+        yield
+    finally:
+        _graphs.pop()
+
+
+def graphs_allowed() -> bool:
+    """Whether `graphs` allows them here; outside of it they are not."""
+    return bool(_graphs) and all(_graphs)
 
 
 def interpreted() -> bool:

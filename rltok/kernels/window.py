@@ -175,7 +175,7 @@ def _window_backward(
     _window_back(dqkv_ptr + start, i * step, inside, dq * small, cos_ptr, sin_ptr, here, SIZE, HALF)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.cache  # for good: a CUDA graph reads its table where it was
 def _table(back: int, half: int, theta: float, device: torch.device) -> tuple[Tensor, Tensor]:
     """cos and sin of the angles of positions -back * BLOCK .. (back + 1) * BLOCK - 1, fp32."""
     position = torch.arange(-back * BLOCK, (back + 1) * BLOCK, dtype=torch.float64, device=device)

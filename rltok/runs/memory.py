@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rltok.config import Config
 from rltok.errors import TrainingFailed
+from rltok.fast import graphs
 from rltok.metrics import StepMetrics
 from rltok.ranks import ALONE, Ranks
 from rltok.registry import RULES
@@ -66,11 +67,11 @@ def largest_fitting(
     that AdamW makes at its first step.
     """
     for rows in sizes:
-        _free(optimizer)
+        _free(model, optimizer)
         if _fits(model, optimizer, (batch[0][:rows], batch[1][:rows]), config):
-            _free(optimizer)
+            _free(model, optimizer)
             return rows
-    _free(optimizer)
+    _free(model, optimizer)
     return None
 
 
@@ -87,13 +88,19 @@ def _fits(model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batch: Mi
     return True
 
 
+def peak_bytes(model: AutoregressiveUNet, device: torch.device) -> int:
+    """Most memory of a card so far: what was allocated or, where a model has CUDA graphs, reserved (`graphs.has`)."""
+    return torch.cuda.max_memory_reserved(device) if graphs.has(model) else torch.cuda.max_memory_allocated(device)
+
+
 def _room_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """Two tensors for each parameter, like the state of AdamW; none where the state exists."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     return [] if optimizer.state else [torch.empty_like(p) for p in parameters for _ in range(2)]
 
 
-def _free(optimizer: torch.optim.Optimizer) -> None:
+def _free(model: AutoregressiveUNet, optimizer: torch.optim.Optimizer) -> None:
+    graphs.forget(model)
     optimizer.zero_grad(set_to_none=True)
     gc.collect()
     if torch.cuda.is_initialized():

@@ -24,7 +24,7 @@ from rltok.ranks import ALONE, Ranks
 from rltok.registry import RULES
 from rltok.runs.checkpoint import restore, save_checkpoint
 from rltok.runs.folder import RESTORE, Entry, RunFolder
-from rltok.runs.memory import with_oom_advice
+from rltok.runs.memory import peak_bytes, with_oom_advice
 from rltok.runs.models import new_model
 from rltok.runs.progress import Progress
 from rltok.runs.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
@@ -258,7 +258,7 @@ def _record(run: Run, note: str, full: bool) -> RunRecord:
         passes=run.step * config.train.sequences_per_update / len(run.corpus.train),
         seconds=run.seconds,
         bytes_per_second=run.bytes / max(run.seconds, 1e-9),
-        peak_memory_bytes=torch.cuda.max_memory_allocated(run.device) if measures else None,
+        peak_memory_bytes=peak_bytes(run.model, run.device) if measures else None,
         matrix_parameters=sum(parameter_counts(config.model).values()),
         tokens=run.tokens,
         skipped=run._skipped().get("skipped"),

@@ -21,7 +21,7 @@ from rltok.kernels import backends
 from rltok.metrics import StepMetrics
 from rltok.optim import make_optimizer
 from rltok.presets import check_batch_fits
-from rltok.runs.memory import Step, smaller_sizes, with_oom_advice
+from rltok.runs.memory import Step, peak_bytes, smaller_sizes, with_oom_advice
 from rltok.runs.models import new_model
 from rltok.runs.results import device_name, origin
 from rltok.speed.kernel_times import compilations, time_split
@@ -136,6 +136,7 @@ def measure_arm(
     cuda = device.type == "cuda"
     with backends.use(backend):
         if cuda:
+            torch.cuda.empty_cache()  # what an arm before this one left is none of its memory
             torch.cuda.reset_peak_memory_stats(device)
         model = new_model(config, device).train()
         model.rule.fit(corpus.train, config.train.seed)
@@ -149,7 +150,7 @@ def measure_arm(
         built = compilations()
         timed = [stopwatch(partial(update, number), device) for number in range(WARM_UP + 1, WARM_UP + 1 + updates)]
         built = compilations() - built
-        peak = torch.cuda.max_memory_allocated(device) if cuda else None
+        peak = peak_bytes(model, device) if cuda else None
         split = time_split(partial(update, WARM_UP + 1 + updates), device)
     seconds = [spent for spent, _ in timed]
     scored = [metrics.scored_bytes for _, metrics in timed]

@@ -16,6 +16,7 @@ from rltok.data import Corpus
 from rltok.data.batches import micro_batches
 from rltok.device import autocast
 from rltok.errors import RltokError
+from rltok.kernels import backends
 from rltok.losses import Losses, mean_over
 from rltok.metrics import StepMetrics
 from rltok.optim import make_optimizer
@@ -89,7 +90,8 @@ def _step(
     config: Config,
 ) -> None:  # fmt: skip
     if arm == "learned":
-        train_step(model, optimizer, batches, config, 1)
+        with backends.graphs(False):  # which the other arm has not
+            train_step(model, optimizer, batches, config, 1)
     else:
         given_step(model, optimizer, batches, given, config)
 
