@@ -206,6 +206,14 @@ def has(model: nn.Module) -> bool:
     return model in _kept and _kept[model].pair is not None
 
 
+def refuse(model: nn.Module) -> bool:
+    """Let go of the graphs of a model for good; whether there were any."""
+    if not has(model):
+        return False
+    _kept[model] = Kept(captures=MOST_CAPTURES)
+    return True
+
+
 def forget(model: nn.Module) -> None:
     """Let go of what is kept for a model, and of its memory."""
     _kept.pop(model, None)

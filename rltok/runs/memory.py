@@ -33,10 +33,14 @@ def with_oom_advice(
             how many rows did not. Weights, optimizer, random state and the rate that boundaries are drawn at are those from
             before, the gradients are gone.
     """
-    try:
-        return train_step(model, optimizer, batches, config, step)
-    except torch.OutOfMemoryError:
-        pass  # leaving the block lets go of the traceback, which would keep the activations alive
+    while True:
+        try:
+            return train_step(model, optimizer, batches, config, step)
+        except torch.OutOfMemoryError:
+            pass  # leaving the block lets go of the traceback, which would keep the activations alive
+        if not graphs.refuse(model):
+            break
+        _free(optimizer)  # without the memory that graphs keep, the update may fit
     device = batches[0][0].device
     used = _in_use(device)
     if ranks.count > 1:  # whose gradients are exchanged in every backward pass, so that none can be tried alone
@@ -67,12 +71,15 @@ def largest_fitting(
     that AdamW makes at its first step.
     """
     for rows in sizes:
-        _free(model, optimizer)
+        graphs.forget(model)  # each size has those that training would have
+        _free(optimizer)
         if _fits(model, optimizer, (batch[0][:rows], batch[1][:rows]), config):
-            _free(model, optimizer)
-            return rows
-    _free(model, optimizer)
-    return None
+            break
+    else:
+        rows = None
+    graphs.forget(model)
+    _free(optimizer)
+    return rows
 
 
 def _fits(model: AutoregressiveUNet, optimizer: torch.optim.Optimizer, batch: MicroBatch, config: Config) -> bool:
@@ -99,8 +106,7 @@ def _room_for_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [] if optimizer.state else [torch.empty_like(p) for p in parameters for _ in range(2)]
 
 
-def _free(model: AutoregressiveUNet, optimizer: torch.optim.Optimizer) -> None:
-    graphs.forget(model)
+def _free(optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad(set_to_none=True)
     gc.collect()
     if torch.cuda.is_initialized():

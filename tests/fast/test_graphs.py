@@ -496,3 +496,19 @@ def test_the_memory_of_graphs_is_counted_and_given_back_before_smaller_batches_a
     assert memory.largest_fitting(model, make_optimizer(model, config.train), batch, config, [3, 2]) == 2
     assert seen == [False, False] and captures == [(4, 6), (3, 6), (2, 6)]  # each size as training would have it
     assert not graphs.has(model)
+
+
+def test_an_update_that_fits_without_the_memory_of_graphs_is_done_without(captures, monkeypatch):
+    monkeypatch.setattr("rltok.step.autocast", lambda config, device: torch.autocast(device.type, QUICK))
+    model, config = fresh_model(), step_config()
+    optimizer, tried = make_optimizer(model, config.train), []
+
+    def limited(*given):
+        tried.append(train_step(*given))
+        if graphs.has(model):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return tried[-1]
+
+    for step in (1, 2):
+        assert memory.with_oom_advice(limited, model, optimizer, step_batches(1), config, step) is tried[-1]
+    assert len(tried) == 3 and len(captures) == 1 and not graphs.has(model)
