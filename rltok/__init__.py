@@ -7,38 +7,29 @@
 >>> rows = rltok.generate(model, "Once upon a time")
 """
 
-from rltok import estimator, losses, policy, vocab
-from rltok.config import Config
-from rltok.errors import RltokError
-from rltok.explore.reading import read
-from rltok.generation.batch import generate, stream
-from rltok.presets import preset, presets
-from rltok.runs.export import export
-from rltok.runs.loading import load
-from rltok.runs.snapshots import boundary_view
-from rltok.runs.training import train
-from rltok.show.terminal import paint_view as paint
-from rltok.unet import AutoregressiveUNet, UNetOutput
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rltok.presets import preset as preset
+from rltok.presets import presets as presets  # now: a later import of the module would give its name to the module
+
+if TYPE_CHECKING:
+    from rltok.api import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AutoregressiveUNet",
-    "Config",
-    "RltokError",
-    "UNetOutput",
-    "boundary_view",
-    "estimator",
-    "export",
-    "generate",
-    "load",
-    "losses",
-    "paint",
-    "policy",
-    "preset",
-    "presets",
-    "read",
-    "stream",
-    "train",
-    "vocab",
-]
+
+def __getattr__(name: str) -> Any:
+    """The names of `rltok.api`, and the modules that come with it, when one is first asked for: that takes seconds."""
+    api = import_module("rltok.api")
+    for each in ("__all__", *api.__all__):
+        globals().setdefault(each, getattr(api, each))
+    if name not in globals():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    """What an editor offers: all of them."""
+    __getattr__("__all__")
+    return [*globals()]

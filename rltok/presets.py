@@ -10,10 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from rltok.config import Config, DataConfig, ModelConfig, ObjectiveConfig, RuleConfig, TrainConfig, with_settings
-from rltok.data.corpus import num_held_out
-from rltok.data.rows import MIN_TAIL
 from rltok.errors import RltokError
-from rltok.optim import policy_travel
 from rltok.registry import RULES
 
 LITTLE_TRAVEL = 0.25  # share of the paper's, see `travel_advice`: at 32m a sixth still costs 0.01 to 0.02 bits per byte
@@ -140,6 +137,9 @@ def rule_variants() -> dict[str, dict[str, Any]]:
     return {suffix: {f"model.rule.{key}": value for key, value in settings.items()} for suffix, settings in variants.items()}
 
 
+WAYS = ("learned", *rule_variants())  # of drawing boundaries, by name
+
+
 def _variants() -> None:
     """Register variants of every size, such as `40m_gamma0.9` and `tiny_hnet`: gammas, lags, a fast policy, and the rules."""
     for name in list(_PRESETS):
@@ -246,6 +246,8 @@ def fit_to_corpus(config: Config, num_bytes: int) -> Config:
 
 def travel_share(config: Config) -> float:
     """How far the policy's weights can move in this run, as a share of how far they can in the paper's at 147M."""
+    from rltok.optim import policy_travel  # here and below, because torch comes with it
+
     return policy_travel(config) / policy_travel(preset("147m"))
 
 
@@ -266,12 +268,17 @@ def travel_advice(config: Config) -> str | None:
 
 def _training_rows(num_bytes: int, length: int, fraction: float) -> int:
     """Windows of one text that are left for training; 0 for a single one."""
+    from rltok.data.corpus import num_held_out
+    from rltok.data.rows import MIN_TAIL
+
     rows = num_bytes // length + (num_bytes % length >= min(MIN_TAIL, length))
     return rows - num_held_out(rows, fraction) if rows > 1 else 0
 
 
 def check_batch_fits(config: Config, num_rows: int, num_bytes: int) -> None:
     """Raise `RltokError` when the training rows do not fill one update; it spells out settings that would fit."""
+    from rltok.data.rows import MIN_TAIL
+
     wanted = config.train.sequences_per_update
     if num_rows < wanted:
         length, fraction = config.data.sequence_length, config.data.held_out_fraction
@@ -281,7 +288,7 @@ def check_batch_fits(config: Config, num_rows: int, num_bytes: int) -> None:
         raise RltokError(
             f"the corpus has {num_rows} training rows of {length} bytes, less than one batch of {wanted}."
             " Without --preset and settings of its own rltok fits its smallest model to the text (in Python:"
-            " rltok.presets.fit_to_corpus), or:"
+            " from rltok.presets import fit_to_corpus), or:"
             f" --set data.cut=windows data.sequence_length={data.sequence_length}"
             f" train.sequences_per_update={train.sequences_per_update}"
             f" train.micro_batch={train.micro_batch} train.training_bytes={train.training_bytes}"

@@ -6,7 +6,7 @@
 `rltok.runs.together` makes them of what torchrun started. In one process everything here returns what it is given.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ class Ranks:
     count: int = 1
     sharers: Group | None = None  # the processes with rows of the same micro-batches; None where each has its own
     waiting: Group | None = None  # all, for what may take long, and for values on the CPU
-    watched: AbstractContextManager[Any] = nullcontext()  # around all that they do together; in it, the end of one ends all
+    watched: Callable[[], AbstractContextManager[Any]] = nullcontext  # around what all do together: the end of one ends all
     replica: DistributedDataParallel | None = None  # of the model: its backward pass leaves the mean of all gradients
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from rltok import estimator
+import rltok.estimator as estimator
 from rltok.baselines import antithetic_coefficients
 from rltok.config import Config, ObjectiveConfig
 from rltok.device import autocast
@@ -166,7 +166,7 @@ def train_step(
     # Each process decides this by itself, from the same numbers: gradients are summed over processes before they come here.
     scaler.update()
     if metrics.skipped and scaler.get_scale() < 1:
-        raise overflow(step, scaler.get_scale())
+        raise overflow(step, scaler.get_scale() / scaler.get_backoff_factor())
     return metrics
 
 

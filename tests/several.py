@@ -100,15 +100,26 @@ def write_updates(cases: dict[str, int], folder: str, number: int) -> None:
         np.savez(Path(folder, f"{case} {number}.npz"), **arrays)
 
 
-def unlike(code: str = "1", precision: str = "float32") -> None:
-    """Meet with other processes, as if this one had code of that digest, or a card that computes in that precision.
+def unlike(code: str = "1", precision: str = "float32", backend: str = "plain") -> None:
+    """Meet with other processes, as if this one had code of that digest, or a card of that precision or with that backend.
 
     An error ends it as a command would.
     """
     together._code = lambda: code
     together.precision_of = lambda *_: getattr(torch, precision)
+    together.backend_of = lambda *_: (backend, "for a test")
     try:
         compute({"policy, 6 rows": 1})
     except RltokError as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(2)
+
+
+def fail_twice() -> None:
+    """Fail in a run, and say what comes of the next one."""
+    for _ in range(2):
+        try:
+            with joined(config_of("policy, 6 rows"), corpus_of(), CPU):
+                raise RltokError("the first run fails.")
+        except RltokError as error:
+            print(error, file=sys.stderr, flush=True)

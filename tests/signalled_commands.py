@@ -1,17 +1,18 @@
 """A process that runs commands in children, which may send themselves signals at chosen moments; `conftest.ended` talks to it.
 
 It reads one JSON line a job, a list of a table for each child, {"arguments", "signals": [[name, point, call], ...], "ignored",
-"folder", "environment"}, and answers with their exit codes, negative where a signal ended a child. Arguments are those of the
-command line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A signal comes just
-before the `call`-th call of the function called `point`; "error" in its place raises one. What a child says is in the files
-stdout and stderr of its folder. Importing torch happens once, in the parent, which never computes anything. A child that
-waits for ever ends by SIGALRM.
+"folder", "environment", "folder_of_work"}, and answers with their exit codes, negative where a signal ended a child. Arguments
+are those of the command line or, in a table, of `rltok.train`, or of the function of `several.py` that it names as "check". A
+signal comes just before the `call`-th call of the function called `point`, "SIGTERM soon" half a second later; "error" in its
+place raises one. What a child says is in the files stdout and stderr of its folder. Importing torch happens once, in the parent,
+which never computes anything. A child that waits for ever ends by SIGALRM.
 """
 
 import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import several
@@ -22,12 +23,18 @@ import rltok.cli.commands
 import rltok.cli.compare
 import rltok.cli.main
 import rltok.runs.snapshots
+import rltok.runs.together
 import rltok.runs.training
+import rltok.system.processes
 from rltok.config import from_dict
 from rltok.errors import RltokError
 from rltok.runs.folder import RunFolder
 
 POINTS = {
+    "parse": (rltok.cli.main, "parse"),
+    "failed": (rltok.system.processes, "failed"),
+    "meet": (rltok.runs.together, "meet"),
+    "sharers": (rltok.system.processes, "_sharers"),
     "load_corpus": (rltok.cli.commands, "load_corpus"),
     "train_step": (rltok.runs.training, "train_step"),
     "show": (rltok.cli.commands, "boundary_view"),
@@ -35,7 +42,8 @@ POINTS = {
     "close": (RunFolder, "close"),
     "exit": (sys, "exit"),
 }
-PATIENCE = 120  # seconds: far more than any of these commands takes
+SOON = " soon"
+PATIENCE = 12  # seconds: far more than any of these commands takes
 
 
 def signal_at(name: str, point: str, call: int) -> None:
@@ -48,7 +56,8 @@ def signal_at(name: str, point: str, call: int) -> None:
         if calls == call and name == "error":
             raise RltokError("this process fails.")
         if calls == call:
-            os.kill(os.getpid(), getattr(signal, name))
+            number = getattr(signal, name.removesuffix(SOON))
+            threading.Timer(0.5, os.kill, (os.getpid(), number)).start() if name.endswith(SOON) else os.kill(os.getpid(), number)
         return original(*args, **kwargs)
 
     setattr(owner, attribute, signalling)
@@ -57,6 +66,7 @@ def signal_at(name: str, point: str, call: int) -> None:
 def run(order: dict) -> None:
     signal.alarm(PATIENCE)
     os.environ |= order["environment"]
+    os.chdir(order.get("folder_of_work", "."))
     for number, name in enumerate(("stdout", "stderr"), start=1):
         os.dup2(os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     for name in order["ignored"]:

@@ -140,7 +140,7 @@ def test_a_scale_that_fell_below_1_is_an_error_that_names_the_update_and_changes
     optimizer = make_optimizer(model, config.train)
     before = everything(model, optimizer)
     assert train_step(model, optimizer, batches_of(), config, 6, planting(model, math.inf), scaler=scaler).skipped
-    with pytest.raises(RltokError, match=r"^update 7: gradients overflow fp16 even at a loss scale of 0.5\. .*precision to fp32"):
+    with pytest.raises(RltokError, match=r"^update 7: gradients overflow fp16 even at a loss scale of 1\. .*precision to fp32"):
         train_step(model, optimizer, batches_of(), config, 7, planting(model, math.inf), scaler=scaler)
     assert same(before, everything(model, optimizer))
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rltok.benchmarks.task_items import Item, TaskItems
+from rltok.benchmarks.sets import Item
+from rltok.benchmarks.task_items import TaskItems
 from rltok.errors import RltokError
 from rltok.evaluation import checked_draws, evaluation_mode, require_finite
 from rltok.rng import evaluation_uniforms

@@ -13,8 +13,9 @@ from rltok.data.sources import is_hub
 from rltok.device import backend_of, resolve_device
 from rltok.errors import RltokError
 from rltok.presets import preset
-from rltok.speed.bench import BENCH_RECORD, FULL_UPDATES, Plan
+from rltok.speed.bench import BENCH_RECORD, Plan
 from rltok.speed.bench import bench as measure
+from rltok.speed.speeds import FULL_UPDATES
 from rltok.system.files import check_record_path, write_record
 
 HUB_UPDATES = 4  # of a dataset on the hub so many updates are read, then rows repeat

@@ -30,7 +30,7 @@ from rltok.runs.training import train as train_model
 from rltok.show.terminal import legend, paint_view
 from rltok.show.words import many
 from rltok.system.files import MISSING, check_name, quoted, read_file
-from rltok.system.processes import place
+from rltok.system.place import place
 from rltok.unet import AutoregressiveUNet
 from rltok.vocab import to_utf8
 
@@ -179,7 +179,8 @@ def show(options: argparse.Namespace) -> None:
     colour = use_colour(options.color)
     print(paint_view(data, view, colour))
     counts = f"{many(sum(view['boundaries']), 'boundary')} in {many(len(data), 'byte')}"
-    print(f"\n{legend(colour, (data, view['boundaries']))}; {counts}, one draw with seed {options.seed}")
+    signs = legend(colour, (data, view["boundaries"]), drawn=view["probabilities"] is None)
+    print(f"\n{signs}; {counts}, one draw with seed {options.seed}")
 
 
 def demo(options: argparse.Namespace) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from rltok.benchmarks.task_items import TASKS, TaskItems, hub_items, read_items
+from rltok.benchmarks.sets import TASKS
+from rltok.benchmarks.task_items import TaskItems, hub_items, read_items
 from rltok.benchmarks.tasks import TaskScore, score_items
 from rltok.cli.options import MEAN_DRAWS, refuse_kernels, say
 from rltok.config import Config
@@ -21,6 +22,8 @@ from rltok.device import resolve_device
 from rltok.errors import RltokError
 from rltok.evaluation import Evaluation
 from rltok.evaluation import evaluate as evaluate_rows
+from rltok.rng import name_draws
+from rltok.rules.base import settings_of
 from rltok.runs.loading import load, load_config, locate, trained_on
 from rltok.unet import AutoregressiveUNet
 
@@ -104,7 +107,8 @@ def _rows_to_score(options: argparse.Namespace, config: Config) -> Rows:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise `RltokError` for options of text together with those of benchmark sets."""
+    """Raise `RltokError` for no way of drawing, and for options of text together with those of benchmark sets."""
+    name_draws(options.draws, _how_drawn(options)["num_draws"])
     of_text = {"--data": options.data is not None, "--split": options.split, "--max-bytes": options.max_bytes is not None}
     of_tasks = {"--task": options.task, "--max-items": options.max_items is not None}
     if options.tasks is None and any(of_tasks.values()):
@@ -113,6 +117,11 @@ def _check_options(options: argparse.Namespace) -> None:
     if options.tasks is not None and any(of_text.values()):
         given = next(name for name, there in of_text.items() if there)
         raise RltokError(f"--tasks scores benchmark sets instead of text, to which {given} belongs. Give one of the two.")
+
+
+def _target(options: argparse.Namespace, config: Config) -> dict[str, float | None]:
+    """The rate that was asked for: of the user, else of training; None of rules that aim at none."""
+    return {"target_rate": settings_of(config.model).get("target_rate") if options.rate is None else options.rate}
 
 
 def _how_drawn(options: argparse.Namespace) -> dict[str, Any]:
@@ -125,16 +134,17 @@ def _how_drawn(options: argparse.Namespace) -> dict[str, Any]:
 def evaluate(options: argparse.Namespace) -> None:
     """`rltok evaluate`."""
     _check_options(options)
+    sets = [_items(options, name) for name in dict.fromkeys(options.task or TASKS)] if options.tasks else []  # before any score
+    place = locate(options.run)
+    config, model = load_config(place), loaded(options, place)
+    target = _target(options, config)
     if options.tasks is None:
-        place = locate(options.run)
-        model = loaded(options, place)
-        result = evaluate_rows(model, _rows_to_score(options, load_config(place)), batch=EVALUATION_BATCH, **_how_drawn(options))
-        print_json(result.to_dict()) if options.json else print("\n".join(_text_lines(result)))
+        result = evaluate_rows(model, _rows_to_score(options, config), batch=EVALUATION_BATCH, **_how_drawn(options))
+        print_json(result.to_dict() | target) if options.json else print("\n".join(_text_lines(result, **target)))
         return
-    sets = [_items(options, name) for name in dict.fromkeys(options.task or TASKS)]  # all are read before any is scored
-    model = loaded(options, locate(options.run))
     scores = [_score(options, model, items) for items in sets]
-    print_json({"tasks": [score.to_dict() for score in scores]}) if options.json else print("\n".join(_task_lines(scores)))
+    content = {"tasks": [score.to_dict() for score in scores]}
+    print_json(content | target) if options.json else print("\n".join(_task_lines(scores, **target)))
 
 
 def _items(options: argparse.Namespace, name: str) -> TaskItems:
@@ -151,12 +161,13 @@ def _error(value: float | None, digits: int = 4) -> str:
     return "" if value is None else f" +- {value:.{digits}f}"
 
 
-def _drawn(draws: str, seed: int) -> str:
-    return {"sample": f"one draw with seed {seed}", "threshold": "where p > 1/2"}.get(draws, f"{draws} draws with seed {seed}")
+def _drawn(draws: str, seed: int, target_rate: float | None) -> str:
+    how = {"sample": f"one draw with seed {seed}", "threshold": "where p > 1/2"}.get(draws, f"{draws} draws with seed {seed}")
+    return how if target_rate is None else f"{how}, target rate {target_rate:.4g}"
 
 
-def _text_lines(result: Evaluation) -> list[str]:
-    whole, drawn = result.class_counts, _drawn(result.draws, result.seed)
+def _text_lines(result: Evaluation, target_rate: float | None) -> list[str]:
+    whole, drawn = result.class_counts, _drawn(result.draws, result.seed, target_rate)
     by_class = (f"{name} {shown(rate)} (of {whole[name]})" for name, rate in result.class_rates.items())
     return [
         f"bits per byte {result.bits_per_byte:.4f}{_error(result.standard_error)} over {result.rows} rows,"
@@ -171,16 +182,17 @@ def _text_lines(result: Evaluation) -> list[str]:
     ]
 
 
-def _task_lines(scores: Sequence[TaskScore]) -> list[str]:
+def _task_lines(scores: Sequence[TaskScore], target_rate: float | None) -> list[str]:
     lines = [f"{'set':12s}{'items':>7s}  {'bits per byte':20s}{'accuracy':18s}{'chance':8s}".rstrip()]
     for score in scores:
         accuracy = shown(score.accuracy) + _error(score.accuracy_error, 3)
         bits = f"{score.bits_per_byte:.4f}{_error(score.standard_error)}"
         noise = "no better than guessing" if score.at_chance else ""
         lines.append(f"{score.task:12s}{score.items:>7d}  {bits:20s}{accuracy:18s}{shown(score.chance):8s}{noise}".rstrip())
+    drawn = _drawn(scores[0].draws, scores[0].seed, target_rate)
     return [
         *lines,
-        f"+- standard error over items; boundaries: {_drawn(scores[0].draws, scores[0].seed)}. Bits per byte of the right"
+        f"+- standard error over items; boundaries: {drawn}. Bits per byte of the right"
         " continuation, the space before it included.",
         "Accuracy is noise for models of this size: compare bits per byte.",
     ]

@@ -98,4 +98,4 @@ def _show(rows: list[Generated], options: argparse.Namespace) -> None:
         else:
             print(_printable((row.prompt + row.data).decode("utf-8", errors="replace")))
     if options.boundaries:
-        print(f"\n{legend(False, *((row.prompt + row.data, row.boundaries) for row in rows))}")
+        print(f"\n{legend(colour, *((row.prompt + row.data, row.boundaries) for row in rows), drawn=True)}")

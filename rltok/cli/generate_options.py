@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rltok.generation.sampling import Sampling
-from rltok.runs.loading import NAMES
+from rltok.runs.names import NAMES
 
 
 def add_generate(commands: Any, add_running: Callable[[Any], None]) -> None:

@@ -5,12 +5,11 @@ import os
 import signal
 import sys
 
-from rltok.cli import commands
 from rltok.cli.options import parse
 from rltok.errors import RltokError
-from rltok.kernels import backends
 from rltok.show.terminal import REPLACED
-from rltok.system import processes, signals
+from rltok.system import signals
+from rltok.system.place import UNSET, place
 from rltok.system.streams import lasting_output
 
 HOW_TO_GO_ON = {
@@ -62,12 +61,15 @@ def main(arguments: list[str] | None = None) -> int:
         signals.answer()
     with lasting_output(REPLACED) as failure:
         try:
-            code = _run(parse(arguments))
+            code = _obey(arguments)
             _end_at_once(code)
         except SystemExit as ended:  # of --help, --version, and options that cannot be understood
             if ended.code or failure() is None:
                 raise
             code = 0
+        except Exception as error:  # a fault of ours
+            _end_at_once(1, error)
+            raise
         if code == 0 and (error := failure()) is not None:
             text = f"standard output could not be written ({error.strerror}); all else is done. Make room, or send it elsewhere."
             print(f"rltok: {text}", file=sys.stderr)
@@ -75,37 +77,59 @@ def main(arguments: list[str] | None = None) -> int:
         return code
 
 
-def _end_at_once(code: int) -> None:
+def _end_at_once(code: int, error: Exception | None = None) -> None:
     """Where one of several processes failed, end it: its connections may be in any state, and others wait for it."""
     if code and {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+        if error is not None:
+            sys.excepthook(type(error), error, error.__traceback__)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _obey(arguments: list[str] | None) -> int:
+    """A signal is one line whenever it comes: while options are read, during the work, or as an error is told."""
+    options = argparse.Namespace(command="")
     try:
-        if options.command != "train" and processes.place().count > 1:
-            raise RltokError(
-                f"torchrun is for rltok train; rltok {options.command} is one process. Leave torchrun out, {processes.UNSET}."
-            )
+        options = parse(arguments)
+        return _run(options)
+    except KeyboardInterrupt as interrupted:
+        number = getattr(interrupted, "number", signal.SIGINT)
+        what = "\nrltok: interrupted" if number == signal.SIGINT else f"rltok: ended by {signal.Signals(number).name}"
+        notes = "; ".join([what, *getattr(interrupted, "__notes__", [])])
+        if _speaks():
+            print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
+        return 128 + number
+
+
+def _speaks() -> bool:
+    """Whether it is for this process to say that a signal ended it."""
+    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+        return True
+    from rltok.system import processes
+
+    return processes.interrupted()
+
+
+def _run(options: argparse.Namespace) -> int:
+    processes = None
+    try:
+        from rltok.cli import commands
+        from rltok.kernels import backends
+        from rltok.system import processes  # all with torch, whose import takes seconds, and --help needs none of them
+
+        if options.command != "train" and place().count > 1:
+            raise RltokError(f"torchrun is for rltok train; rltok {options.command} is one process. Leave torchrun out, {UNSET}.")
         with backends.use(options.backend or backends.requested()):
             getattr(commands, options.command)(options)
         return 0
     except (RltokError, OSError, MemoryError, RuntimeError) as error:
-        if options.debug or not _mendable(error):
+        if processes is None or options.debug or not _mendable(error):
             raise
         line = _one_line(error, options.command)
         if not isinstance(error, processes.Lost) and processes.failed(line):
             print(f"rltok: {line}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt as interrupted:
-        number = getattr(interrupted, "number", signal.SIGINT)
-        what = "\nrltok: interrupted" if number == signal.SIGINT else f"rltok: ended by {signal.Signals(number).name}"
-        notes = "; ".join([what, *getattr(interrupted, "__notes__", [])])
-        if processes.interrupted():
-            print(f"{notes}.{HOW_TO_GO_ON.get(options.command, '')}", file=sys.stderr)
-        return 128 + number
 
 
 if __name__ == "__main__":

@@ -9,17 +9,14 @@ import sys
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from rltok import registry
-from rltok.benchmarks.task_items import TASKS
+from rltok import __version__, registry
+from rltok.benchmarks.sets import TASKS
 from rltok.cli.generate_options import add_generate
 from rltok.cli.prepare_options import add_prepare
 from rltok.errors import RltokError
-from rltok.evidence.methods import RULES
-from rltok.kernels import backends
-from rltok.rng import DRAWS
-from rltok.runs.loading import HUB_FILE, NAMES
-from rltok.runs.results import versions
-from rltok.speed.bench import FULL_UPDATES
+from rltok.presets import WAYS
+from rltok.runs.names import HUB_FILE, NAMES
+from rltok.speed.speeds import FULL_UPDATES
 
 MEAN_DRAWS = 4
 EPILOG = "Every command explains itself: rltok COMMAND --help"
@@ -67,8 +64,8 @@ def refuse_kernels(options: argparse.Namespace) -> None:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto (a CUDA card if there is one), cpu or cuda")
     parser.add_argument(
-        "--backend", choices=backends.CHOICES,
-        help="plain PyTorch, triton kernels, or auto: kernels where they run (default: RLTOK_BACKEND, else auto)",
+        "--backend", metavar="NAME",
+        help="plain (PyTorch), triton (kernels), or auto: kernels where they run (default: RLTOK_BACKEND, else auto)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
@@ -147,7 +144,7 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument("--task", nargs="+", choices=tuple(TASKS), metavar="NAME", help="only these: " + ", ".join(TASKS))
     evaluate.add_argument("--max-items", type=int, metavar="N", help="the first so many items of each set")
     evaluate.add_argument(
-        "--draws", choices=DRAWS, default="sample",
+        "--draws", default="sample", metavar="HOW",
         help="of boundaries: sample (one seeded draw, the default), threshold (where p > 1/2), mean (of seeded draws)",
     )  # fmt: skip
     evaluate.add_argument("--num-draws", type=int, metavar="K", help=f"seeded draws of --draws mean (default: {MEAN_DRAWS})")
@@ -191,7 +188,7 @@ def _add_compare(commands: Any) -> None:
     )
     compare.add_argument(
         "--rules", nargs="+", default=["all"], metavar="NAME",
-        help="all (default), or some of: " + ", ".join(RULES) + "; random_k_as_NAME is NAME's control, with as many boundaries at"
+        help="all (default), or some of: " + ", ".join(WAYS) + "; random_k_as_NAME is NAME's control, with as many boundaries at"
         " random places (whitespace, bpe, bpe_causal)",
     )  # fmt: skip
     compare.add_argument(
@@ -291,7 +288,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="rltok", description="Train byte-level models that learn where their tokens end, and look at them.", epilog=EPILOG
     )
-    parser.add_argument("--version", action="version", version="rltok " + versions()["rltok"])
+    parser.add_argument("--version", action="version", version=f"rltok {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     add_prepare(commands, _add_common)

@@ -137,20 +137,26 @@ def _of_the_paper(best: Sweep) -> str:
 def _claims(best: Sweep, large: Sweep) -> list[tuple[str, str, bool]]:
     """Claims: of which method, what, and whether our runs show it."""
     fast, slow, paper = IN_SENTENCES[FAST], IN_SENTENCES[SLOW], _paper(best, large)
-    ahead = _ahead(best, FAST, ("even", "hnet_port"))
+    spaces, better = "ends tokens at white space", "predicts better than even spacing"
+    small, here, there = _size(best), f" at {_size(best)}", f" at {LARGE.upper()}"
+    every = f", at {small} parameters and {LARGE.upper()}, the paper's size"
+    sizes = [sweep for sweep in (best, large) if FAST in sweep.runs]
+    at_white = _by_size(spaces, [at_spaces(sweep, FAST) for sweep in sizes], "", every, here, f"{there}, the paper's size")
+    ahead = _by_size(better, [_ahead(sweep, FAST, "even") for sweep in sizes], here, " at both sizes", here, there)
     return [
-        *((fast, what, holds) for what, holds in (_spaces(best, large) | _ahead_of_even(best, large)).items()),
-        (slow, f"predicts better than even spacing at {_size(best)}", bool(_ahead(best, SLOW, ("even",)))),
-        (slow, "ends tokens at white space", bool(paper) and all(at_spaces(*run) for run in paper)),
-        (fast, "predicts better than H-Net", "hnet_port" in ahead),
-        (fast, *_beside_guidance(best)),
+        *((fast, what, holds) for what, holds in (at_white | ahead).items()),
+        (slow, better + here, _ahead(best, SLOW, "even")),
+        (slow, spaces, bool(paper) and all(at_spaces(*run) for run in paper)),
+        (fast, "predicts better than H-Net", _ahead(best, FAST, "hnet_port")),
+        (fast, "predicts as well as BPE guidance", _better(_tokenizers(best)[0].get("bpe"))),  # shown only where it is better
     ]
 
 
-def _beside_guidance(best: Sweep) -> tuple[str, bool]:
-    """The claim that the fast policy predicts as well as BPE guidance: shown only where it predicts better."""
-    apart = _tokenizers(best)[0].get("bpe")
-    return "predicts as well as BPE guidance", bool(apart) and apart.verdict == "lower" and apart.seeds >= LEAST_SEEDS
+def _by_size(what: str, holds: Sequence[bool], alone: str, both: str, here: str, there: str) -> dict[str, bool]:
+    """A claim with the sizes at which it was tried: the smaller one alone, both together, or each where they part."""
+    if len(holds) == 1:
+        return {what + alone: holds[0]}
+    return {what + both: holds[0]} if holds[0] == holds[1] else {what + here: holds[0], what + there: holds[1]}
 
 
 def _stated(claims: Iterable[tuple[str, str, bool]], side: bool) -> list[str]:
@@ -160,30 +166,13 @@ def _stated(claims: Iterable[tuple[str, str, bool]], side: bool) -> list[str]:
     return [f"that {'it' if name == last else name} {what}" for (name, what), last in zip(kept, before, strict=False)]
 
 
-def _spaces(best: Sweep, large: Sweep) -> dict[str, bool]:
-    """The claims that the fast policy ends tokens at white space: one of both sizes, or one of each where they part."""
-    what, there = "ends tokens at white space", at_spaces(best, FAST)
-    if FAST not in large.runs:
-        return {what: there}
-    if at_spaces(large, FAST) == there:
-        return {f"{what}, at {_size(best)} parameters and {LARGE.upper()}, the paper's size": there}
-    return {f"{what} at {_size(best)}": there, f"{what} at {LARGE.upper()}, the paper's size": not there}
+def _better(difference: Difference | None) -> bool:
+    """Whether a method predicts better than another one, in `LEAST_SEEDS` at least."""
+    return difference is not None and difference.verdict == "lower" and difference.seeds >= LEAST_SEEDS
 
 
-def _ahead_of_even(best: Sweep, large: Sweep) -> dict[str, bool]:
-    """The claims that the fast policy predicts better than even spacing: one of both sizes, or one of each where they part."""
-    what, ahead = "predicts better than even spacing", bool(_ahead(best, FAST, ("even",)))
-    if FAST not in large.runs:
-        return {f"{what} at {_size(best)}": ahead}
-    if bool(_ahead(large, FAST, ("even",))) == ahead:
-        return {f"{what} at both sizes": ahead}
-    return {f"{what} at {_size(best)}": ahead, f"{what} at {LARGE.upper()}": not ahead}
-
-
-def _ahead(sweep: Sweep, name: str, others: Sequence[str]) -> set[str]:
-    """Which of the others a method predicts better than, in `LEAST_SEEDS` at least."""
-    gaps = _gaps(sweep, name, others) if name in sweep.runs else {}
-    return {other for other, gap in gaps.items() if gap.verdict == "lower" and gap.seeds >= LEAST_SEEDS}
+def _ahead(sweep: Sweep, name: str, other: str) -> bool:
+    return name in sweep.runs and _better(gap(sweep, name, other, place_of(sweep)))
 
 
 def _paper(best: Sweep, large: Sweep) -> list[tuple[Sweep, str]]:
@@ -222,7 +211,7 @@ def at_spaces(sweep: Sweep, name: str) -> bool:
 
 
 def _fast_works(best: Sweep) -> bool:
-    return at_spaces(best, FAST) and "even" in _ahead(best, FAST, ("even",))
+    return at_spaces(best, FAST) and _ahead(best, FAST, "even")
 
 
 def _works(best: Sweep) -> str:
@@ -267,9 +256,9 @@ def _at_scale(large: Sweep) -> str:
 def _head_at_scale(large: Sweep) -> str:
     """Works where its tokens end at white space and it predicts better than even spacing, in every seed while they are few."""
     seeds = by_seed(large, FAST, "even")
-    better = bool(_ahead(large, FAST, ("even",))) if len(seeds) >= LEAST_SEEDS else all(bits < 0 for bits in seeds)
+    better = _ahead(large, FAST, "even") if len(seeds) >= LEAST_SEEDS else all(bits < 0 for bits in seeds)
     there = at_spaces(large, FAST)
-    if there and better and _ahead(large, FAST, ("bpe",)):
+    if there and better and _ahead(large, FAST, "bpe"):
         return "What surprised us"
     if there and better and len(seeds) < LEAST_SEEDS:
         return f"Hints at {LARGE.upper()}"

@@ -1,6 +1,7 @@
 """What measuring scripts share: the file of a record is checked before anything is measured, and errors are one line."""
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from rltok.evidence.record_checks import is_clean
 from rltok.evidence.records import Sweep, read_sweeps
 from rltok.evidence.tables import by_size
 from rltok.runs.results import repository_commit
+from rltok.system import signals
 from rltok.system.files import check_record_path
 from rltok.system.streams import lasting_output
 
@@ -108,15 +110,19 @@ def at_least(least: int, **values: int | None) -> None:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run the `main` of a script: an `RltokError` ends it in one line with code 2, control-C with 130; a closed log does not."""
+    """Run the `main` of a script: an `RltokError` ends it in one line with code 2; control-C, SIGTERM and SIGHUP in one line with
+    128 + the signal's number, together with the processes that it started; a closed log does not."""
+    signals.answer()
     with lasting_output() as failure:
         try:
             main()
             if (error := failure()) is not None:
                 raise RltokError(f"standard output could not be written ({error.strerror}). Make room, or send it elsewhere.")
-        except KeyboardInterrupt:
-            print(f"{Path(sys.argv[0]).name}: interrupted. The same command goes on from what is stored.", file=sys.stderr)
-            raise SystemExit(130) from None
+        except KeyboardInterrupt as interrupted:
+            number = getattr(interrupted, "number", signal.SIGINT)
+            what = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+            print(f"{Path(sys.argv[0]).name}: {what}. The same command goes on from what is stored.", file=sys.stderr)
+            raise SystemExit(128 + number) from None
         except RltokError as error:
             print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
             raise SystemExit(2) from None

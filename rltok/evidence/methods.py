@@ -9,9 +9,9 @@ from rltok.config import Config, with_settings
 from rltok.errors import RltokError
 from rltok.evidence.plan import Plan, Planned
 from rltok.policy_settings import OF_ESTIMATOR, OF_LEARNED, OF_POLICY
-from rltok.presets import fit_to_corpus, preset, presets, rule_variants
+from rltok.presets import WAYS as RULES
+from rltok.presets import fit_to_corpus, preset, presets
 
-RULES = ("learned", *rule_variants())
 MATCHED = "random_k_as_"  # as many boundaries as the named rule came to draw, at random places
 MATCHED_RANDOM = tuple(MATCHED + rule for rule in ("whitespace", "bpe", "bpe_causal"))  # of rules that do not control their rate
 BUDGETS = ("smoke", "full")

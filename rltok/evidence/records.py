@@ -29,6 +29,7 @@ from rltok.statistics import Difference, difference_of_units
 
 OWN = ("seed", "micro_batch", *OF_POLICY)  # settings of training that belong to a method, as its rule does
 RATE_OF = "_rate_"  # METHOD_rate_RIVAL has for its target rate the one at which the rival's run of the same seed ended
+AGAIN = "_again"  # METHOD_again_rate_RIVAL aims as much lower as METHOD_rate_RIVAL drew more
 SCHEDULE = ("learning_rate", "warmup_fraction", "sequences_per_update")  # in what runs that ask about the schedule may differ
 
 

@@ -55,8 +55,8 @@ class Panel:
             control.observe(self.update, names="value")
         wrapped = {"flex_flow": "row wrap"}
         controls = widgets.HBox([self.mode, self.level, self.again, *self.rate], layout=wrapped)
-        views, keyed = widgets.HBox(self.views, layout=wrapped), widgets.HTML(keys(len(names) > 1))
-        self.box = widgets.VBox([self.field, controls, self.note, views, keyed])
+        self.keys, views = widgets.HTML(), widgets.HBox(self.views, layout=wrapped)
+        self.box = widgets.VBox([self.field, controls, self.note, views, self.keys])
         self.update()
 
     def update(self, _: Any = None) -> None:
@@ -74,6 +74,7 @@ class Panel:
             self.note.value = f"Only the first {len(data)} bytes are read here; the rest of the text is left out."
         for view, shown in zip(self.views, pictures(self.names, readings, threshold), strict=True):
             view.value = shown
+        self.keys.value = keys(data, len(self.names) > 1)
 
     def _change_to(self, mode: str) -> None:
         if self.mode.value == mode:

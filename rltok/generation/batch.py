@@ -11,6 +11,7 @@ from rltok.device import memory_bytes
 from rltok.errors import RltokError, TrainingFailed
 from rltok.evaluation import checked_model, evaluation_mode
 from rltok.generation.caches import SMALLEST
+from rltok.generation.draws import draw
 from rltok.generation.passes import CachedPass, FullPass
 from rltok.generation.sampling import Sampling
 from rltok.generation.text import TextStream
@@ -112,7 +113,7 @@ class Generation:
             raise StopIteration
         with evaluation_mode(self.model) if self.model.training else nullcontext():
             logits = self.passes.start() if self.logits is None else self.logits
-            ids = self.sampling.draw(logits, self.byte_draws[self.going, self.passes.rows.newest])
+            ids = draw(self.sampling, logits, self.byte_draws[self.going, self.passes.rows.newest])
             self.made += 1
             pieces = [""] * len(self.prompts)
             for row, drawn in zip(self.going.tolist(), ids.tolist(), strict=True):

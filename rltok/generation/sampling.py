@@ -1,11 +1,7 @@
-"""How text goes on: one id out of logits by temperature, top-k and top-p, and when to stop."""
+"""How text goes on, as a user chooses; `rltok.generation.draws` does so."""
 
 import math
 from dataclasses import dataclass
-
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from rltok.errors import RltokError
 from rltok.vocab import PREDICTED, Texts
@@ -40,21 +36,3 @@ class Sampling:
             )
         if not 0 < self.top_p <= 1:
             raise RltokError(f"top-p must be greater than 0 and at most 1; got {self.top_p!r}. 1 leaves all bytes in.")
-
-    def draw(self, logits: Float[Tensor, "B ids"], uniforms: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """An id of each row; -1 where logits are not finite. Equal probabilities go to the lower id first.
-
-        Args:
-            logits: of the next id, -inf for those that never come.
-            uniforms: numbers in [0, 1): where in the sum of probabilities, from the most probable id down, the draw falls.
-        """
-        best, order = logits.double().sort(dim=-1, descending=True, stable=True)
-        temperature, top_k = (self.temperature, self.top_k) if self.temperature else (1.0, 1)
-        chances = ((best - best[:, :1]) / temperature).softmax(dim=-1)[:, :top_k]
-        if self.top_p < 1:
-            shares = chances / chances.sum(dim=-1, keepdim=True)
-            chances = torch.where(shares.cumsum(dim=-1) - shares < self.top_p, chances, 0.0)  # the id that reaches it stays in
-        total = chances.cumsum(dim=-1)
-        whole = total[:, -1:]  # nan where logits are, or where one is infinite
-        place = (total <= uniforms[:, None] * whole).sum(dim=-1, keepdim=True)  # ids before the one that is drawn
-        return torch.where(whole > 0, order.gather(1, place), -1)[:, 0]

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from rltok import resample
+import rltok.resample as resample
 from rltok.config import ModelConfig
 from rltok.errors import RltokError
 from rltok.registry import RULES

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from rltok import resample
+import rltok.resample as resample
 from rltok.config import ModelConfig
 from rltok.losses import mean_over
 from rltok.rules.base import Boundaries, Rule, drawn_positions, settings_of

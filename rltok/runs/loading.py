@@ -6,7 +6,6 @@ A name stands for a run's folder, a checkpoint, a file of `rltok export`, a mode
 import difflib
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,13 @@ from rltok.data.hub import hub_reachable
 from rltok.errors import RltokError
 from rltok.fast.unet import FastUNet
 from rltok.runs.checkpoint import WEIGHTS, fill, find_checkpoint, load_weights, read_state
+from rltok.runs.names import ADDRESS, HUB_FILE, HUB_NAME, NAMES
 from rltok.runs.shipped import shipped_models, weights_of
 from rltok.runs.weights import no_constant, read_facts, read_tensors
 from rltok.system.files import MISSING, quoted, read_file
 from rltok.unet import AutoregressiveUNet
 
-HUB_NAME = re.compile(r"(hf:)?((\w[\w.-]*)/\w[\w.-]*)", re.ASCII)  # prefix, OWNER/NAME, OWNER
-HUB_FILE = "model.safetensors"
-ON_THE_HUB = r"(?:www\.)?(?:huggingface\.co|hf\.co)/"
-ADDRESS = re.compile(  # OWNER/NAME
-    rf"(?:[a-z]+://|(?={ON_THE_HUB}))(?:{ON_THE_HUB}((?!datasets/|spaces/)\w[\w.-]*/\w[\w.-]*))?", re.ASCII | re.IGNORECASE
-)
 PROBE_SECONDS = 2.0
-NAMES = "a run's folder, a checkpoint, a file of rltok export, a name of rltok models, or OWNER/NAME on the Hugging Face hub"
 
 
 def locate(name_or_path: str | Path) -> Path:

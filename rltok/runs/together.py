@@ -15,10 +15,12 @@ import torch.distributed as dist
 from rltok.config import Config
 from rltok.data import Corpus
 from rltok.data.order import check_ranks, sharing
-from rltok.device import PRECISIONS, precision_of, resolve_device
+from rltok.device import PRECISIONS, backend_of, precision_of, resolve_device
 from rltok.errors import RltokError
 from rltok.ranks import ALONE, Ranks
-from rltok.system.processes import meet, place, roll_call
+from rltok.runs.checkpoint import checkpoints
+from rltok.system.place import place
+from rltok.system.processes import meet, roll_call
 
 
 def own_device(name: str) -> torch.device:
@@ -49,19 +51,43 @@ def joined(config: Config, corpus: Corpus, device: torch.device) -> Iterator[Ran
     """Inside, all processes of the run are connected; alone, nothing happens.
 
     Raises:
-        RltokError: code, settings, text or precision of two processes differ.
+        RltokError: code, settings, text, precision or backend of two processes differ, or they are connected already.
     """
     here = place()
     if here.count == 1:
         yield ALONE
         return
+    if dist.is_initialized():
+        raise RltokError(
+            "these processes are connected already: by a run that failed, or by a call of init_process_group. Start them anew for"
+            " the next run, and leave that call to rltok."
+        )
     text = " ".join(corpus.description[split]["hash"] for split in ("train", "validation"))
-    meeting = meet(roll_call({"code of rltok": _code(), "version of torch": torch.__version__, "set of settings": config.digest(),
-                              "text": text, "kind of device": device.type,
-                              "precision": PRECISIONS[precision_of(config, device)]}), device)  # fmt: skip
-    sharers = _sharers(config, here.number, here.count)
-    yield Ranks(here.number, here.count, sharers, meeting.waiting, meeting.watched())
-    meeting.part()
+    called = roll_call({"code of rltok": _code(), "version of torch": torch.__version__, "set of settings": config.digest(),
+                        "text": text, "kind of device": device.type, "precision": PRECISIONS[precision_of(config, device)],
+                        "backend": backend_of(config, device)[0]})  # fmt: skip
+    meeting = meet(called, device, sharing(config.train.sequences_per_update, config.train.micro_batch, here.count))
+    yield Ranks(here.number, here.count, meeting.sharers, meeting.waiting, meeting.watched)
+    with meeting.watched():
+        meeting.part()
+
+
+def check_newest(out: str | Path, ranks: Ranks) -> None:
+    """Raise `RltokError` where a process finds a later checkpoint than process 0, from whose folder all go on.
+
+    torchrun may give another machine number 0 than before, and that one would begin again. Processes that were given another
+    `out`, or none, are not asked.
+    """
+    with ranks.watched():
+        saved = checkpoints(Path(out)) if ranks.same(str(out)) == str(out) else []
+        newest = int(saved[-1].name.removeprefix("step-")) if saved else 0
+        first, latest = ranks.same(newest), ranks.agree([newest])
+    if latest > first:
+        known = f"its newest checkpoint of update {first}" if first else "no checkpoint"
+        raise RltokError(
+            f"{out}, as process 0 sees it, has {known}, and as another one sees it, one of update {latest}. Give the machine that"
+            " has it --node-rank 0, or let all share its disk."
+        )
 
 
 def _code() -> str:
@@ -70,15 +96,6 @@ def _code() -> str:
     for path in sorted(folder.rglob("*.py")):
         digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def _sharers(config: Config, number: int, count: int) -> dist.ProcessGroup | None:
-    """The processes with rows of this one's micro-batches. All processes make all groups, as torch demands."""
-    together = sharing(config.train.sequences_per_update, config.train.micro_batch, count)
-    if together == 1:
-        return None
-    groups = [dist.new_group(list(range(first, first + together))) for first in range(0, count, together)]
-    return groups[number // together]
 
 
 def same_state(ranks: Ranks, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Ranks:

@@ -30,10 +30,10 @@ from rltok.runs.progress import Progress
 from rltok.runs.results import RunRecord, device_name, read_run_record, repository_commit, thin, versions
 from rltok.runs.sessions import Session, announce, furthest, made_on, sessions_of, settle
 from rltok.runs.snapshots import snapshot, snapshot_steps
-from rltok.runs.together import check_processes, joined, own_device, same_state
+from rltok.runs.together import check_newest, check_processes, joined, own_device, same_state
 from rltok.step import train_step
 from rltok.system.files import room
-from rltok.system.processes import place
+from rltok.system.place import place
 from rltok.system.signals import act_on, held_back
 from rltok.system.streams import lasting
 from rltok.unet import AutoregressiveUNet
@@ -321,6 +321,8 @@ def _corpus(data: Corpus | str | Path, config: Config) -> Corpus:
 @contextmanager
 def _claimed(out: str | Path, config: Config, corpus: Corpus, resume: bool, ranks: Ranks) -> Iterator[RunFolder | None]:
     """The folder of the run, for the first process; None for the others. An interruption notes the newest checkpoint."""
+    if resume:
+        check_newest(out, ranks)
     if not ranks.first:
         yield None
         return
@@ -370,7 +372,7 @@ def train(
     corpus = _corpus(data, config)
     for line in filter(None, (corpus.summary, travel_advice(config) if full else None)):
         say(line)
-    with joined(config, corpus, chosen) as ranks, _claimed(out, config, corpus, resume, ranks) as folder, ranks.watched:
+    with joined(config, corpus, chosen) as ranks, _claimed(out, config, corpus, resume, ranks) as folder, ranks.watched():
         run = _open(config, corpus, folder, chosen, ranks)
         for line in (*_beginning(run, resume), f"backend {backend}: {why}"):
             say(line)

@@ -4,7 +4,6 @@ A character of several bytes appears once, with the value of its last byte. If a
 instead, such as <E6>. No character that is shown can control a terminal.
 """
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,6 +12,9 @@ from rltok.errors import RltokError
 from rltok.vocab import character_spans, to_utf8
 
 SIGNS = {"\n": "\u21b5", "\t": "\u21e5"}  # what a view prints for a line's end and a tab
+# What legends say of an entry that stands in for a character.
+NO_UTF8, PART = "a byte that is no UTF-8", "a byte of a character inside which a token ends"
+UNSEEN = "a character that cannot be seen"
 
 
 class Shown(NamedTuple):
@@ -21,6 +23,7 @@ class Shown(NamedTuple):
     text: str  # "\n" for a line's end
     value: float
     ends: bool
+    meaning: str = ""  # of what stands in for a character
 
 
 def _picture(character: str) -> str:
@@ -51,21 +54,20 @@ def shown_characters(text: str | bytes, boundaries: Sequence[int], values: Seque
         )
     shown = []
     for start, stop in character_spans(data):
-        decoded = data[start:stop].decode("utf-8", errors="replace")
-        if any(boundaries[start : stop - 1]) or decoded == "\ufffd" != data[start:stop].decode("utf-8", errors="ignore"):
-            shown += [Shown(f"<{data[i]:02X}>", float(values[i]), bool(boundaries[i])) for i in range(start, stop)]
+        decoded = data[start:stop].decode("utf-8", errors="ignore")
+        if any(boundaries[start : stop - 1]) or not decoded:
+            meaning = PART if decoded else NO_UTF8
+            shown += [Shown(f"<{data[i]:02X}>", float(values[i]), bool(boundaries[i]), meaning) for i in range(start, stop)]
         else:
-            shown.append(Shown(_picture(decoded), float(values[stop - 1]), bool(boundaries[stop - 1])))
+            picture, last = _picture(decoded), stop - 1
+            shown.append(Shown(picture, float(values[last]), bool(boundaries[last]), UNSEEN if picture != decoded else ""))
     return shown
 
 
 def replaced(text: str | bytes, boundaries: Sequence[int]) -> dict[str, str]:
-    """Of each way in which `shown_characters` stands in for a character: one that it shows of this text, and what that means."""
+    """What stands in for characters of this text: each meaning, with the first entry that has it."""
     found: dict[str, str] = {}
-    pictures = {chr(0x2400 + byte) for byte in to_utf8(text) if byte < 32}
     for entry in shown_characters(text, boundaries, boundaries):
-        if re.fullmatch("<[0-9A-F]{2}>", entry.text):
-            found.setdefault("a byte of a character inside which a token ends, or a byte that is no UTF-8", entry.text)
-        elif entry.text in pictures or re.fullmatch(r"<U\+[0-9A-F]+>", entry.text):
-            found.setdefault("a character that cannot be seen", entry.text)
-    return {shown: meaning for meaning, shown in found.items()}
+        if entry.meaning:
+            found.setdefault(entry.meaning, entry.text)
+    return found

@@ -98,11 +98,11 @@ def boundary_figure(
     entries = shown_characters(text, boundaries, boundaries if probabilities is None else probabilities)
     rows = -(-len(entries) // width)
     grid = np.full((rows, width), np.nan)
-    grid.flat[: len(entries)] = [value for _, value, _ in entries]
+    grid.flat[: len(entries)] = [entry.value for entry in entries]
     scale = LinearSegmentedColormap.from_list("boundaries", np.array(ANCHORS) / 255)
     figure, axes = plt.subplots(figsize=(7.4, 0.27 * rows + 0.75))
     image = axes.imshow(grid, cmap=scale, vmin=0, vmax=1, aspect="auto")
-    for number, (character, value, ends) in enumerate(entries):
+    for number, (character, value, ends, _) in enumerate(entries):
         row, column = divmod(number, width)
         shown = SIGNS.get(character, character)
         size = 8 if len(shown) == 1 else 4

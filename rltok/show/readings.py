@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rltok.show.characters import SIGNS, harmless
+from rltok.show.characters import SIGNS, harmless, replaced
 from rltok.show.words import many
 from rltok.vocab import character_spans
 
@@ -166,8 +166,8 @@ def reading_html(reading: Reading, label: str, *, threshold: float | None = None
     )
 
 
-def keys(compared: bool = False) -> str:
-    """What the bars mean, as HTML, and for two readings that are compared what is marked."""
+def keys(data: bytes, compared: bool = False) -> str:
+    """What the bars mean, as HTML, what stands in for characters of a text, and of two readings compared what is marked."""
     entries = {
         SURPRISE: f"above: surprise of the byte (full height: {FULL_BAR} bits or more)",
         CHANCE: "below: probability of a boundary after it",
@@ -177,4 +177,6 @@ def keys(compared: bool = False) -> str:
         entries[MARKED] = "divided differently"
     box = "display:inline-block;width:0.8rem;height:0.8rem;background:"
     parts = [f'<i style="{box}{colour}"></i> {words}' for colour, words in entries.items()]
+    seen = b"".join(text[:1].encode("utf-8") or data[start:stop] for start, stop, text in clusters(data))
+    parts += [f"<code>{html.escape(shown)}</code> {words}" for words, shown in replaced(seen, [0] * len(seen)).items()]
     return f'<p style="font-size:0.9rem">{" ".join(parts)}</p>'

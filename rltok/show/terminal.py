@@ -43,7 +43,7 @@ def paint(data: bytes, boundaries: Sequence[int], probabilities: Sequence[float]
     """
     values = boundaries if probabilities is None else probabilities
     painted = []
-    for text, value, ends in shown_characters(data, boundaries, values):
+    for text, value, ends, _ in shown_characters(data, boundaries, values):
         shown, ending = (NEWLINE, "\n") if text == "\n" else (text, "")
         if colour:
             shown = f"{_background(value)}{shown}{RESET}"
@@ -56,13 +56,18 @@ def paint_view(text: str | bytes, view: dict[str, list], colour: bool = False) -
     return paint(to_utf8(text), view["boundaries"], view["probabilities"], colour)
 
 
-def legend(colour: bool, *views: tuple[bytes, Sequence[int]]) -> str:
-    """One line that explains what `paint` shows, of texts and their boundaries also what stands in for a character."""
-    signs = {BAR: "a token ends here", NEWLINE: "end of a line"}
+def legend(colour: bool, *views: tuple[bytes, Sequence[int]], drawn: bool = False) -> str:
+    """One line that explains what `paint` shows, of texts and their boundaries also what stands in for a character.
+
+    drawn: whether colours are of drawn boundaries, for want of probabilities.
+    """
+    signs = {"a token ends here": BAR, "end of a line": NEWLINE}
     for data, boundaries in views:
-        signs |= {shown: words for shown, words in replaced(data, boundaries).items() if words not in signs.values()}
-    bar = ", ".join(f"{shown} = {words}" for shown, words in signs.items())
+        signs |= {words: shown for words, shown in replaced(data, boundaries).items() if words not in signs}
+    bar = ", ".join(f"{shown} = {words}" for words, shown in signs.items())
     if not colour:
         return bar
-    steps = "".join(f"{_background((i + 0.5) / len(SCALE))} {RESET}" for i in range(len(SCALE)))
-    return f"{bar}; background = probability of that, 0 {steps} 1"
+    what = "whether that was drawn, no probability" if drawn else "probability of that"
+    values = (0.0, 1.0) if drawn else [(i + 0.5) / len(SCALE) for i in range(len(SCALE))]
+    steps = "".join(f"{_background(value)} {RESET}" for value in values)
+    return f"{bar}; background = {what}, 0 {steps} 1"

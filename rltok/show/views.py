@@ -34,11 +34,13 @@ def ink_on(background: tuple[int, int, int]) -> str:
     return "#000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#fff"
 
 
-def _span(entry: Shown) -> str:
+def _span(entry: Shown, drawn: bool) -> str:
     background = colour_of(entry.value)
     edge = f"border-right:2px solid {EDGE};" if entry.ends else ""
     shown = SIGNS.get(entry.text, entry.text)
-    title = f"boundary probability {entry.value:.2f}" + ("; a token ends here" if entry.ends else "")
+    chance = "" if drawn else f"boundary probability {entry.value:.2f}"
+    ends = "a token ends here" if entry.ends else "no token ends here" if drawn else ""
+    title = "; ".join(filter(None, (chance, ends, entry.meaning)))
     style = f"background:rgb{background};color:{ink_on(background)};".replace(" ", "") + edge
     return f'<span style="{style}" title="{title}">{html.escape(shown)}</span>' + ("<br>" if entry.text == "\n" else "")
 
@@ -53,7 +55,7 @@ def boundary_html(text: str | bytes, boundaries: Sequence[int], probabilities: S
         label: what the block shows, for readers who cannot see it.
     """
     values = boundaries if probabilities is None else probabilities
-    body = "".join(_span(entry) for entry in shown_characters(text, boundaries, values))
+    body = "".join(_span(entry, probabilities is None) for entry in shown_characters(text, boundaries, values))
     style = "font-family:monospace;font-size:1em;line-height:1.7;white-space:pre-wrap;overflow-wrap:anywhere;margin:0.5em 0"
     return (
         f'<div class="rltok-boundaries" role="figure" aria-label="{html.escape(label, quote=True)}" style="{style}">{body}</div>'

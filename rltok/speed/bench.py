@@ -27,12 +27,12 @@ from rltok.runs.results import device_name, origin
 from rltok.speed.kernel_times import compilations, time_split
 from rltok.speed.policy_cost import check as check_cost
 from rltok.speed.policy_cost import policy_cost
+from rltok.speed.speeds import FULL_UPDATES
 from rltok.step import train_step
 from rltok.system.stopwatch import stopwatch
 
 BENCH_SCHEMA = 1
 BENCH_RECORD = "rltok bench"  # how the description of a record begins
-FULL_UPDATES = 50  # fewer mark a record as not full
 PLAIN_UPDATES = 5  # beside kernels
 WARM_UP = 3  # updates, the first of which compiles
 PRODUCT_SIZE = {"cuda": 8192, "cpu": 1024}  # of the square matrices that are multiplied

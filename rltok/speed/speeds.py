@@ -9,6 +9,7 @@ from typing import Any
 
 from rltok.errors import RltokError
 
+FULL_UPDATES = 50  # of a record of `rltok bench`; fewer mark it as not full
 STORED = Path(__file__).with_name("measured_speeds.json")
 NUMBERS = ("micro_batch", "bytes_per_second", "tokens_per_byte", "peak_memory_bytes", "updates")
 WORDS = ("preset", "device", "precision", "backend")

@@ -71,12 +71,17 @@ def read_file(path: Path) -> bytes:
 
 @contextmanager
 def room(folder: Path, how: str = "--resume") -> Iterator[None]:
-    """Around writing: a full disk, or a quota or size limit used up, becomes an `RltokError` that says how to go on."""
+    """Around writing: a full disk, or a quota or size limit used up, becomes an `RltokError` that says how to go on.
+
+    So does whatever else befalls an open file, of which Python's error names none; one that names a file is as it was.
+    """
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
+            if error.filename is not None:
+                raise
+            raise RltokError(f"cannot write to {folder} ({error.strerror}). Check its disk, then go on with {how}.") from error
         raise RltokError(f"no room left on the disk of {folder}. Make room, then go on with {how}.") from error
 
 

@@ -5,7 +5,8 @@ torchrun gives each RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, a
     roll_call (the store) --> meet (process groups, the watch) --> work --> part
 
 A process that ends before its time ends the others: before they meet through the store, later because its connections close. What
-it said of itself is said once, and what others then suffer is not said at all.
+it said of itself is said once, and what others then suffer is not said at all. No signal is heard inside torch, so what waits
+there before they have met has a thread of its own.
 """
 
 import json
@@ -14,79 +15,62 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
 from rltok.errors import RltokError
+from rltok.system.place import UNSET, Place, place
 
+T = TypeVar("T")
 LONG = timedelta(days=30)  # who waits for process 0 learns of its end from the watch, not from a clock
 REACHABLE = timedelta(minutes=5)  # process 0, which may still read its text
 THERE_BEFORE = timedelta(minutes=1)  # the store of torchrun
 TO_SPEAK = 10  # seconds until the main thread has said what it has to say
 PAUSE = 0.05  # seconds from look to look at the store
 GONE = "gone"
-UNSET = "or unset RANK and WORLD_SIZE"
 GO_ON = "Go on with the same command and --resume."
 FAILURES, INTERRUPTIONS = "failures", "interruptions"
 _ending = threading.Event()  # once this process has said in the store that it ends
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which of the processes this one is."""
-
-    number: int = 0
-    count: int = 1
-    local: int = 0  # among those of this machine
 
 
 class Lost(RltokError):
     """Another process of the job ended; it, or torchrun, says why."""
 
 
-def place() -> Place:
-    """As torchrun has it in the environment; the only process where that does not name both RANK and WORLD_SIZE."""
-    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
-        return Place()
-    number, count = _whole("RANK"), _whole("WORLD_SIZE")
-    if not 0 <= number < count:
-        raise RltokError(f"RANK={number} must be at least 0 and below WORLD_SIZE={count}. Start with torchrun, {UNSET}.")
-    return Place(number, count, _whole("LOCAL_RANK") if "LOCAL_RANK" in os.environ else number)
+def _started(work: Callable[[], T]) -> Future[T]:
+    """Work in a thread of its own: who waits for its result hears signals."""
+    done = Future[T]()
 
+    def finish() -> None:
+        try:
+            done.set_result(work())
+        except Exception as error:
+            done.set_exception(error)
 
-def _whole(name: str) -> int:
-    try:
-        return int(os.environ[name])
-    except ValueError:
-        raise RltokError(f"{name}={os.environ[name]!r} is no whole number. Start with torchrun, or unset it.") from None
+    threading.Thread(target=finish, daemon=True).start()
+    return done
 
 
 @cache
 def _reaching() -> Future[dist.Store]:
-    """The table of all processes, kept by torchrun or, without it, by process 0; reached once, in a thread of its own.
+    """The table of all processes, kept by torchrun or, without it, by process 0; reached once."""
+    here = place()
 
-    Who waits for the thread hears signals, which are not heard inside torch.
-    """
-    here, reached = place(), Future[dist.Store]()
-    limit = THERE_BEFORE if _kept_by_torchrun() else REACHABLE
+    def reach() -> dist.Store:
+        limit = THERE_BEFORE if _kept_by_torchrun() else REACHABLE
+        store = next(dist.rendezvous("env://", here.number, here.count, timeout=limit))[0]
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)  # --max-restarts keeps the store
+        return dist.PrefixStore(f"attempt {attempt}", store)
 
-    def reach() -> None:
-        try:
-            store = next(dist.rendezvous("env://", here.number, here.count, timeout=limit))[0]
-            attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)  # --max-restarts keeps the store
-            reached.set_result(dist.PrefixStore(f"attempt {attempt}", store))
-        except (RuntimeError, ValueError) as error:
-            reached.set_exception(error)
-
-    threading.Thread(target=reach, daemon=True).start()
-    return reached
+    return _started(reach)
 
 
 def _kept_by_torchrun() -> bool:
@@ -182,6 +166,7 @@ class Meeting:
     waiting: dist.ProcessGroup  # over the network, for values on the CPU and for waits without a limit
     watching: dist.ProcessGroup
     watch: threading.Thread
+    sharers: dist.ProcessGroup | None  # those with rows of this one's micro-batches; None where each has its own
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -201,21 +186,35 @@ class Meeting:
         dist.destroy_process_group()
 
 
-def meet(name: str, device: torch.device) -> Meeting:
+def meet(name: str, device: torch.device, sharing: int = 1) -> Meeting:
     """Connect the processes: NCCL between cards, gloo between CPUs. From then on the end of one ends all.
 
     name: of the meeting, from `roll_call`.
+    sharing: processes that hold rows of one micro-batch.
     """
-    here = place()
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    store = dist.PrefixStore(name, _store())
-    dist.init_process_group(
-        backend, store=store, rank=here.number, world_size=here.count, device_id=device if device.type == "cuda" else None
-    )
+    return _started(partial(_connected, place(), name, device, sharing)).result()
+
+
+def _connected(here: Place, name: str, device: torch.device, sharing: int) -> Meeting:
+    card = device if device.type == "cuda" else None
+    if card is not None:
+        torch.cuda.set_device(card)  # each thread has its own
+    # Connections of its own to the store: a wait in one of them would keep all others that use it waiting.
+    store = dist.PrefixStore(name, _store().clone())
+    backend = "gloo" if card is None else "nccl"
+    dist.init_process_group(backend, store=store, rank=here.number, world_size=here.count, device_id=card)
     waiting, watching = (dist.new_group(backend="gloo", timeout=LONG) for _ in range(2))
     watch = threading.Thread(target=_watch, args=(watching, here), daemon=True)
     watch.start()
-    return Meeting(waiting, watching, watch)
+    return Meeting(waiting, watching, watch, _sharers(here, sharing))
+
+
+def _sharers(here: Place, sharing: int) -> dist.ProcessGroup | None:
+    """The processes with rows of this one's micro-batches. All processes make all groups, as torch demands."""
+    if sharing == 1:
+        return None
+    groups = [dist.new_group(list(range(first, first + sharing))) for first in range(0, here.count, sharing)]
+    return groups[here.number // sharing]
 
 
 def _watch(group: dist.ProcessGroup, here: Place) -> None:

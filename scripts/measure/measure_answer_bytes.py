@@ -11,7 +11,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from rltok.benchmarks.task_items import TASKS, read_items
+from rltok.benchmarks.sets import TASKS
+from rltok.benchmarks.task_items import read_items
 from rltok.benchmarks.tasks import bits_of_bytes
 from rltok.device import resolve_device
 from rltok.evidence import measuring

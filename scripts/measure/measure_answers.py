@@ -4,7 +4,7 @@
         --out notebooks/results/answers.json
 
 Evidence records hold bits per byte of every item, not how long its answer is, and the items are not part of the repository.
-FOLDER holds them (`rltok.benchmarks.task_items` names the files), and they must be those that the runs were scored on. No model
+FOLDER holds them (`rltok.benchmarks.sets` names the files), and they must be those that the runs were scored on. No model
 is loaded.
 Run it again after records were added: the file names those that it was made of, and a test compares.
 """
@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rltok.benchmarks.task_items import TASKS, TaskItems, read_items
+from rltok.benchmarks.sets import TASKS
+from rltok.benchmarks.task_items import TaskItems, read_items
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch07_answers import ANSWERS_RECORD, against_even, lengths_of, quarters
 from rltok.evidence.measuring import clean_commit, rounded, run, stored_record, stored_sweeps

@@ -46,6 +46,7 @@ from rltok.runs.loading import load
 from rltok.runs.results import device_name, repository_commit, versions
 from rltok.runs.training import train
 from rltok.system.files import write_json
+from rltok.system.workers import end_with_parent, stopping
 from rltok.vocab import EOS, PAD, PREDICTED
 
 WHAT = "the leak of BPE boundaries on the bundled sample: preset tiny and a byte model told the boundary bits"
@@ -227,6 +228,7 @@ _shared: list[Any] = []  # of a worker process
 
 
 def _start_worker(*shared: Any) -> None:
+    end_with_parent()
     torch.set_num_threads(1)
     _shared.extend(shared)
 
@@ -242,7 +244,10 @@ def run_all(options: argparse.Namespace, corpus: Corpus, rows: Rows) -> list[dic
         done = [run_task(task, runs, corpus, rows) for task in wanted]
     else:
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(options.jobs, context, _start_worker, (runs, corpus, rows)) as pool:
+        with (
+            ProcessPoolExecutor(options.jobs, context, _start_worker, (runs, corpus, rows)) as pool,
+            stopping(pool, options.jobs, "Take --jobs 1."),
+        ):
             done = list(pool.map(_in_worker, wanted))
     results = dict(zip(wanted, done, strict=True))
     return [of_seed(seed, results) for seed in options.seeds]

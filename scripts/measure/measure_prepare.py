@@ -12,7 +12,6 @@ import glob
 import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from rltok.errors import RltokError
 from rltok.evidence.measuring import run, stored_record
 from rltok.runs.results import device_name, repository_commit, versions
 from rltok.system.files import write_json
+from rltok.system.workers import printed_by
 
 WHAT = "peak memory of rltok prepare"
 SMALL, FILES = 10_000_000, 4
@@ -64,7 +64,7 @@ def write_text(folder: str, place: Path, most: int | None) -> int:
 def in_a_process(*arguments: str) -> dict[str, Any]:
     """What this script prints when it is called with these arguments."""
     command = [sys.executable, __file__, *arguments]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    return json.loads(printed_by(" ".join(arguments), command).splitlines()[-1])
 
 
 def prepare(source: str, out: str, jobs: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ turns `--rounds` times, so that a machine that grows slower shows. The loss afte
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from rltok.evidence.measuring import at_least, rounded, run, stored_record
 from rltok.presets import preset
 from rltok.runs.results import origin
 from rltok.system.files import write_json
+from rltok.system.workers import printed_by
 
 WHAT = "seconds of an update, and its loss, of one process and of several that torchrun started"
 
@@ -35,12 +35,7 @@ def train(count: int, words: Sequence[str], out: Path) -> list[dict[str, Any]]:
     """The logged line of each update of a run by so many processes. Raises `RltokError` where they fail."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)] if count > 1 else []
     command = [sys.executable, *torchrun, "-m", "rltok", "train", *words, "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        said = (
-            [line for line in done.stderr.splitlines() if line.startswith("rltok: ")] or done.stderr.splitlines() or ["nothing"]
-        )
-        raise RltokError(f"rltok train in {count} processes ended with code {done.returncode}: {said[-1]}")
+    printed_by(f"rltok train in {count} processes", command)
     lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return [line for line in lines if line["split"] == "train"]
 

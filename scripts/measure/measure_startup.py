@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,11 +19,11 @@ from typing import Any
 from rltok.cli.options import parse_settings
 from rltok.config import Config, with_settings
 from rltok.device import PRECISIONS, backend_of, precision_of, resolve_device
-from rltok.errors import RltokError
 from rltok.evidence.measuring import at_least, run, stored_record
 from rltok.presets import preset
 from rltok.runs.results import origin
 from rltok.system.files import write_json
+from rltok.system.workers import printed_by
 
 WHAT = "seconds from the command to the first update, with empty and with filled folders of compiled kernels"
 UPDATES = 3  # of a run: the first, and two beside it that compile nothing
@@ -46,9 +45,7 @@ def start(words: list[str], kept: Path) -> list[tuple[str, float, float]]:
         script, marks = Path(__file__).with_name("timed_start.py"), Path(folder) / "marks.json"
         command = [sys.executable, str(script), str(marks), "train", *words]
         begun = time.time()
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise RltokError(f"rltok train ended with code {done.returncode}: {(done.stderr.splitlines() or ['nothing'])[-1]}")
+        printed_by("rltok train", command, environment)
         return [("start", begun, begun), *json.loads(marks.read_text())]
 
 

@@ -13,7 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rltok.benchmarks.task_items import TASKS, read_items
+from rltok.benchmarks.sets import TASKS
+from rltok.benchmarks.task_items import read_items
 from rltok.data.tables import JSONL_SUFFIXES, parquet_documents
 from rltok.errors import RltokError
 from rltok.evidence.measuring import run, stored_record

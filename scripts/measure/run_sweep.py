@@ -14,7 +14,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from rltok.benchmarks.task_items import TASKS, TaskItems, hub_items, read_items
+from rltok.benchmarks.sets import TASKS
+from rltok.benchmarks.task_items import TaskItems, hub_items, read_items
 from rltok.data import load_corpus
 from rltok.errors import RltokError
 from rltok.evidence import measuring

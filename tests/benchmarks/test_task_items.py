@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from paths import BUNDLED, ROOT
 
-from rltok.benchmarks.task_items import TASKS, Item, TaskItems, hub_items, read_items, without_marks
+from rltok.benchmarks.sets import TASKS, Item, without_marks
+from rltok.benchmarks.task_items import TaskItems, hub_items, read_items
 from rltok.data import hub
 from rltok.errors import RltokError
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_task_items import BUNDLED, STEMS
 
-from rltok.benchmarks.task_items import Item, TaskItems, read_items
+from rltok.benchmarks.sets import Item
+from rltok.benchmarks.task_items import TaskItems, read_items
 from rltok.benchmarks.tasks import TaskScore, bits_of_bytes, score_items
 from rltok.errors import RltokError
 from rltok.rng import row_uniforms

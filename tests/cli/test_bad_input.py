@@ -170,8 +170,8 @@ def test_a_foreign_folder_and_a_file_are_no_place_for_a_run(text, refused, tmp_p
 
 
 def test_a_folder_that_may_not_be_written_says_so(text, refused, tmp_path, monkeypatch):
-    def forbidden(*args, **kwargs):
-        raise PermissionError(13, "Permission denied")
+    def forbidden(path, *args, **kwargs):
+        raise PermissionError(13, "Permission denied", str(path))  # as the system has it
 
     monkeypatch.setattr(Path, "mkdir", forbidden)
     message = refused("train", *PRESET, "--data", text, "--out", tmp_path / "run")

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 from paths import BUNDLED
-from runs import SETTINGS, TEXT, as_options, json_lines, write_text
+from runs import SETTINGS, TEXT, as_options, json_lines, small_config, write_text
 
 import rltok
-from rltok.benchmarks.task_items import TASKS, read_items
+from rltok.benchmarks.sets import TASKS
+from rltok.benchmarks.task_items import read_items
 from rltok.benchmarks.tasks import score_items
 from rltok.cli import commands
 from rltok.cli.main import main
@@ -192,7 +193,7 @@ def test_evaluate_scores_a_text_as_the_function_does_in_words_and_in_json(ok, fi
     rows = cut_documents([Document(text, "s", "0")], 64, "windows", name="t")
     wanted = evaluate(load(finished), rows, seed=4, batch=16)
     arguments = ["evaluate", finished, "--data", write_text(tmp_path, text), "--seed", 4]
-    assert json.loads(ok(*arguments, "--json").out) == json.loads(json.dumps(wanted.to_dict()))
+    assert json.loads(ok(*arguments, "--json").out) == json.loads(json.dumps(wanted.to_dict() | {"target_rate": 0.2}))
     output = ok(*arguments).out
     assert f"bits per byte {wanted.bits_per_byte:.4f} +- {wanted.standard_error:.3f}" in output
     assert (
@@ -230,7 +231,7 @@ def test_evaluate_draws_as_it_is_told(ok, finished):
         arguments = ["evaluate", finished, "--max-bytes", 500, "--draws", draws, *named]
         rows = cut_documents(documents("sample:validation"), 64, "windows", name="t", max_bytes=500)
         wanted = evaluate(load(finished), rows, seed=0, batch=16, draws=draws, num_draws=count)
-        assert json.loads(ok(*arguments, "--json").out) == json.loads(json.dumps(wanted.to_dict()))
+        assert json.loads(ok(*arguments, "--json").out) == json.loads(json.dumps(wanted.to_dict() | {"target_rate": 0.2}))
         assert said in ok(*arguments).out
     assert json.loads(ok(*arguments[:-2], "--json").out)["draws"] == "mean of 4"
 
@@ -310,6 +311,12 @@ def test_show_reads_the_start_of_a_file_or_of_standard_input_whatever_its_bytes(
 def test_a_pipe_gets_no_colour_unless_asked_for(words, ok, finished):
     assert "\x1b" not in ok("show", finished, "gulls", *words).out
     assert "\x1b[48;5;" in ok("show", finished, "gulls", "--color", "always").out
+
+
+def test_colours_of_a_rule_without_probabilities_are_not_called_probabilities(ok, finished, tmp_path):
+    rltok.train(small_config(model__rule__name="even"), write_text(tmp_path), tmp_path / "even")
+    for run, said in ((finished, "probability of that"), (tmp_path / "even", "whether that was drawn, no probability")):
+        assert f"background = {said}, 0 " in ok("show", run, "gulls", "--color", "always").out
 
 
 @pytest.mark.parametrize(

@@ -89,11 +89,12 @@ def test_several_prompts_and_samples_are_rows_of_one_batch(run, finished, model)
 def test_boundaries_are_shown_on_demand(run, finished, model):
     row = generate(model, ["The cat"], max_bytes=12, seed=3)[0]
     output = run("generate", finished, "The cat", *SHORT, "--boundaries").out
-    signs = legend(False, (row.prompt + row.data, row.boundaries))
+    shown = (row.prompt + row.data, row.boundaries)
+    signs, coloured_signs = legend(False, shown), legend(True, shown, drawn=True)
     assert output.count(BAR) == sum(row.boundaries) + 1  # and the legend's
     assert "\x1b" not in output and f"\n{signs}\n" in output
     coloured = run("generate", finished, "The cat", *SHORT, "--boundaries", "--color", "always").out
-    assert coloured == f"{paint(row.prompt + row.data, row.boundaries, None, True)}\n\n{signs}\n"
+    assert coloured == f"{paint(*shown, None, True)}\n\n{coloured_signs}\n"
 
 
 def test_one_byte_is_said_in_the_singular(run, finished):

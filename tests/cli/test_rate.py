@@ -1,11 +1,14 @@
 """--rate, and `rltok.load(rate=)`: a model for a range of rates is used at the one that is chosen, from a run and from a file."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from paths import BUNDLED
 from runs import TEXT, small_config, write_text
 
 import rltok
+from rltok.benchmarks.sets import TASKS
 from rltok.cli.main import main
 from rltok.data.documents import Document
 from rltok.data.rows import cut_documents
@@ -48,11 +51,24 @@ def test_evaluate_scores_at_the_rate_and_says_which_it_is(ranged, run, tmp_path)
     scores = [json.loads(run("evaluate", ranged[0], "--data", text, "--rate", rate, "--json").out) for rate in RATES]
     rates = [score["rate"] for score in scores]
     assert rates == sorted(rates) and rates[0] < 0.16 and rates[2] > 0.4
-    said = run("evaluate", ranged[0], "--data", text, "--rate", "1/8").err.splitlines()
-    assert "rate 0.125, of a range from 0.1 to 0.5 (--rate)" in said
+    assert [score["target_rate"] for score in scores] == list(RATES)
+    said = run("evaluate", ranged[0], "--data", text, "--rate", "1/8")
+    assert "rate 0.125, of a range from 0.1 to 0.5 (--rate)" in said.err.splitlines()
+    assert "one draw with seed 0, target rate 0.125\n" in said.out
     rows = cut_documents([Document(TEXT[:400], "", "")], 64, "windows", name="text")
     alone = evaluate(rltok.load(ranged[0], rate=0.5), rows, seed=0, batch=16)
     assert scores[2]["bits_per_byte"] == pytest.approx(alone.bits_per_byte, rel=1e-6)
+
+
+@pytest.mark.parametrize(("rule", "target"), [("even", 0.25), ("whitespace", None)])
+def test_without_a_rate_evaluate_names_that_of_training_where_the_rule_has_one(rule, target, run, tmp_path, monkeypatch):
+    monkeypatch.setitem(TASKS, "lambada", replace(TASKS["lambada"], count=20))
+    text = write_text(tmp_path)
+    rltok.train(small_config(model__rule__name=rule, model__rule__target_rate=0.25), text, tmp_path / "run")
+    tasks = ("--tasks", BUNDLED, "--task", "lambada", "--max-items", 2)
+    for words in (("--data", text), tasks):
+        assert json.loads(run("evaluate", tmp_path / "run", *words, "--json").out)["target_rate"] == target
+        assert ("target rate 0.25" in run("evaluate", tmp_path / "run", *words).out) == (target is not None)
 
 
 def test_generate_goes_on_at_the_rate(ranged, run):

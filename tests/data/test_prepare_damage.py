@@ -59,6 +59,15 @@ def test_no_room_is_told_of_whatever_the_system_calls_it(tmp_path, number):
         raise OSError(number, "no room")
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.ESTALE])
+def test_a_disk_that_fails_under_an_open_file_is_told_with_its_folder_and_one_that_names_a_file_as_it_is(tmp_path, number):
+    with pytest.raises(RltokError, match=rf"cannot write to {tmp_path} \(gone\)\. Check its disk, then go on with --resume\."):
+        with files.room(tmp_path):
+            raise OSError(number, "gone")
+    with pytest.raises(OSError, match="somewhere"), files.room(tmp_path):
+        raise OSError(number, "gone", "somewhere")
+
+
 # Sources that are not what they were
 
 

@@ -38,6 +38,7 @@ NAMES_ONLY = {"rltok/data/files.py"}
 COUNTS = {
     # documents and bytes of every split for the page on the texts
     "scripts/measure/measure_texts.py": {
+        "benchmarks.sets",
         "benchmarks.task_items",
         "data.tables",
         "errors",

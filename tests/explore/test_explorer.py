@@ -17,6 +17,7 @@ from rltok.presets import preset
 from rltok.runs.loading import load_config
 from rltok.runs.models import new_model
 from rltok.runs.shipped import weights_of
+from rltok.show.characters import UNSEEN
 from rltok.show.readings import summary
 
 TEXT = "The ferry left late because the tide had turned against it.  "
@@ -130,6 +131,9 @@ def test_typing_redrawing_and_the_threshold_change_what_is_shown(panel):
     panel.mode.value = DRAW
     assert panel.shown() == second
     assert "divided differently" not in panel.keys.value
+    assert UNSEEN not in panel.keys.value
+    panel.field.value = "A bell\a"
+    assert UNSEEN in panel.keys.value
     panel.field.value = "Another text"
     assert "in 12 bytes" in panel.shown()[0]
 

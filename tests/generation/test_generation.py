@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rltok.errors import RltokError
 from rltok.fast.unet import FastUNet
 from rltok.generation import Generated, Generation, Sampling, generate, stream
+from rltok.generation.draws import draw
 from rltok.rng import row_uniforms
 from rltok.rules.dynamic_pooling import DynamicPoolingRule
 from rltok.unet import AutoregressiveUNet
@@ -320,7 +321,7 @@ def test_weights_that_have_grown_too_large_are_named(value, temperature):
 def shares(logits, places=4000, **settings):
     """How often each id is drawn over an even grid of numbers in [0, 1)."""
     grid = (torch.arange(places) + 0.5) / places
-    drawn = Sampling(**settings).draw(logits.expand(places, -1), grid)
+    drawn = draw(Sampling(**settings), logits.expand(places, -1), grid)
     return torch.bincount(drawn, minlength=logits.shape[-1]) / places
 
 
@@ -361,7 +362,7 @@ def test_top_p_counts_what_top_k_left():
 def test_temperature_0_takes_the_most_probable_id_and_the_lower_one_of_equals():
     logits = torch.tensor([[0.0, 3.0, 3.0, 1.0], [2.0, 1.0, 0.0, 1.0]])
     for number in (0.0, 0.5, 0.9999):
-        assert Sampling(temperature=0).draw(logits, torch.full((2,), number)).tolist() == [1, 0]
+        assert draw(Sampling(temperature=0), logits, torch.full((2,), number)).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e300])
@@ -372,5 +373,5 @@ def test_extreme_temperatures_stay_finite(temperature):
 
 def test_the_largest_number_below_1_draws_an_id_that_can_come():
     logits = some_logits()
-    (drawn,) = Sampling().draw(logits[None], torch.tensor([1 - 2**-24])).tolist()
+    (drawn,) = draw(Sampling(), logits[None], torch.tensor([1 - 2**-24])).tolist()
     assert logits[drawn] == logits[list(PREDICTED)].min()

@@ -6,6 +6,7 @@ import shlex
 import pytest
 from paths import ROOT
 from runs import small_config
+from torch.distributed.run import get_args_parser
 
 import rltok
 from rltok.cli.options import parse
@@ -14,10 +15,11 @@ PAGE = (ROOT / "book/using_rltok.md").read_text(encoding="utf-8")
 CODE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
 SHELL = "\n".join(re.findall(r"^    (?! )(?!#)(?:.*\\\n)*.*$", PAGE, re.M)).replace("\\\n", " ")
 COMMANDS = [line.strip() for line in SHELL.splitlines() if line.strip().startswith(".venv/bin/rltok ")]
+JOBS = [line.strip() for line in SHELL.splitlines() if line.strip().startswith(".venv/bin/torchrun ")]
 
 
 def test_code_and_commands_are_found():
-    assert len(CODE) >= 3 and len(COMMANDS) >= PAGE.count("\n    .venv/bin/rltok ") > 20
+    assert JOBS and len(CODE) >= 3 and len(COMMANDS) >= PAGE.count("\n    .venv/bin/rltok ") > 20
 
 
 @pytest.mark.usefixtures("shapes_unchecked", "short_snapshots")
@@ -34,3 +36,11 @@ def test_code_of_the_page_runs(code, tmp_path, monkeypatch, capsys):
 def test_rltok_takes_the_commands_of_the_page(command):
     words = shlex.split(command, comments=True)[1:]
     assert parse(words).command == words[0]
+
+
+@pytest.mark.parametrize("command", JOBS)
+def test_torchrun_takes_its_commands_and_gives_number_0_to_the_machine_that_they_name(command):
+    """With a dynamic rendezvous between machines, any of them may get it, which writes the run's folder."""
+    job = get_args_parser().parse_args(shlex.split(command.removesuffix(" ..."))[1:])
+    assert job.module and job.training_script == "rltok" and parse(job.training_script_args).command == "train"
+    assert job.standalone or job.rdzv_backend == "static" and command.split("--node-rank ")[1:]

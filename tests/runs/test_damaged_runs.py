@@ -15,7 +15,7 @@ from paths import BUNDLED
 from runs import digests, small_config, write_text
 
 import rltok
-from rltok.benchmarks.task_items import TASKS
+from rltok.benchmarks.sets import TASKS
 from rltok.cli.main import main
 from rltok.errors import RltokError
 from rltok.optim import make_optimizer

@@ -14,12 +14,14 @@ import torch
 from paths import ROOT
 from runs import SETTINGS, UPDATES, as_options, json_lines, write_text
 
+from rltok.cli import commands
+from rltok.cli.main import main
 from rltok.errors import RltokError
 from rltok.runs.checkpoint import checkpoints
 from rltok.runs.sessions import sessions_of
 from rltok.runs.together import own_device
 from rltok.system import processes
-from rltok.system.processes import Place, place
+from rltok.system.place import Place, place
 
 SIX = SETTINGS | {"train.sequences_per_update": 6, "train.training_bytes": UPDATES * 6 * 64}
 GO_ON = "Go on with the same command and --resume."
@@ -93,6 +95,18 @@ def test_where_one_process_is_killed_all_end_and_one_of_them_says_so(killed, job
     assert said == [f"rltok: another one of the 3 processes ended. {GO_ON}"]
 
 
+@pytest.mark.parametrize(
+    ("point", "signals", "code", "line"),
+    [
+        ("meet", [["SIGTERM soon", "meet", 1]], 143, "ended by SIGTERM"),  # as torchrun sends it once another one has ended
+        ("sharers", [], 1, "another one of the 2 processes ended"),
+    ],
+)
+def test_where_one_is_killed_while_they_connect_the_other_ends_with_a_word(point, signals, code, line, job, tmp_path):
+    codes, outputs = job(train(tmp_path) | {"signals": signals}, train(tmp_path) | {"signals": [["SIGKILL", point, 1]]})
+    assert codes == [code, -9] and said(outputs) == [f"rltok: {line}. {GO_ON}"]
+
+
 def test_what_an_earlier_attempt_of_torchrun_noted_is_not_heard_in_a_later_one(job, tmp_path):
     """With --max-restarts one store serves all attempts."""
     failing = [train(tmp_path) | {"signals": [["error", "train_step", 5]]}, train(tmp_path)]
@@ -110,6 +124,27 @@ def said(outputs):
 def test_a_process_that_fails_says_why_and_ends_all(job, tmp_path):
     codes, outputs = job(train(tmp_path), train(tmp_path) | {"signals": [["error", "train_step", 5]]})
     assert codes == [1, 2] and said(outputs) == ["rltok: this process fails."]
+
+
+def test_a_fault_of_ours_in_one_process_is_told_in_full_and_ends_it_at_once(monkeypatch, capsys):
+    """The end of an interpreter waits for operations on a card, which wait for the other processes."""
+
+    class Ended(BaseException):
+        pass
+
+    def end(code):
+        raise Ended(code)
+
+    def faulty(_):
+        raise TypeError("a fault")
+
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(commands, "models", faulty)
+    with pytest.raises(Ended, match="1"):
+        main(["models"])
+    assert capsys.readouterr().err.splitlines()[-1] == "TypeError: a fault"
 
 
 def test_a_failure_that_all_share_is_said_once(job, tmp_path):
@@ -202,6 +237,7 @@ def test_processes_that_differ_are_an_error_before_anything_is_written(what, job
     [
         ({"code": "2"}, "process 2 has another code of rltok (2) than process 0 (1)"),
         ({"precision": "float16"}, "process 2 has another precision (fp16 autocast) than process 0 (fp32)"),
+        ({"backend": "triton"}, "process 2 has another backend (triton) than process 0 (plain)"),
     ],
 )
 def test_another_version_of_the_code_or_a_card_without_its_precision_in_one_process_is_an_error(other, line, job):
@@ -209,6 +245,33 @@ def test_another_version_of_the_code_or_a_card_without_its_precision_in_one_proc
     codes, outputs = job(*({"arguments": {"check": "unlike", **more}} for more in ({}, {}, other)))
     assert codes == [2, 2, 2]
     assert [output.split(". ")[0] for output in outputs] == [line] * 3
+
+
+def test_a_checkpoint_that_process_0_lacks_is_not_trained_anew(job, ended_together, tmp_path):
+    """As on the disk of a machine whose processes torchrun numbered from 0 before, and from another number now."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+
+    def order(folder, *more):
+        return train(tmp_path, "--out", "run", *more) | {"folder_of_work": str(folder)}
+
+    assert ended_together(order(second) | {"signals": [["SIGTERM", "train_step", 2]]})[0] == [143]
+    codes, outputs = job(order(first, "--resume"), order(second, "--resume"))
+    (line,) = said(outputs)
+    assert set(codes) <= {1, 2} and not (first / "run").exists()
+    assert line == (
+        "rltok: run, as process 0 sees it, has no checkpoint, and as another one sees it, one of update 2. Give the machine that"
+        " has it --node-rank 0, or let all share its disk."
+    )
+    assert job(order(second, "--resume"), order(first, "--resume"))[0] == [0, 0]
+
+
+def test_after_a_run_that_failed_the_next_one_of_the_same_processes_is_an_error_in_one_line(job):
+    outputs = job(*[{"arguments": {"check": "fail_twice"}}] * 2)[1]
+    lines = ["the first run fails.", "these processes are connected already: by a run that failed, or by a call of"
+             " init_process_group. Start them anew for the next run, and leave that call to rltok."]  # fmt: skip
+    assert max(output.splitlines() for output in outputs) == lines
 
 
 def test_what_one_process_alone_lacks_it_says_and_the_others_do_not_wait(job, tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltok.errors import RltokError
-from rltok.show.characters import Shown, shown_characters
+from rltok.show.characters import PART, Shown, shown_characters
 from rltok.vocab import to_utf8
 
 
@@ -27,9 +27,9 @@ def test_a_character_of_several_bytes_appears_once_with_the_value_of_its_last_by
 
 def test_a_character_with_a_boundary_inside_appears_as_its_bytes():
     assert shown_characters("日", [1, 0, 1], [0.1, 0.2, 0.3]) == [
-        Shown("<E6>", 0.1, True),
-        Shown("<97>", 0.2, False),
-        Shown("<A5>", 0.3, True),
+        Shown("<E6>", 0.1, True, PART),
+        Shown("<97>", 0.2, False, PART),
+        Shown("<A5>", 0.3, True, PART),
     ]
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rltok.show.readings import Reading, clusters, differing, enrichment, reading_html, summary
+from rltok.show.characters import NO_UTF8, UNSEEN, replaced
+from rltok.show.readings import Reading, clusters, differing, enrichment, keys, reading_html, summary
 
 
 def reading(data, boundaries=None, bits=None, **more):
@@ -79,6 +80,13 @@ def test_space_new_line_and_tab_are_seen_and_bytes_that_are_no_utf_8_spelled():
 
 def test_what_turns_the_direction_of_writing_shows_as_its_code_point():
     assert Page(reading_html(reading("a\u202eb\u202e\u0301"), "odd")).text == "a<U+202E>b<U+202E>\u0301"
+
+
+def test_the_key_explains_what_stands_in_for_a_character_where_it_does_in_the_words_of_the_terminal():
+    data = "\x00e\u200d<b>Ä".encode() + b"\xff"
+    told = {UNSEEN: "\u2400", NO_UTF8: "<FF>"}  # the joiner stays with its character, as it is
+    assert Page(keys(data)).text == Page(keys(b"plain")).text + "".join(f" {sign} {words}" for words, sign in told.items())
+    assert replaced(data, [0] * len(data)) == told
 
 
 def test_hovering_says_code_points_bytes_and_the_numbers_of_each():

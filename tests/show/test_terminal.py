@@ -1,5 +1,6 @@
 """rltok.show.terminal: what is painted, and that no text can steer the terminal."""
 
+import html
 import re
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltok.show.terminal import BAR, NEWLINE, REPLACED, legend, paint
+from rltok.show.views import boundary_html
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -83,6 +85,8 @@ def test_the_colour_grows_with_the_probability_and_the_ends_of_the_scale_are_rea
 
 def test_without_probabilities_the_boundaries_themselves_are_coloured():
     assert colours(paint(b"ab", [0, 1], None, colour=True)) == [18, 226]
+    told = legend(True, drawn=True)
+    assert colours(told) == [18, 226] and "no probability" in told and "probability of that" in legend(True)
 
 
 def test_nothing_paints_nothing():
@@ -103,5 +107,8 @@ def test_the_legend_explains_what_stands_in_for_a_character_where_it_does(data, 
     assert sign in plain(data, boundaries)
     told = legend(False, (b"plain", [0] * 5), (data, boundaries), (data, boundaries))
     assert told.startswith(legend(False) + f", {sign} = ") and meaning in told and told.count(" = ") == 3
+    page = boundary_html(data, boundaries, None, "label")
+    assert re.search(f'title="[^"]*; {meaning}">{re.escape(html.escape(sign))}<', page)
+    assert page.count(meaning) == (1 if drawn is None else 2)  # a character of two bytes
     literal = sign.encode() if sign.startswith("<") else "\u2407".encode()
     assert legend(False, (literal, [0] * len(literal)), ("Ä".encode(), [0, 1])) == legend(False)

@@ -36,8 +36,10 @@ def test_every_drawn_boundary_has_an_edge_and_every_character_its_probability():
     assert page.endswith("<br></div>") and "\u21b5" in page
 
 
-def test_without_probabilities_the_boundaries_are_the_values():
-    assert re.findall(r"probability ([\d.]+)", boundary_html("ab", [0, 1], None, "x")) == ["0.00", "1.00"]
+def test_without_probabilities_boundaries_are_coloured_and_not_called_probabilities():
+    page = boundary_html("ab", [0, 1], None, "x")
+    assert re.findall('title="([^"]*)"', page) == ["no token ends here", "a token ends here"]
+    assert re.findall(r"rgb\(([\d,]+)\)", page) == [",".join(map(str, colour_of(value))) for value in (0, 1)]
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

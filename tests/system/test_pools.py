@@ -1,6 +1,7 @@
 """workers: workers end with who asked for them, whatever ends that process; and jobs that wait are dropped, not finished."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,15 +39,38 @@ if __name__ == "__main__":
 """
 
 
+COMMAND = """
+import pathlib, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+
+def end(*_):
+    time.sleep(0.5)  # as torchrun, which ends its processes first
+    child.kill()
+    sys.exit(1)
+
+signal.signal(signal.SIGTERM, end)
+pathlib.Path(sys.argv[1], f"0-{child.pid}").touch()
+time.sleep(300)
+"""
+MEASURING = f"""
+import os, pathlib, sys
+from rltok.evidence.measuring import run
+from rltok.system.workers import printed_by
+
+print("starts", flush=True)
+run(lambda: printed_by("it", [sys.executable, "-c", {COMMAND!r}, sys.argv[1]]))
+"""
+
+
 @pytest.fixture
 def started(tmp_path):
     """Starts the script and waits for its first result; ends what is left of it afterwards."""
     script, made = tmp_path / "script.py", tmp_path / "made"
-    script.write_text(SCRIPT)
     made.mkdir()
     processes = []
 
-    def start(broken=-1):
+    def start(broken=-1, code=SCRIPT):
+        script.write_text(code)
         environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
         command = [sys.executable, str(script), str(made), str(broken)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
@@ -80,6 +104,30 @@ def test_workers_end_with_the_process_that_started_them_and_jobs_are_dropped(how
         time.sleep(0.05)
     assert workers and not any(map(alive, workers))
     assert len(list(made.iterdir())) < 2000
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks into /proc")
+@pytest.mark.parametrize("how, said", [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")])
+def test_a_measuring_script_ends_with_the_command_that_it_waits_for_and_what_that_started(how, said, started):
+    process, made = started(code=MEASURING)
+    deadline = time.monotonic() + 60
+    while not list(made.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (grandchild,) = (int(path.name.split("-")[1]) for path in made.iterdir())
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (
+        128 + how, f"script.py: {said}. The same command goes on from what is stored.\n"
+    )  # fmt: skip
+    assert not alive(grandchild)
+
+
+def test_measuring_scripts_start_no_process_that_could_outlive_them():
+    for path in (ROOT / "scripts/measure").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\bsubprocess\b|os\.(fork|spawn|system|popen)", text), f"{path.name}: start it with printed_by"
+        pools, ends = text.count("ProcessPoolExecutor("), text.count("stopping(") * text.count("end_with_parent")
+        assert bool(pools) == bool(ends), f"{path.name}: a pool needs `stopping` around it and `end_with_parent` in its workers"
 
 
 @pytest.mark.parametrize("before, after", [(signal.SIG_IGN, signal.SIG_IGN), (signal.default_int_handler, signal.SIG_DFL)])

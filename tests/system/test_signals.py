@@ -82,6 +82,11 @@ def test_other_commands_end_with_one_line(name, code, line, finished, ended):
     assert ended(["show", finished, "gulls"], (name, "show", 1)) == (code, line)
 
 
+@pytest.mark.parametrize("point", ["parse", "failed"])
+def test_a_signal_while_options_are_read_or_an_error_is_told_is_one_line_too(point, ended, tmp_path):
+    assert ended(["show", tmp_path / "nowhere", "gulls"], ("SIGTERM", point, 1)) == (143, "rltok: ended by SIGTERM.\n")
+
+
 def test_a_comparison_ends_with_its_workers(ended, tmp_path):
     words = ["compare", "--rules", "even", "random_k", "whitespace", "--preset", "tiny", *as_options(SETTINGS), "--jobs", 2]
     words += ["--data", write_text(tmp_path), "--out", tmp_path / "out", "--device", "cpu"]

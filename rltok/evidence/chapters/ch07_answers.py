@@ -138,7 +138,7 @@ def table(record: Mapping[str, Any], task: str, methods: Sequence[str]) -> str:
 
     Args:
         record: of scripts/measure/measure_answers.py.
-        task: one of `rltok.benchmarks.task_items.TASKS`.
+        task: one of `rltok.benchmarks.sets.TASKS`.
         methods: in the order of the rows; those that a size lacks have no row in it.
     """
     head = []

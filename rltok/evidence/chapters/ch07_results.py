@@ -15,7 +15,7 @@ from rltok.evidence import differences
 from rltok.evidence.differences import gap
 from rltok.evidence.headline import BEST, FAST, NAMES, SLOW, place_of, shares
 from rltok.evidence.paper import TABLE_1
-from rltok.evidence.records import RATE_OF, Sweep, read_sweeps
+from rltok.evidence.records import AGAIN, RATE_OF, Sweep, read_sweeps
 from rltok.evidence.summary import LOWER
 from rltok.evidence.tables import by_size
 from rltok.evidence.verdicts import one_sided
@@ -43,7 +43,8 @@ HEADS = {
 }
 PAPER = {SLOW: "ours", "bpe": "bpe", "hnet_port": "hnet_port", "even": "even"}  # in the paper's Table 1
 PAIRS = ((FAST, "even"), (SLOW, "even"), (FAST, "hnet_port"), (FAST, "whitespace"),
-         (f"{FAST}{RATE_OF}bpe", "bpe"), (f"{FAST}{RATE_OF}bpe_causal", "bpe_causal"))  # fmt: skip
+         (f"{FAST}{RATE_OF}bpe", "bpe"), (f"{FAST}{RATE_OF}bpe_causal", "bpe_causal"),
+         (f"{FAST}{AGAIN}{RATE_OF}hnet_port", "hnet_port"), (f"{FAST}{AGAIN}{RATE_OF}whitespace", "whitespace"))  # fmt: skip
 GROUPS = {
     NAMES[SLOW]: (SLOW,),
     NAMES[FAST]: (FAST,),
@@ -72,6 +73,7 @@ def name_in(sweep: Sweep, method: str) -> str | None:
 def called(name: str) -> str:
     """A method in the words of the tables; one that has none keeps its name."""
     base, _, rival = name.partition(RATE_OF)
+    base = base.removesuffix(AGAIN)
     method = next((method for method, names in RUNS.items() if base in names), base)
     words = HEADS.get(method, method)
     return f"{words}, equally many boundaries" if rival else words

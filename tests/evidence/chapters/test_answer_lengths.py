@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from sweeps import UNITS, record, sweep_of, with_repeats
 
-from rltok.benchmarks.task_items import Item, TaskItems
+from rltok.benchmarks.sets import Item
+from rltok.benchmarks.task_items import TaskItems
 from rltok.errors import RltokError
 from rltok.evidence.chapters.ch07_answers import (
     ANSWERS_RECORD,

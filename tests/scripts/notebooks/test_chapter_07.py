@@ -83,6 +83,14 @@ def test_a_run_that_missed_its_rival_s_rate_is_shown_and_not_compared():
     assert found["`policy_x20_rate_whitespace`"] == ["3", "0.204", "0.190", "rates differ"]
 
 
+def test_a_second_try_at_a_rival_s_rate_is_judged_in_plain_words():
+    sweep = sweep_of(
+        *learned("policy_x20_again_rate_whitespace", 1.7, rate=0.204, wiggle=0.0), *seeds_of("whitespace", 1.8, wiggle=0.0)
+    )
+    ((pair, row),) = cells(ch07_results.verdicts_table(sweep)).items()
+    assert pair == "fast policy, equally many boundaries − white-space rule" and row[2] == "**lower**"
+
+
 def test_places_are_shares_of_each_kind_of_byte_seed_by_seed():
     sweep = sweep_of(*learned("policy", 1.7, seeds=2))
     for run in sweep.records:
