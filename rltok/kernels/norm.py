@@ -6,7 +6,7 @@ is the one that early head and policy read: it has no weight, which the caller f
 products with it are summed in fp32 while the row is there (TERMS of them). Their gradient is the business of `nll`.
 """
 
-from typing import no_type_check
+from typing import Any, no_type_check
 
 import torch
 import triton
@@ -15,6 +15,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 PROGRAMS = 132 * 8  # of the backward pass: eight for each multiprocessor of an H100
+
+# Row by row in tiles of BLOCK columns, for widths that stand here; other widths take one tile, padded to a power of two.
+# {768: {"BLOCK": 128, "num_warps": 1}}, and for the backward pass also "programs", "STAGES" and "LEAN" of its kernel.
+FORWARD: dict[int, dict[str, int]] = {}
+BACKWARD: dict[int, dict[str, int]] = {}
 
 
 @triton.jit
@@ -121,13 +126,157 @@ def _norm_residual_backward(
         tl.store(dpre_ptr + tl.program_id(0) * width + column, dpre, mask=column < width)
 
 
+@triton.jit
+@no_type_check
+def _tiles(ptr, width, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    """A row in fp32, as a tuple of PARTS tiles of BLOCK columns; WHOLE: none of them reaches beyond the row."""
+    tiles = ()
+    for part in tl.static_range(PARTS):
+        column = part * BLOCK + tl.arange(0, BLOCK)
+        if WHOLE:
+            tiles += (tl.load(ptr + column).to(tl.float32),)
+        else:
+            tiles += (tl.load(ptr + column, mask=column < width, other=0.0).to(tl.float32),)
+    return tiles
+
+
+@triton.jit
+@no_type_check
+def _store_tiles(ptr, tiles, width, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    for part in tl.static_range(PARTS):
+        column = part * BLOCK + tl.arange(0, BLOCK)
+        if WHOLE:
+            tl.store(ptr + column, tiles[part].to(ptr.dtype.element_ty))
+        else:
+            tl.store(ptr + column, tiles[part].to(ptr.dtype.element_ty), mask=column < width)
+
+
+@triton.jit
+@no_type_check
+def _inner(x, y, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    products = tl.zeros((BLOCK,), tl.float32)
+    for part in tl.static_range(PARTS):
+        products += x[part] * y[part]
+    return tl.sum(products, axis=0)
+
+
+@triton.jit
+@no_type_check
+def _norm_residual_forward_tiles(
+    x_ptr, h_ptr, post_ptr, pre_ptr, sum_ptr, y_ptr, vectors_ptr, terms_ptr, width, eps, PRE: tl.constexpr,
+    TERMS: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """`_norm_residual_forward` for one row a program."""
+    row = tl.program_id(0).to(tl.int64)
+    x = _tiles(x_ptr + row * width, width, PARTS, BLOCK, WHOLE)
+    h = _tiles(h_ptr + row * width, width, PARTS, BLOCK, WHOLE)
+    weight = _tiles(post_ptr, width, PARTS, BLOCK, WHOLE)
+    factor = 1.0 / tl.sqrt_rn(_inner(h, h, PARTS, BLOCK) / width + eps)
+    added = ()
+    for part in tl.static_range(PARTS):
+        added += (x[part] + h[part] * factor * (1.0 + weight[part]),)
+    _store_tiles(sum_ptr + row * width, added, width, PARTS, BLOCK, WHOLE)
+    if PRE:
+        weight = _tiles(pre_ptr, width, PARTS, BLOCK, WHOLE)
+        factor = 1.0 / tl.sqrt_rn(_inner(added, added, PARTS, BLOCK) / width + eps)
+        y = ()
+        for part in tl.static_range(PARTS):
+            y += (added[part] * factor * (1.0 + weight[part]),)
+        _store_tiles(y_ptr + row * width, y, width, PARTS, BLOCK, WHOLE)
+        for term in tl.static_range(TERMS):
+            vector = _tiles(vectors_ptr + term * width, width, PARTS, BLOCK, WHOLE)
+            tl.store(terms_ptr + row * TERMS + term, _inner(y, vector, PARTS, BLOCK))
+
+
+@triton.jit
+@no_type_check
+def _both_sums(one, other, one_more, other_more):
+    return one + one_more, other + other_more
+
+
+@triton.jit
+@no_type_check
+def _norm_backward_tiles(x, dy, weight, dweight, width, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    """Gradient of x * factor(x) * (1 + weight) with the gradient dy of the result, and dweight with what this row adds.
+
+    Both sums over the row are made at once: the gradient is f (dy w - x f^2 sum(x dy w) / width), with w = 1 + weight.
+    """
+    squares, slopes = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    for part in tl.static_range(PARTS):
+        squares += x[part] * x[part]
+        slopes += x[part] * dy[part] * (1.0 + weight[part])
+    square, slope = tl.reduce((squares, slopes), 0, _both_sums)
+    factor = 1.0 / tl.sqrt_rn(square / width + eps)
+    slope *= factor * factor * factor / width
+    dx, sums = (), ()
+    for part in tl.static_range(PARTS):
+        dx += (factor * (dy[part] * (1.0 + weight[part])) - slope * x[part],)
+        sums += (dweight[part] + x[part] * dy[part] * factor,)
+    return dx, sums
+
+
+@triton.jit(do_not_specialize=["rows"])
+@no_type_check
+def _norm_residual_backward_tiles(
+    sum_ptr, h_ptr, post_ptr, pre_ptr, dsum_ptr, dy_ptr, dx_ptr, dh_ptr, dpost_ptr, dpre_ptr, rows, width, eps,
+    PRE: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr, STAGES: tl.constexpr, LEAN: tl.constexpr,
+):  # fmt: skip
+    """`_norm_residual_backward`, row by row; STAGES above 1: the next rows are on their way to shared memory meanwhile.
+
+    LEAN needs fewer registers: h is read after the first store, and weights are read again for each row.
+    """
+    post, pre = _tiles(post_ptr, width, PARTS, BLOCK, WHOLE), _tiles(pre_ptr, width, PARTS, BLOCK, WHOLE)
+    dpost, dpre = (), ()
+    for _ in tl.static_range(PARTS):
+        dpost += (tl.zeros((BLOCK,), tl.float32),)
+        dpre += (tl.zeros((BLOCK,), tl.float32),)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
+        place = tl.cast(row, tl.int64) * width
+        dx = _tiles(dsum_ptr + place, width, PARTS, BLOCK, WHOLE)
+        if not LEAN:
+            h = _tiles(h_ptr + place, width, PARTS, BLOCK, WHOLE)
+        if PRE:
+            x = _tiles(sum_ptr + place, width, PARTS, BLOCK, WHOLE)
+            dy = _tiles(dy_ptr + place, width, PARTS, BLOCK, WHOLE)
+            weight = _tiles(pre_ptr, width, PARTS, BLOCK, WHOLE) if LEAN else pre
+            of_norm, dpre = _norm_backward_tiles(x, dy, weight, dpre, width, eps, PARTS, BLOCK)
+            both = ()
+            for part in tl.static_range(PARTS):
+                both += (dx[part] + of_norm[part],)
+        else:
+            both = dx
+        _store_tiles(dx_ptr + place, both, width, PARTS, BLOCK, WHOLE)
+        if LEAN:
+            h = _tiles(h_ptr + place, width, PARTS, BLOCK, WHOLE)
+        weight = _tiles(post_ptr, width, PARTS, BLOCK, WHOLE) if LEAN else post
+        dh, dpost = _norm_backward_tiles(h, both, weight, dpost, width, eps, PARTS, BLOCK)
+        _store_tiles(dh_ptr + place, dh, width, PARTS, BLOCK, WHOLE)
+    _store_tiles(dpost_ptr + tl.program_id(0) * width, dpost, width, PARTS, BLOCK, WHOLE)
+    if PRE:
+        _store_tiles(dpre_ptr + tl.program_id(0) * width, dpre, width, PARTS, BLOCK, WHOLE)
+
+
 def _shape(width: int, warps: int = 2) -> dict[str, int]:
     block = triton.next_power_of_2(width)
     return {"BLOCK": block, "ROWS": max(1, 2048 // block), "num_warps": warps}
 
 
+def _tiled(width: int, launch: dict[str, int]) -> dict[str, int]:
+    parts = triton.cdiv(width, launch["BLOCK"])
+    return launch | {"PARTS": parts, "WHOLE": parts * launch["BLOCK"] == width}
+
+
 def _programs(rows: int, shape: dict[str, int]) -> int:
     return min(PROGRAMS, triton.cdiv(rows, shape["ROWS"]))
+
+
+def _backward_kernel(width: int, rows: int) -> tuple[Any, dict[str, int], int]:
+    """Which kernel of the backward pass of `residual_norm`, in which shape, by how many programs."""
+    if width in BACKWARD:
+        shape = _tiled(width, BACKWARD[width])
+        return _norm_residual_backward_tiles, shape, min(shape.pop("programs"), rows)
+    shape = _shape(width)
+    return _norm_residual_backward, shape, _programs(rows, shape)
 
 
 class _Norm(torch.autograd.Function):
@@ -158,14 +307,19 @@ class _ResidualNorm(torch.autograd.Function):
     def forward(ctx, x, h, post, pre, vectors, eps, kind):
         x, h, width, count = x.contiguous(), h.contiguous(), x.shape[-1], 0 if vectors is None else len(vectors)
         # products with vectors: one warp holds whole rows, so that their sums stay inside it
-        added, shape, rows = torch.empty_like(x), _shape(width, 1 if count else 2), x.numel() // width
+        added, rows = torch.empty_like(x), x.numel() // width
         y = None if pre is None else torch.empty_like(x, dtype=kind)
         terms = None if vectors is None else x.new_empty(*x.shape[:-1], count, dtype=torch.float32)
-        _norm_residual_forward[(triton.cdiv(rows, shape["ROWS"]),)](
+        given = (
             x, h, post, post if pre is None else pre, added, added if y is None else y,
-            post if vectors is None else vectors.contiguous(), added if terms is None else terms, rows, width, eps,
-            PRE=pre is not None, TERMS=count, **shape,
+            post if vectors is None else vectors.contiguous(), added if terms is None else terms,
         )  # fmt: skip
+        flags = {"PRE": pre is not None, "TERMS": count}
+        if width in FORWARD:
+            _norm_residual_forward_tiles[(rows,)](*given, width, eps, **flags, **_tiled(width, FORWARD[width]))
+        else:
+            shape = _shape(width, 1 if count else 2)
+            _norm_residual_forward[(triton.cdiv(rows, shape["ROWS"]),)](*given, rows, width, eps, **flags, **shape)
         ctx.save_for_backward(h, post, *(() if pre is None else (pre, added)))
         if terms is not None:
             ctx.mark_non_differentiable(terms)
@@ -177,12 +331,12 @@ class _ResidualNorm(torch.autograd.Function):
     def backward(ctx, dsum, dy, _):
         h, post, *rest = ctx.saved_tensors
         pre, added = rest or (None, None)
-        width, shape, rows = h.shape[-1], _shape(h.shape[-1]), h.numel() // h.shape[-1]
-        programs = _programs(rows, shape)
+        width, rows = h.shape[-1], h.numel() // h.shape[-1]
+        kernel, shape, programs = _backward_kernel(width, rows)
         dsum = dsum.contiguous()
         dx, dh = torch.empty_like(dsum), torch.empty_like(h)
         partial = h.new_empty(1 if pre is None else 2, programs, width, dtype=torch.float32)  # of post, then of pre
-        _norm_residual_backward[(programs,)](
+        kernel[(programs,)](
             h if pre is None else added, h, post, post if pre is None else pre, dsum, h if pre is None else dy.contiguous(),
             dx, dh, partial[0], partial[-1], rows, width, ctx.eps, PRE=pre is not None, **shape,
         )  # fmt: skip

@@ -20,6 +20,25 @@ EPS = 1e-6
 WIDTHS = [(3, 7, 24), (1, 1, 16), (5, 64), (2, 3, 96)]
 
 
+# Rows in one padded tile, or in tiles of so many columns, whole and ragged, with so many STAGES and LEAN.
+TILES = [None, (16, 1, 0), (32, 1, 1), (64, 2, 0)]
+
+
+@pytest.fixture(params=TILES, ids=str)
+def tiles_of(request, monkeypatch):
+    """A function that asks for these tiles at a width; few programs, so that each has several rows, and not all as many."""
+    monkeypatch.setattr(norm, "PROGRAMS", 4)
+
+    def ask(width):
+        if request.param is not None:
+            block, stages, lean = request.param
+            launch = {"BLOCK": block, "num_warps": 1}
+            monkeypatch.setitem(norm.FORWARD, width, launch)
+            monkeypatch.setitem(norm.BACKWARD, width, launch | {"STAGES": stages, "LEAN": lean, "programs": 4})
+
+    return ask
+
+
 def rms(x):
     return x / (x.square().mean(dim=-1, keepdim=True) + EPS).sqrt()
 
@@ -31,9 +50,12 @@ def test_a_norm_is_that_of_layers_in_sixteen_bits(shape):
     assert max(errors) < ROUNDING
 
 
+@pytest.mark.parametrize("stream", [torch.float32, NARROW], ids=str)
 @pytest.mark.parametrize("shape", WIDTHS, ids=str)
-def test_the_sum_keeps_fp32_and_both_norms_pass_their_gradients(shape):
-    x, h = randn(*shape, seed=1), 4 * randn(*shape, seed=2, dtype=NARROW)
+def test_the_sum_keeps_the_streams_dtype_and_both_norms_pass_their_gradients(shape, stream, tiles_of):
+    tiles_of(shape[-1])
+    exact = 1e-6 if stream == torch.float32 else ROUNDING
+    x, h = randn(*shape, seed=1, dtype=stream), 4 * randn(*shape, seed=2, dtype=NARROW)
     post, pre = randn(shape[-1], seed=3, scale=0.3), randn(shape[-1], seed=4, scale=0.3)
 
     def reference(x, h, post, pre):
@@ -41,7 +63,7 @@ def test_the_sum_keeps_fp32_and_both_norms_pass_their_gradients(shape):
         return added, rms(added) * (1 + pre)
 
     errors = relative_errors(lambda *given: norm.residual_norm(*given, EPS, NARROW), reference, [x, h, post, pre])
-    assert errors[0] < 1e-6 and max(errors) < ROUNDING
+    assert errors[0] < exact and max(errors) < ROUNDING
 
     def alone(x, h, post):
         added, normed = norm.residual_norm(x, h, post, None, EPS, NARROW)
@@ -49,7 +71,7 @@ def test_the_sum_keeps_fp32_and_both_norms_pass_their_gradients(shape):
         return (added,)
 
     errors = relative_errors(alone, lambda x, h, post: reference(x, h, post, pre.double())[:1], [x, h, post])
-    assert errors[0] < 1e-6 and max(errors) < ROUNDING
+    assert errors[0] < exact and max(errors) < ROUNDING
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 40), (1, 6), (2, 2058)], ids=str)
@@ -107,7 +129,8 @@ def test_bytes_become_tokens_and_tokens_are_added_to_their_bytes(rows, length):
 
 @pytest.mark.parametrize("terms", [0, 1, 9, 17])
 @pytest.mark.parametrize("shape", WIDTHS, ids=str)
-def test_head_and_policy_read_byte_states_while_their_last_sum_is_made(shape, terms):
+def test_head_and_policy_read_byte_states_while_their_last_sum_is_made(shape, terms, tiles_of):
+    tiles_of(shape[-1])
     x, h = 2 * randn(*shape, seed=1), 4 * randn(*shape, seed=2, dtype=NARROW)
     post, vectors = randn(shape[-1], seed=3, scale=0.3), randn(terms, shape[-1], seed=4)
 
