@@ -43,7 +43,7 @@ POINTS = {
     "exit": (sys, "exit"),
 }
 SOON = " soon"
-PATIENCE = 12  # seconds: far more than any of these commands takes
+PATIENCE = 120  # seconds: far more than any of these commands takes
 
 
 def signal_at(name: str, point: str, call: int) -> None:

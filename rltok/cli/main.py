@@ -9,7 +9,7 @@ from rltok.cli.options import parse
 from rltok.errors import RltokError
 from rltok.show.terminal import REPLACED
 from rltok.system import signals
-from rltok.system.place import UNSET, place
+from rltok.system.place import UNSET, numbered, place
 from rltok.system.streams import lasting_output
 
 HOW_TO_GO_ON = {
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _end_at_once(code: int, error: Exception | None = None) -> None:
     """Where one of several processes failed, end it: its connections may be in any state, and others wait for it."""
-    if code and {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+    if code and numbered():
         if error is not None:
             sys.excepthook(type(error), error, error.__traceback__)
         sys.stdout.flush()
@@ -104,7 +104,7 @@ def _obey(arguments: list[str] | None) -> int:
 
 def _speaks() -> bool:
     """Whether it is for this process to say that a signal ended it."""
-    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+    if not numbered():
         return True
     from rltok.system import processes
 

@@ -61,7 +61,12 @@ def checkpoints(folder: Path) -> list[Path]:
         raise RltokError(f"{place} is a file; checkpoints belong in a folder of that name. Move the file away.") from error
     except OSError as error:
         raise cannot_read(place, error) from error
-    return [place / name for name in sorted(names, key=lambda name: int(name[len("step-") :]))]
+    return sorted((place / name for name in names), key=update_of)
+
+
+def update_of(checkpoint: Path) -> int:
+    """The update after which a checkpoint was saved, from its name."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def _remove(path: Path) -> None:

@@ -18,7 +18,7 @@ from rltok.data.order import check_ranks, sharing
 from rltok.device import PRECISIONS, backend_of, precision_of, resolve_device
 from rltok.errors import RltokError
 from rltok.ranks import ALONE, Ranks
-from rltok.runs.checkpoint import checkpoints
+from rltok.runs.checkpoint import checkpoints, update_of
 from rltok.system.place import place
 from rltok.system.processes import meet, roll_call
 
@@ -80,7 +80,7 @@ def check_newest(out: str | Path, ranks: Ranks) -> None:
     """
     with ranks.watched():
         saved = checkpoints(Path(out)) if ranks.same(str(out)) == str(out) else []
-        newest = int(saved[-1].name.removeprefix("step-")) if saved else 0
+        newest = update_of(saved[-1]) if saved else 0
         first, latest = ranks.same(newest), ranks.agree([newest])
     if latest > first:
         known = f"its newest checkpoint of update {first}" if first else "no checkpoint"

@@ -17,9 +17,14 @@ class Place:
     local: int = 0  # among those of this machine
 
 
+def numbered() -> bool:
+    """Whether torchrun, or another launcher, gave this process a number."""
+    return {"RANK", "WORLD_SIZE"} <= os.environ.keys()
+
+
 def place() -> Place:
     """As torchrun has it in the environment; the only process where that does not name both RANK and WORLD_SIZE."""
-    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+    if not numbered():
         return Place()
     number, count = _whole("RANK"), _whole("WORLD_SIZE")
     if not 0 <= number < count:
