@@ -176,7 +176,7 @@ plots.show(ch06_case.figure(case))
 # the first updates, and all seeds go to spaces; but all networks of that schedule predict worse than under a late peak ([chapter
 # 07](07_reading_the_results.ipynb#another-learning-rate)).
 #
-# Four things remain open: whether a fast policy of 147M predicts better than guidance, of which one seed is stored; whether boundaries
+# Four things remain open: whether a fast policy of 147M predicts better than guidance (three seeds of each do not decide it); whether boundaries
 # at first letters cost anything; why H-Net, which has no policy, avoids spaces at 147M, too; and why seeds go different ways when
 # travel is small. Everything else that was measured is in [The runs of
 # 147M](../book/large_runs.md).

@@ -111,7 +111,7 @@ Markdown(ch07_results.minus_table(sizes, "even", methods))
 # %% [markdown]
 # Before it decides, BPE guidance looks
 # at the bytes that follow, which no model can do while it writes. Methods against BPE guidance, its causal form
-# included. A difference takes only the seeds that both methods have (at 147M, seed 0 of BPE guidance and H-Net), so it need not
+# included. A difference takes only the seeds that both methods have (at 147M, seed 0 of H-Net and the paper's policy), so it need not
 # be that of two cells above:
 
 # %%

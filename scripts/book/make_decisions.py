@@ -35,7 +35,7 @@ def entries() -> list[dict[str, Any]]:
 def sweep_of(plan: str) -> Sweep | None:
     """The stored runs of a plan; None where there is none."""
     for folder in sorted(RESULTS.glob(f"*/{plan}")):
-        if found := read_sweeps(folder.parent, varied=SCHEDULE, only=plan):
+        if found := read_sweeps(folder.parent, varied=(*SCHEDULE, "precision"), only=plan):
             return found[plan]
     return None
 

@@ -47,8 +47,9 @@ def test_all_fast_policies_but_one_go_to_white_space(best):
     assert sum(share < 0.9 for share in shares) == 1, REWRITE
 
 
-def test_at_147m_guidance_has_one_seed_two_methods_avoid_white_space_and_one_fast_policy_takes_its_time(large):
-    assert all([*large.runs[name]] == [0] for name in ("bpe", "hnet_port", "ours_gamma0.9")), REWRITE
+def test_at_147m_guidance_is_undecided_two_methods_avoid_white_space_and_one_fast_policy_takes_its_time(large):
+    assert all([*large.runs[name]] == [0] for name in ("hnet_port", "ours_gamma0.9")), REWRITE
+    assert len(large.runs["bpe"]) == 3 and gap(large, FAST, "bpe", "test").verdict == "undecided", REWRITE
     avoid = [share for name in ("hnet_port", "ours_gamma0.9") for share in large.values(name, "whitespace_share")]
     assert max(avoid) < 0.1, REWRITE
     runs = large.runs[FAST].values()
