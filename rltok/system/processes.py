@@ -12,6 +12,7 @@ there before they have met has a thread of its own.
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -65,6 +66,7 @@ def _reaching() -> Future[dist.Store]:
     here = place()
 
     def reach() -> dist.Store:
+        socket.getaddrinfo(os.environ.get("MASTER_ADDR"), None)  # a name that nobody knows fails at once, not after minutes
         limit = THERE_BEFORE if _kept_by_torchrun() else REACHABLE
         store = next(dist.rendezvous("env://", here.number, here.count, timeout=limit))[0]
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)  # --max-restarts keeps the store
@@ -82,7 +84,7 @@ def _store() -> dist.Store:
     here, address = place(), f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     try:
         return _reaching().result()
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         if "address already in use" in str(error).lower():
             raise RltokError(
                 f"{address} is in use. Set MASTER_PORT to a free port, or start with torchrun --standalone."

@@ -21,7 +21,7 @@ from rltok.runs.checkpoint import checkpoints
 from rltok.runs.sessions import sessions_of
 from rltok.runs.together import own_device
 from rltok.system import processes
-from rltok.system.place import Place, place
+from rltok.system.place import UNSET, Place, place
 
 SIX = SETTINGS | {"train.sequences_per_update": 6, "train.training_bytes": UPDATES * 6 * 64}
 GO_ON = "Go on with the same command and --resume."
@@ -304,6 +304,15 @@ def test_a_port_in_use_is_one_line(ended_together, tmp_path):
         codes, outputs = ended_together(order)
     remedy = "Set MASTER_PORT to a free port, or start with torchrun --standalone."
     assert (codes, said(outputs)) == ([2], [f"rltok: localhost:{address['MASTER_PORT']} is in use. {remedy}"])
+
+
+@pytest.mark.parametrize(("host", "port"), [("nowhere.invalid", "29500"), ("", "")])
+def test_an_address_that_nobody_knows_is_one_line_at_once(host, port, ended_together, tmp_path):
+    place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": host, "MASTER_PORT": port}
+    codes, outputs = ended_together(train(tmp_path) | {"environment": place})
+    met = f"process 1 of 2 cannot meet the others at MASTER_ADDR:MASTER_PORT={host}:{port}"
+    remedy = f"Start all with torchrun, with one address and port, {UNSET}."
+    assert (codes, said(outputs)) == ([2], [f"rltok: {met}. {remedy}"])
 
 
 def test_other_commands_refuse_torchrun(ended_together, finished):
