@@ -184,7 +184,7 @@ Markdown(ch06_plan.cost_table("147m", budgets, speeds))
 # %% [markdown]
 # The first row is with our Triton kernels, the second with plain PyTorch. These are times of updates; start, evaluation, checkpoints
 # and scores come on top. If your card holds fewer rows than the plan says, write the number that it holds into the plan and commit the
-# file; do not mix such records with ours. A card that does not hold two rows, which eq. (17) needs, can run the preset `32m`.
+# file; do not mix such records with ours. A card that holds too few for a mean in eq. (17) can run the preset `32m`.
 #
 # ## Start it and leave it
 #

@@ -258,10 +258,12 @@ class TrainConfig(Section):
             require(value is None or 0 <= value < 1, self.section, name, value, "at least 0 and below 1")
         rate = self.policy_first_rate
         require(rate is None or 0 < rate < 1, self.section, "policy_first_rate", rate, "strictly between 0 and 1")
-        if self.sequences_per_update % self.micro_batch:
+        if more := self.sequences_per_update % self.micro_batch:
+            fewer = self.sequences_per_update - more
+            near = " or ".join(str(rows) for rows in (fewer, fewer + self.micro_batch) if rows)
             raise RltokError(
                 f"train.sequences_per_update={self.sequences_per_update} must be a multiple of micro_batch={self.micro_batch},"
-                " so that every micro-batch is full. Change either."
+                f" so that every micro-batch is full. Take {near}, or another micro_batch."
             )
 
 

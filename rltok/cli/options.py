@@ -279,8 +279,22 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if rest:
         quotes = options.command == "show" and not any(word.startswith("-") for word in rest)
         spaces = " (a text with spaces needs quotes)" if quotes else ""
-        parser.error(f"unknown arguments: {' '.join(rest)}{spaces}")
+        parser.prog += f" {options.command}"  # whose --help has the options
+        parser.error(f"unknown arguments: {' '.join(rest)}{spaces or _settings_of(rest, options)}")
     return options
+
+
+def _settings_of(words: list[str], options: argparse.Namespace) -> str:
+    """Which settings unknown options may have meant, in parentheses; "" where the command takes none, or none has such a name."""
+    from rltok.config import Config
+
+    def keys(values: dict[str, Any], before: str = "") -> list[str]:
+        named = [(f"{before}{name}", value) for name, value in values.items()]
+        return [key for name, value in named for key in (keys(value, f"{name}.") if isinstance(value, dict) else [name])]
+
+    meant = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words if word.startswith("--")}
+    found = [key for key in keys(Config().to_dict()) if key.rpartition(".")[2] in meant] if hasattr(options, "set") else []
+    return f" (a setting: {', '.join(f'--set {key}=' for key in found)})" if found else ""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -49,7 +49,10 @@ def hold_out(rows: Rows, fraction: float) -> tuple[Rows, Rows]:
     """
     if len(rows) < 2:
         shorter = max(8, rows.total_bytes // 8)
-        remedy = f"Add text, or --set data.sequence_length={shorter}" + ("" if rows.cut == "windows" else " data.cut=windows")
+        if rows.cut != "windows" and rows.total_bytes >= rows.sequence_length:  # of one long document, which may give more
+            remedy = "Set data.cut=windows, which takes all of a document in place of its beginning, or add documents."
+        else:
+            remedy = f"Add text, or --set data.sequence_length={shorter}" + ("" if rows.cut == "windows" else " data.cut=windows")
         raise RltokError(
             f"{rows.name!r} gives {len(rows)} row of data.sequence_length={rows.sequence_length} from {rows.total_bytes} bytes;"
             f" training and validation need one each. {remedy}"

@@ -63,10 +63,10 @@ def rank_rows(indices: np.ndarray, rank: int, ranks: int, micro_batch: int) -> n
 def check_ranks(rows: int, micro_batch: int, ranks: int) -> None:
     """Raise `RltokError` where processes cannot have as many rows of an update each; it names the nearest numbers that can."""
     setting = f"train.sequences_per_update={rows}"
+    step = math.lcm(ranks, micro_batch)
     if ranks > rows:
-        raise RltokError(f"{setting} has fewer rows than {ranks} processes. Start at most {rows}, or raise it.")
+        raise RltokError(f"{setting} has fewer rows than {ranks} processes. Start at most {rows}, or raise it to {step}.")
     if rows % ranks:
-        step = math.lcm(ranks, micro_batch)
         near = [str(number) for number in (rows // step * step, (rows // step + 1) * step) if number]
         fewer = max(number for number in range(1, ranks) if rows % number == 0)
         raise RltokError(

@@ -285,7 +285,19 @@ def test_debug_shows_where_an_error_came_from(finished):
 BAD_WORDS = {
     "no command": ([], "the following arguments are required: COMMAND. See: rltok --help"),
     "an unknown command": (["trian"], "invalid choice: 'trian'"),
-    "an unknown option": (["train", "--preset", "tiny", "--fast"], "unknown arguments: --fast"),
+    "an unknown option": (["train", "--preset", "tiny", "--fast"], "unknown arguments: --fast. See: rltok train --help"),
+    "a setting as an option": (
+        ["train", "--micro-batch=2"],
+        "--micro-batch=2 (a setting: --set train.micro_batch=). See: rltok train",
+    ),
+    "two settings as options": (
+        ["train", "--gamma", "1", "--seed-of-all", "2"],
+        "(a setting: --set objective.gamma=). See: rltok train",
+    ),
+    "a setting of a command without": (
+        ["models", "--precision=fp16"],
+        "unknown arguments: --precision=fp16. See: rltok models",
+    ),
     "a number that is none": (["train", "--max-bytes", "many"], "invalid int value: 'many'. See: rltok train --help"),
     "one word too many": (["show", "run", "some", "words"], "unknown arguments: words"),
     "options without a command": (["evaluate"], "required: run. See: rltok evaluate --help"),

@@ -175,11 +175,11 @@ def test_the_hash_changes_with_anything_that_changes_ids_and_with_nothing_else()
 # Corpora
 
 
-def corpus_of(tmp_path, size, n=16, fraction=0.1, **options):
+def corpus_of(tmp_path, size, n=16, fraction=0.1, cut="windows", **options):
     path = tmp_path / "some" / "a.txt"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(bytes(33 + i % 90 for i in range(size)))
-    config = DataConfig(sequence_length=n, cut="windows", held_out_fraction=fraction)
+    config = DataConfig(sequence_length=n, cut=cut, held_out_fraction=fraction)
     return load_corpus(path, config, **options)
 
 
@@ -214,6 +214,13 @@ def test_too_little_text_says_how_much_there_is_and_a_setting_that_works(tmp_pat
         corpus_of(tmp_path, 100, n=4096)
     advised = int(str(caught.value).partition("--set data.sequence_length=")[2].split()[0].rstrip("."))
     assert len(corpus_of(tmp_path, 100, n=advised).train) >= 1
+
+
+def test_of_one_long_document_windows_take_all(tmp_path):
+    with pytest.raises(RltokError, match=r"Set data\.cut=windows, which takes all of a document") as caught:
+        corpus_of(tmp_path, 100, cut="documents")
+    assert "1 row of data.sequence_length=16 from 16 bytes" in str(caught.value)
+    assert len(corpus_of(tmp_path, 100, cut="windows").train) > 1
 
 
 def test_two_loads_of_one_corpus_agree(tmp_path):

@@ -282,7 +282,7 @@ def test_what_one_process_alone_lacks_it_says_and_the_others_do_not_wait(job, tm
 @pytest.mark.parametrize(
     ("count", "line"),
     [
-        (7, "train.sequences_per_update=6 has fewer rows than 7 processes. Start at most 6, or raise it."),
+        (7, "train.sequences_per_update=6 has fewer rows than 7 processes. Start at most 6, or raise it to 14."),
         (
             4,
             "train.sequences_per_update=6 is no multiple of 4 processes. The nearest that is one, with train.micro_batch=2: 4 or"

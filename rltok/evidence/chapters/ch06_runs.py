@@ -97,9 +97,10 @@ def record_table(sweep: Sweep, planned: Mapping[str, Config]) -> str:
         settings = "as planned" if same else "**not as planned**" if name in planned else "not in the plan"
         failed = " ".join(run.get("failed", "").split())
         rows.append([
-            f"`{name}`, seed {run['seed']}", run["commit"][:7], settings, NONE if failed else f"{run['seconds']:.0f}",
-            NONE if peak is None else f"{peak / 1e9:.1f}", f"failed: {failed}" if failed else interrupted(run),
+            f"`{name}`, seed {run['seed']}", run["device"], run["commit"][:7], settings,
+            NONE if failed else f"{run['seconds']:.0f}", NONE if peak is None else f"{peak / 1e9:.1f}",
+            f"failed: {failed}" if failed else interrupted(run),
         ])  # fmt: skip
     missing = ", ".join(f"`{name}`" for name in planned if name not in sweep.runs)
-    table = markdown([f"`{label(sweep)}`", "commit", "settings", "seconds", "memory, GB", "interrupted"], rows)
+    table = markdown([f"`{label(sweep)}`", "device", "commit", "settings", "seconds", "memory, GB", "interrupted"], rows)
     return f"{table}\n\nRuns of the plan without a finished record: {missing or 'none'}."

@@ -95,13 +95,17 @@ def test_a_row_a_run_says_whether_it_was_the_planned_one_and_what_it_took():
     planned = {"ours": from_dict(record("ours", 0)["config"]), "even": from_dict(record("ours")["config"]), "bpe": preset("tiny")}
     table, missing = record_table(sweep, planned).split("\n\n")
     head, *rows = rows_of(table)
-    assert head == ["`32m`", "commit", "settings", "seconds", "memory, GB", "interrupted"]
-    assert [row[:1] + row[2:3] for row in rows] == [
+    assert head == ["`32m`", "device", "commit", "settings", "seconds", "memory, GB", "interrupted"]
+    assert [row[:1] + row[3:4] for row in rows] == [
         ["`bpe`, seed 0", "**not as planned**"], ["`even`, seed 1", "**not as planned**"], ["`ours`, seed 3", "as planned"],
         ["`ours_lags1`, seed 0", "not in the plan"],
     ]  # fmt: skip
-    assert rows[0][3:] == ["-", "-", "failed: loss nan \\| not finite"]
-    assert rows[2][1] == "0" * 7 and rows[2][3:5] == ["5", "42.4"] and rows[2][5].startswith("went on after update 10")
+    assert rows[0][4:] == ["-", "-", "failed: loss nan \\| not finite"]
+    assert (
+        rows[2][1:3] == [mine["device"], "0" * 7]
+        and rows[2][4:6] == ["5", "42.4"]
+        and rows[2][6].startswith("went on after update 10")
+    )
     assert missing == "Runs of the plan without a finished record: `bpe`."
     assert record_table(sweep_of(mine), {"ours": planned["ours"]}).endswith("without a finished record: none.")
 
