@@ -39,8 +39,11 @@ def test_rltok_takes_the_commands_of_the_page(command):
 
 
 @pytest.mark.parametrize("command", JOBS)
-def test_torchrun_takes_its_commands_and_gives_number_0_to_the_machine_that_they_name(command):
-    """With a dynamic rendezvous between machines, any of them may get it, which writes the run's folder."""
+def test_torchrun_takes_its_commands_and_says_where_machines_meet(command):
+    """With a dynamic rendezvous any machine may get number 0, which writes the run's folder: the page must say so."""
     job = get_args_parser().parse_args(shlex.split(command.removesuffix(" ..."))[1:])
     assert job.module and job.training_script == "rltok" and parse(job.training_script_args).command == "train"
-    assert job.standalone or job.rdzv_backend == "static" and command.split("--node-rank ")[1:]
+    static = job.rdzv_backend == "static" and "--node-rank " in command and job.master_addr == "HOST"
+    dynamic = job.rdzv_backend == "c10d" and job.rdzv_endpoint.startswith("HOST:") and job.rdzv_id != "none"
+    assert job.standalone or static or dynamic
+    assert not dynamic or re.search(r"`--rdzv-backend c10d` any machine may get process 0.*share the disk", PAGE, re.S)
