@@ -157,7 +157,9 @@ def _add_bench(commands: Any) -> None:
         "bench",
         help="how fast whole updates are on this machine",
         description="Time whole updates, optimizer included, at learning rate 0 so that every update does the same work: bytes/s"
-        " against FLOPs, a matrix product and the card's datasheet, memory, where the time goes, and plain PyTorch beside it.",
+        " against FLOPs, a matrix product and the card's datasheet, memory, where the time goes, and plain PyTorch beside it."
+        " Where memory allows, more rows a forward pass are faster (--set train.micro_batch=ROWS); they change the mean of eq."
+        " (17), hence what a policy learns from.",
     )
     bench.add_argument("--preset", help="what to time (default: 147m on a CUDA card, tiny elsewhere)")
     _add_settings(bench, "such as train.micro_batch=32")

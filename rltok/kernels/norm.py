@@ -1,9 +1,10 @@
 """RMS norms between residual stream and sublayers: x + norm(h) and the next norm in one pass over the row.
 
-One program handles whole rows, which stay in registers between the two norms; in the backward pass it walks many rows, so
-that the gradient of the weights is summed in registers and written once a program. After the last byte layer the second norm
-is the one that early head and policy read: it has no weight, which the caller folds into what reads it, and the policy's
-products with it are summed in fp32 while the row is there (TERMS of them). Their gradient is the business of `nll`.
+A program is one warp, and a row a tuple of tiles of BLOCK columns: 768 is 6 tiles, not 1024 columns, and sums over a row stay in
+the warp. A row stays in registers between the two norms. In the backward pass a program walks many rows, the next on its way to
+shared memory meanwhile; the gradient of the weights is summed in registers and written once a program. After the last byte layer
+the second norm is the one that early head and policy read: it has no weight, which the caller folds into what reads it, and the
+policy's products with it are summed in fp32 while the row is there (TERMS of them). Their gradient is the business of `nll`.
 """
 
 from typing import no_type_check
@@ -15,128 +16,179 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 PROGRAMS = 132 * 8  # of the backward pass: eight for each multiprocessor of an H100
+BLOCK = 128  # four numbers a thread of one warp, in fp32 and in 16 bits alike
 
 
 @triton.jit
 @no_type_check
-def _norm_factor(x, width, eps):
-    return 1.0 / tl.sqrt_rn(tl.sum(x * x, axis=1) / width + eps)
+def _tiles(ptr, width, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    """A row in fp32, as a tuple of PARTS tiles of BLOCK columns; WHOLE: none of them reaches beyond the row."""
+    tiles = ()
+    for part in tl.static_range(PARTS):
+        column = part * BLOCK + tl.arange(0, BLOCK)
+        if WHOLE:
+            tiles += (tl.load(ptr + column).to(tl.float32),)
+        else:
+            tiles += (tl.load(ptr + column, mask=column < width, other=0.0).to(tl.float32),)
+    return tiles
 
 
 @triton.jit
 @no_type_check
-def _norm_backward_row(x, factor, scaled, width):
-    """Gradient of x * factor(x) with the gradient `scaled` of the result."""
-    unit = x * factor[:, None]
-    return factor[:, None] * (scaled - unit * (tl.sum(scaled * unit, axis=1) / width)[:, None])
+def _store_tiles(ptr, tiles, width, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    for part in tl.static_range(PARTS):
+        column = part * BLOCK + tl.arange(0, BLOCK)
+        if WHOLE:
+            tl.store(ptr + column, tiles[part].to(ptr.dtype.element_ty))
+        else:
+            tl.store(ptr + column, tiles[part].to(ptr.dtype.element_ty), mask=column < width)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 @no_type_check
-def _norm_forward(x_ptr, weight_ptr, y_ptr, rows, width, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, BLOCK)
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    place = row[:, None] * width + column[None, :]
-    x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
-    weight = 1.0 + tl.load(weight_ptr + column, mask=column < width, other=0.0)
-    y = x * _norm_factor(x, width, eps)[:, None] * weight[None, :]
-    tl.store(y_ptr + place, y.to(y_ptr.dtype.element_ty), mask=inside)
+def _zeros(PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    tiles = ()
+    for _ in tl.static_range(PARTS):
+        tiles += (tl.zeros((BLOCK,), tl.float32),)
+    return tiles
+
+
+@triton.jit
+@no_type_check
+def _added(x, y, PARTS: tl.constexpr):
+    tiles = ()
+    for part in tl.static_range(PARTS):
+        tiles += (x[part] + y[part],)
+    return tiles
+
+
+@triton.jit
+@no_type_check
+def _inner(x, y, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    products = tl.zeros((BLOCK,), tl.float32)
+    for part in tl.static_range(PARTS):
+        products += x[part] * y[part]
+    return tl.sum(products, axis=0)
+
+
+@triton.jit
+@no_type_check
+def _normed(x, weight, width, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    factor = 1.0 / tl.sqrt_rn(_inner(x, x, PARTS, BLOCK) / width + eps)
+    tiles = ()
+    for part in tl.static_range(PARTS):
+        tiles += (x[part] * factor * (1.0 + weight[part]),)
+    return tiles
+
+
+@triton.jit
+@no_type_check
+def _both_sums(one, other, one_more, other_more):
+    return one + one_more, other + other_more
+
+
+@triton.jit
+@no_type_check
+def _norm_backward_row(x, dy, weight, dweight, width, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    """Gradient of `_normed` by x with the gradient dy of the result, and dweight with what this row adds.
+
+    Both sums over the row are made at once: the gradient is f (dy w - x f^2 sum(x dy w) / width), with w = 1 + weight.
+    """
+    squares, slopes = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    for part in tl.static_range(PARTS):
+        squares += x[part] * x[part]
+        slopes += x[part] * dy[part] * (1.0 + weight[part])
+    square, slope = tl.reduce((squares, slopes), 0, _both_sums)
+    factor = 1.0 / tl.sqrt_rn(square / width + eps)
+    slope *= factor * factor * factor / width
+    dx, sums = (), ()
+    for part in tl.static_range(PARTS):
+        dx += (factor * (dy[part] * (1.0 + weight[part])) - slope * x[part],)
+        sums += (dweight[part] + x[part] * dy[part] * factor,)
+    return dx, sums
+
+
+@triton.jit
+@no_type_check
+def _norm_forward(
+    x_ptr, weight_ptr, y_ptr, width, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
+):  # fmt: skip
+    place = tl.program_id(0).to(tl.int64) * width
+    x, weight = _tiles(x_ptr + place, width, PARTS, BLOCK, WHOLE), _tiles(weight_ptr, width, PARTS, BLOCK, WHOLE)
+    _store_tiles(y_ptr + place, _normed(x, weight, width, eps, PARTS, BLOCK), width, PARTS, BLOCK, WHOLE)
 
 
 @triton.jit(do_not_specialize=["rows"])
 @no_type_check
 def _norm_backward(
-    x_ptr, weight_ptr, dy_ptr, dx_ptr, dweight_ptr, rows, width, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr, weight_ptr, dy_ptr, dx_ptr, dweight_ptr, rows, width, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):  # fmt: skip
-    column = tl.arange(0, BLOCK)
-    weight = 1.0 + tl.load(weight_ptr + column, mask=column < width, other=0.0)
-    dweight = tl.zeros((BLOCK,), tl.float32)
-    for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
-        row = (first + tl.arange(0, ROWS)).to(tl.int64)
-        inside = (row < rows)[:, None] & (column < width)[None, :]
-        place = row[:, None] * width + column[None, :]
-        x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        dy = tl.load(dy_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        factor = _norm_factor(x, width, eps)
-        dweight += tl.sum(dy * x * factor[:, None], axis=0)
-        dx = _norm_backward_row(x, factor, dy * weight[None, :], width)
-        tl.store(dx_ptr + place, dx.to(dx_ptr.dtype.element_ty), mask=inside)
-    tl.store(dweight_ptr + tl.program_id(0) * width + column, dweight, mask=column < width)
+    weight, dweight = _tiles(weight_ptr, width, PARTS, BLOCK, WHOLE), _zeros(PARTS, BLOCK)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=2):
+        place = tl.cast(row, tl.int64) * width
+        x, dy = _tiles(x_ptr + place, width, PARTS, BLOCK, WHOLE), _tiles(dy_ptr + place, width, PARTS, BLOCK, WHOLE)
+        dx, dweight = _norm_backward_row(x, dy, weight, dweight, width, eps, PARTS, BLOCK)
+        _store_tiles(dx_ptr + place, dx, width, PARTS, BLOCK, WHOLE)
+    _store_tiles(dweight_ptr + tl.program_id(0) * width, dweight, width, PARTS, BLOCK, WHOLE)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 @no_type_check
 def _norm_residual_forward(
-    x_ptr, h_ptr, post_ptr, pre_ptr, sum_ptr, y_ptr, vectors_ptr, terms_ptr, rows, width, eps, PRE: tl.constexpr,
-    TERMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, h_ptr, post_ptr, pre_ptr, sum_ptr, y_ptr, vectors_ptr, terms_ptr, width, eps, PRE: tl.constexpr,
+    TERMS: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, BLOCK)
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    place = row[:, None] * width + column[None, :]
-    x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
-    h = tl.load(h_ptr + place, mask=inside, other=0.0).to(tl.float32)
-    post = 1.0 + tl.load(post_ptr + column, mask=column < width, other=0.0)
-    x += h * _norm_factor(h, width, eps)[:, None] * post[None, :]
-    tl.store(sum_ptr + place, x.to(sum_ptr.dtype.element_ty), mask=inside)
+    row = tl.program_id(0).to(tl.int64)
+    x = _tiles(x_ptr + row * width, width, PARTS, BLOCK, WHOLE)
+    h = _tiles(h_ptr + row * width, width, PARTS, BLOCK, WHOLE)
+    post = _tiles(post_ptr, width, PARTS, BLOCK, WHOLE)
+    added = _added(x, _normed(h, post, width, eps, PARTS, BLOCK), PARTS)
+    _store_tiles(sum_ptr + row * width, added, width, PARTS, BLOCK, WHOLE)
     if PRE:
-        pre = 1.0 + tl.load(pre_ptr + column, mask=column < width, other=0.0)
-        y = x * _norm_factor(x, width, eps)[:, None] * pre[None, :]
-        tl.store(y_ptr + place, y.to(y_ptr.dtype.element_ty), mask=inside)
+        y = _normed(added, _tiles(pre_ptr, width, PARTS, BLOCK, WHOLE), width, eps, PARTS, BLOCK)
+        _store_tiles(y_ptr + row * width, y, width, PARTS, BLOCK, WHOLE)
         for term in tl.static_range(TERMS):
-            vector = tl.load(vectors_ptr + term * width + column, mask=column < width, other=0.0)
-            tl.store(terms_ptr + row * TERMS + term, tl.sum(y * vector[None, :], axis=1), mask=row < rows)
+            vector = _tiles(vectors_ptr + term * width, width, PARTS, BLOCK, WHOLE)
+            tl.store(terms_ptr + row * TERMS + term, _inner(y, vector, PARTS, BLOCK))
 
 
 @triton.jit(do_not_specialize=["rows"])
 @no_type_check
 def _norm_residual_backward(
     sum_ptr, h_ptr, post_ptr, pre_ptr, dsum_ptr, dy_ptr, dx_ptr, dh_ptr, dpost_ptr, dpre_ptr, rows, width, eps,
-    PRE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    PRE: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    column = tl.arange(0, BLOCK)
-    post = 1.0 + tl.load(post_ptr + column, mask=column < width, other=0.0)
-    dpost, dpre = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-    for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
-        row = (first + tl.arange(0, ROWS)).to(tl.int64)
-        inside = (row < rows)[:, None] & (column < width)[None, :]
-        place = row[:, None] * width + column[None, :]
-        dx = tl.load(dsum_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        h = tl.load(h_ptr + place, mask=inside, other=0.0).to(tl.float32)
+    post, pre = _tiles(post_ptr, width, PARTS, BLOCK, WHOLE), _tiles(pre_ptr, width, PARTS, BLOCK, WHOLE)
+    dpost, dpre = _zeros(PARTS, BLOCK), _zeros(PARTS, BLOCK)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=2):
+        place = tl.cast(row, tl.int64) * width
+        dx = _tiles(dsum_ptr + place, width, PARTS, BLOCK, WHOLE)
+        h = _tiles(h_ptr + place, width, PARTS, BLOCK, WHOLE)
         if PRE:
-            x = tl.load(sum_ptr + place, mask=inside, other=0.0).to(tl.float32)
-            dy = tl.load(dy_ptr + place, mask=inside, other=0.0).to(tl.float32)
-            pre = 1.0 + tl.load(pre_ptr + column, mask=column < width, other=0.0)
-            factor = _norm_factor(x, width, eps)
-            dpre += tl.sum(dy * x * factor[:, None], axis=0)
-            dx += _norm_backward_row(x, factor, dy * pre[None, :], width)
-        tl.store(dx_ptr + place, dx.to(dx_ptr.dtype.element_ty), mask=inside)
-        factor = _norm_factor(h, width, eps)
-        dpost += tl.sum(dx * h * factor[:, None], axis=0)
-        dh = _norm_backward_row(h, factor, dx * post[None, :], width)
-        tl.store(dh_ptr + place, dh.to(dh_ptr.dtype.element_ty), mask=inside)
-    tl.store(dpost_ptr + tl.program_id(0) * width + column, dpost, mask=column < width)
+            x = _tiles(sum_ptr + place, width, PARTS, BLOCK, WHOLE)
+            dy = _tiles(dy_ptr + place, width, PARTS, BLOCK, WHOLE)
+            of_norm, dpre = _norm_backward_row(x, dy, pre, dpre, width, eps, PARTS, BLOCK)
+            dx = _added(dx, of_norm, PARTS)
+        _store_tiles(dx_ptr + place, dx, width, PARTS, BLOCK, WHOLE)
+        dh, dpost = _norm_backward_row(h, dx, post, dpost, width, eps, PARTS, BLOCK)
+        _store_tiles(dh_ptr + place, dh, width, PARTS, BLOCK, WHOLE)
+    _store_tiles(dpost_ptr + tl.program_id(0) * width, dpost, width, PARTS, BLOCK, WHOLE)
     if PRE:
-        tl.store(dpre_ptr + tl.program_id(0) * width + column, dpre, mask=column < width)
+        _store_tiles(dpre_ptr + tl.program_id(0) * width, dpre, width, PARTS, BLOCK, WHOLE)
 
 
-def _shape(width: int, warps: int = 2) -> dict[str, int]:
-    block = triton.next_power_of_2(width)
-    return {"BLOCK": block, "ROWS": max(1, 2048 // block), "num_warps": warps}
-
-
-def _programs(rows: int, shape: dict[str, int]) -> int:
-    return min(PROGRAMS, triton.cdiv(rows, shape["ROWS"]))
+def _shape(width: int) -> dict[str, int]:
+    parts = triton.cdiv(width, BLOCK)
+    return {"PARTS": parts, "BLOCK": BLOCK, "WHOLE": parts * BLOCK == width, "num_warps": 1}
 
 
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, eps, kind):
         x, width = x.contiguous(), x.shape[-1]
-        y, shape = torch.empty_like(x, dtype=kind), _shape(width)
-        rows = x.numel() // width
-        _norm_forward[(triton.cdiv(rows, shape["ROWS"]),)](x, weight, y, rows, width, eps, **shape)
+        y = torch.empty_like(x, dtype=kind)
+        _norm_forward[(x.numel() // width,)](x, weight, y, width, eps, **_shape(width))
         ctx.save_for_backward(x, weight)
         ctx.eps = eps
         return y
@@ -145,11 +197,10 @@ class _Norm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         x, weight = ctx.saved_tensors
-        width, shape = x.shape[-1], _shape(x.shape[-1])
-        rows = x.numel() // width
-        programs = _programs(rows, shape)
+        width, rows = x.shape[-1], x.numel() // x.shape[-1]
+        programs = min(PROGRAMS, rows)
         dx, partial = torch.empty_like(x), x.new_empty(programs, width, dtype=torch.float32)
-        _norm_backward[(programs,)](x, weight, dy.contiguous(), dx, partial, rows, width, ctx.eps, **shape)
+        _norm_backward[(programs,)](x, weight, dy.contiguous(), dx, partial, rows, width, ctx.eps, **_shape(width))
         return dx, partial.sum(0), None, None
 
 
@@ -157,14 +208,12 @@ class _ResidualNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, h, post, pre, vectors, eps, kind):
         x, h, width, count = x.contiguous(), h.contiguous(), x.shape[-1], 0 if vectors is None else len(vectors)
-        # products with vectors: one warp holds whole rows, so that their sums stay inside it
-        added, shape, rows = torch.empty_like(x), _shape(width, 1 if count else 2), x.numel() // width
-        y = None if pre is None else torch.empty_like(x, dtype=kind)
+        added, y = torch.empty_like(x), None if pre is None else torch.empty_like(x, dtype=kind)
         terms = None if vectors is None else x.new_empty(*x.shape[:-1], count, dtype=torch.float32)
-        _norm_residual_forward[(triton.cdiv(rows, shape["ROWS"]),)](
+        _norm_residual_forward[(x.numel() // width,)](
             x, h, post, post if pre is None else pre, added, added if y is None else y,
-            post if vectors is None else vectors.contiguous(), added if terms is None else terms, rows, width, eps,
-            PRE=pre is not None, TERMS=count, **shape,
+            post if vectors is None else vectors.contiguous(), added if terms is None else terms, width, eps,
+            PRE=pre is not None, TERMS=count, **_shape(width),
         )  # fmt: skip
         ctx.save_for_backward(h, post, *(() if pre is None else (pre, added)))
         if terms is not None:
@@ -177,14 +226,14 @@ class _ResidualNorm(torch.autograd.Function):
     def backward(ctx, dsum, dy, _):
         h, post, *rest = ctx.saved_tensors
         pre, added = rest or (None, None)
-        width, shape, rows = h.shape[-1], _shape(h.shape[-1]), h.numel() // h.shape[-1]
-        programs = _programs(rows, shape)
+        width, rows = h.shape[-1], h.numel() // h.shape[-1]
+        programs = min(PROGRAMS, rows)
         dsum = dsum.contiguous()
         dx, dh = torch.empty_like(dsum), torch.empty_like(h)
         partial = h.new_empty(1 if pre is None else 2, programs, width, dtype=torch.float32)  # of post, then of pre
         _norm_residual_backward[(programs,)](
             h if pre is None else added, h, post, post if pre is None else pre, dsum, h if pre is None else dy.contiguous(),
-            dx, dh, partial[0], partial[-1], rows, width, ctx.eps, PRE=pre is not None, **shape,
+            dx, dh, partial[0], partial[-1], rows, width, ctx.eps, PRE=pre is not None, **_shape(width),
         )  # fmt: skip
         sums = partial.sum(1)
         return dx, dh, sums[0], None if pre is None else sums[1], None, None, None

@@ -6,6 +6,7 @@ Notes come from book/speed_notes.yml, tables from notebooks/results: bench*.json
 of the measuring scripts. What was not measured yet is said to be so.
 """
 
+import itertools
 import json
 import statistics
 from pathlib import Path
@@ -27,11 +28,14 @@ def turned(head: list[str], rows: list[list[str]]) -> str:
     return table(list(first), [list(row) for row in rest])
 
 
-def notes(content: dict[str, Any]) -> str:
-    """Prediction, change, outcome, in order."""
-    rows = [[str(number), note["change"], note["predicted"], note["outcome"]] for number, note in enumerate(content["notes"], 1)]
-    said = f"On one {content['card']}, where {content['ceilings']}.\n"
-    return table(["", "change", "predicted", "outcome"], rows) + "\n" + said
+def notes(parts: list[dict[str, Any]]) -> str:
+    """Prediction, change, outcome, in order; a table for each card, numbered through."""
+    number, tables = itertools.count(1), []
+    for part in parts:
+        rows = [[str(next(number)), note["change"], note["predicted"], note["outcome"]] for note in part["notes"]]
+        said = f"On one {part['card']}, {part['where']}.\n"
+        tables.append(table(["", "change", "predicted", "outcome"], rows) + "\n" + said)
+    return "\n".join(tables)
 
 
 def benches(records: list[dict[str, Any]]) -> str:
@@ -151,7 +155,7 @@ def pages() -> dict[Path, str]:
     """Every generated part."""
     records = [bench_record(path) for path in sorted(RESULTS.glob("bench*.json"))]
     return {
-        GENERATED / "speed_notes.md": notes(yaml.safe_load(NOTES.read_text(encoding="utf-8"))),
+        GENERATED / "speed_notes.md": notes(list(yaml.safe_load_all(NOTES.read_text(encoding="utf-8")))),
         GENERATED / "speed_bench.md": benches(records),
         GENERATED / "speed_kernels.md": kernels(_record("kernels.json")),
         GENERATED / "speed_paths.md": paths(_record("fast_path.json")),

@@ -2,22 +2,31 @@
 
 import importlib
 import inspect
+import math
 import pkgutil
 
 import pytest
 import torch
 import torch.nn.functional as F
+import triton
+import triton.language as tl
 from kernel_help import DEVICE, NARROW, ROUNDING, randn, relative_errors
 
 from rltok import kernels, policy
 from rltok.attention import row_causal_attention, window_attention
 from rltok.fast.blocks import Segments
-from rltok.kernels import geglu, nll, norm, row_causal, segment, window
+from rltok.kernels import geglu, nll, norm, row_causal, scores, segment, window
 from rltok.layers import apply_rotary, rotary_table
 from rltok.resample import latest_token, row_offsets
 
 EPS = 1e-6
-WIDTHS = [(3, 7, 24), (1, 1, 16), (5, 64), (2, 3, 96)]
+WIDTHS = [(3, 7, 24), (1, 1, 16), (5, 256), (2, 3, 300)]  # a part of a tile of columns, two tiles, two and a part
+
+
+@pytest.fixture
+def few_programs(monkeypatch):
+    """Each has several rows, and not all as many."""
+    monkeypatch.setattr(norm, "PROGRAMS", 4)
 
 
 def rms(x):
@@ -25,6 +34,7 @@ def rms(x):
 
 
 @pytest.mark.parametrize("shape", WIDTHS, ids=str)
+@pytest.mark.usefixtures("few_programs")
 def test_a_norm_is_that_of_layers_in_sixteen_bits(shape):
     x, weight = 3 * randn(*shape, seed=1), randn(shape[-1], seed=2, scale=0.3)
     errors = relative_errors(lambda x, w: (norm.norm(x, w, EPS, NARROW),), lambda x, w: (rms(x) * (1 + w),), [x, weight])
@@ -32,6 +42,7 @@ def test_a_norm_is_that_of_layers_in_sixteen_bits(shape):
 
 
 @pytest.mark.parametrize("shape", WIDTHS, ids=str)
+@pytest.mark.usefixtures("few_programs")
 def test_the_sum_keeps_fp32_and_both_norms_pass_their_gradients(shape):
     x, h = randn(*shape, seed=1), 4 * randn(*shape, seed=2, dtype=NARROW)
     post, pre = randn(shape[-1], seed=3, scale=0.3), randn(shape[-1], seed=4, scale=0.3)
@@ -107,6 +118,7 @@ def test_bytes_become_tokens_and_tokens_are_added_to_their_bytes(rows, length):
 
 @pytest.mark.parametrize("terms", [0, 1, 9, 17])
 @pytest.mark.parametrize("shape", WIDTHS, ids=str)
+@pytest.mark.usefixtures("few_programs")
 def test_head_and_policy_read_byte_states_while_their_last_sum_is_made(shape, terms):
     x, h = 2 * randn(*shape, seed=1), 4 * randn(*shape, seed=2, dtype=NARROW)
     post, vectors = randn(shape[-1], seed=3, scale=0.3), randn(terms, shape[-1], seed=4)
@@ -218,6 +230,24 @@ def test_row_causal_attention_mixes_inside_rows_only(rows, heads, softcap):
         return (row_causal.row_causal_attention(qkv, start, end, rotary, softcap=softcap),)
 
     assert max(relative_errors(kernel, reference, [qkv])) < 2 * ROUNDING
+
+
+@triton.jit
+def _capped(x_ptr, capped_ptr, share_ptr, scale, cap, SIZE: tl.constexpr, HARDWARE: tl.constexpr):
+    place = tl.arange(0, SIZE)
+    capped, share = scores.capped(tl.load(x_ptr + place), scale, cap, True, HARDWARE)
+    tl.store(capped_ptr + place, capped)
+    tl.store(share_ptr + place, share)
+
+
+@pytest.mark.parametrize("cap", [1.5, 50.0])
+def test_the_softcap_of_a_score_is_right_to_11_bits(cap):
+    x = torch.cat([sign * 4 * cap * torch.logspace(-4, 1.2, 512) for sign in (-1, 1)]).to(DEVICE)
+    capped, share = torch.empty_like(x), torch.empty_like(x)
+    _capped[(1,)](x, capped, share, 0.25 * math.log2(math.e), cap, SIZE=len(x), HARDWARE=scores.hardware())
+    expected = (0.25 * x.double() / cap).tanh()
+    assert ((share - expected).abs() <= 2**-10.9 * expected.abs() + 1e-6).all()
+    torch.testing.assert_close(capped.double(), share.double() * cap * math.log2(math.e), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")  # of the interpreter: tanh is written with e^x, infinity included

@@ -50,6 +50,17 @@ def test_a_bench_is_a_column_with_its_commit():
     assert bare["times as fast as plain"] == bare["cost of the policy"] == "-"
 
 
+def test_notes_of_several_cards_are_numbered_through_and_each_part_names_its_card():
+    note = {"change": "a", "predicted": "b", "outcome": "c"}
+    parts = [
+        {"card": "H100", "where": "where it rains", "notes": [note, note]},
+        {"card": "H200", "where": "at night", "notes": [note]},
+    ]
+    text = make_speed.notes(parts)
+    assert [cells(text, line) for line in (2, 3, 9)] == [["1", "a", "b", "c"], ["2", "a", "b", "c"], ["3", "a", "b", "c"]]
+    assert cells(text, 5) == ["On one H100, where it rains."] and text.endswith("\n\nOn one H200, at night.\n")
+
+
 def test_an_operation_that_failed_says_so():
     record = {
         "device": "H100", "commit": "abcdef0123", "rows": 32, "sequence_length": 4096, "copy_bytes_per_second": 3e12,
