@@ -1,7 +1,8 @@
 """The fast path: the same blocks and heads as in `layers` and `unet`, spelled with the Triton kernels.
 
 Matrix products stay with torch; all else between them is one kernel: residual sum with the norm after and the norm before,
-gated activation, rotation with attention, what early head and policy read. Inside bf16 autocast only, `backends.fused`.
+gated activation, rotation with attention, what early head and policy read. Inside bf16 autocast only, `backends.fused`. The
+residual stream is in autocast's 16 bits, too: sums are computed in fp32 and rounded once a sublayer.
 """
 
 from collections.abc import Callable
@@ -28,12 +29,17 @@ def _kind(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(x.device.type)
 
 
+def stream(x: Float[Tensor, "*S d"]) -> Float[Tensor, "*S d"]:
+    """x as the residual stream has it, in autocast's 16 bits: half the bytes for a kernel to move."""
+    return x.to(_kind(x))
+
+
 def _until_the_last_sum(parts: nn.ModuleList, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor, RMSNorm]:
     """`layers.Block` after `layers.Block`, but for the last of their sums: (x, h, norm of h) whose x + norm(h) is missing."""
     from rltok.kernels.geglu import geglu
     from rltok.kernels.norm import norm, residual_norm
 
-    kind, eps = _kind(x), parts[0].pre_attention.eps
+    x, kind, eps = stream(x), _kind(x), parts[0].pre_attention.eps
     y = norm(x, parts[0].pre_attention.weight, eps, kind)
     for block, following in zip(parts, [*parts[1:], None], strict=True):
         qkv = block.qkv(y).unflatten(-1, (3, block.num_heads, -1))

@@ -1,6 +1,7 @@
 """The U-Net on the fast path: what `AutoregressiveUNet` computes, through `rltok.fast.blocks`."""
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -62,7 +63,7 @@ class FastUNet(AutoregressiveUNet):
             return byte_states, blocks.head_nll(self.early_norm(byte_states), head, never, targets, PAD), None
         read = _reads_terms(rule, self.early_norm.eps)
         vectors = rule.vectors() * (1 + rule.norm.weight) if read else head.weight[:0]
-        embedded, attend = self.embedding(inputs), self._window_attend()
+        embedded, attend = F.embedding(inputs, blocks.stream(self.embedding.weight)), self._window_attend()
         byte_states, unit, terms = blocks.blocks_and_readers(self.down_blocks, embedded, attend, vectors)
         folded = head.weight * (1 + self.early_norm.weight)
         early_nll, terms = blocks.early_nll_and_terms(unit, terms, folded, vectors, never, targets, PAD)
@@ -71,7 +72,7 @@ class FastUNet(AutoregressiveUNet):
     def _output_nll(self, byte_states: Tensor, decided: Boundaries, targets: Tensor) -> Tensor:
         if not self._fused():
             return super()._output_nll(byte_states, decided, targets)
-        upsampled = self._through_tokens(byte_states, decided).to(torch.float32)
+        upsampled = self._through_tokens(byte_states, decided)
         if self._rounded():
             normed = self.output_norm(self.decode(upsampled))
             return blocks.head_nll(normed, self.output_head, self.never_predicted, targets, PAD)

@@ -63,6 +63,31 @@ def test_the_sum_keeps_fp32_and_both_norms_pass_their_gradients(shape):
     assert errors[0] < 1e-6 and max(errors) < ROUNDING
 
 
+@pytest.mark.parametrize("read", ["sum", "norm", "both"])
+@pytest.mark.parametrize("shape", WIDTHS, ids=str)
+@pytest.mark.usefixtures("few_programs")
+def test_a_sum_in_16_bits_has_the_gradients_of_one_in_fp32(shape, read):
+    x, h = randn(*shape, seed=1, dtype=NARROW), 4 * randn(*shape, seed=2, dtype=NARROW)
+    post, pre = randn(shape[-1], seed=3, scale=0.3), randn(shape[-1], seed=4, scale=0.3)
+    chosen = {"sum": slice(0, 1), "norm": slice(1, 2), "both": slice(0, 2)}[read]
+
+    def reference(x, h, post, pre):
+        added = x + rms(h) * (1 + post)
+        return (added, rms(added) * (1 + pre))[chosen]
+
+    def kernel(x, h, post, pre):
+        made = norm.residual_norm(x, h, post, pre, EPS, NARROW)
+        assert [each.dtype for each in made] == [NARROW, NARROW]
+        return made[chosen]
+
+    given = [x, h, post, pre]
+    if read == "sum":  # without the second norm
+        errors = relative_errors(lambda *a: kernel(*a, pre), lambda *a: reference(*a, pre.double()), given[:3])
+    else:
+        errors = relative_errors(kernel, reference, given)
+    assert max(errors) < 2 * ROUNDING, errors
+
+
 @pytest.mark.parametrize("shape", [(3, 5, 40), (1, 6), (2, 2058)], ids=str)
 def test_the_gated_activation_is_gelu_times_up(shape):
     half = shape[-1] // 2
