@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rltok.kernels import FIXED_CAP
+from rltok.kernels.scores import capped, hardware, seen
 
 # entries in a program's own block and in a block it meets, as measured best on an H100
 LAUNCH = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
@@ -36,27 +37,20 @@ def _rope_turn(from_ptr, to_ptr, cos_ptr, sin_ptr, heads, from_step, to_step, si
 
 @triton.jit
 @no_type_check
-def _row_causal_scores(q, k, i, j, reach, scale, cap, CAP: tl.constexpr):
+def _row_causal_scores(q, k, i, j, reach, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr):
     """Capped scores in base 2, -inf where a query does not see a key; and tanh of the score over the cap.
 
     reach: how many entries of its row stand before a query, -1 beyond the end.
     """
-    scores = tl.dot(q, tl.trans(k))
-    share = scores
-    if CAP:
-        share = 1.0 - 2.0 / (tl.exp2(scores * (2.0 * scale / cap)) + 1.0)  # scale has log2(e) in it
-        scores = share * (cap * 1.4426950408889634)
-    else:
-        scores = scores * scale
-    distance = i[:, None] - j[None, :]
-    return tl.where((distance >= 0) & (distance <= reach[:, None]), scores, float("-inf")), share
+    scores, share = capped(tl.dot(q, tl.trans(k)), scale, cap, CAP, HARDWARE)
+    return tl.where(seen(i[:, None] - j[None, :], reach[:, None] + 1), scores, float("-inf")), share
 
 
 @triton.jit(do_not_specialize=["entries"])
 @no_type_check
 def _row_causal_forward(
     qk_ptr, v_ptr, start_ptr, out_ptr, norm_ptr, entries, heads, scale, cap, CAP: tl.constexpr, FIXED: tl.constexpr,
-    WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    HARDWARE: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -74,7 +68,7 @@ def _row_causal_forward(
         j = first + tl.arange(0, KEYS)
         k = tl.load(qk_ptr + step + j[:, None] * 2 * step + column, mask=(j < entries)[:, None], other=0.0)
         v = tl.load(v_ptr + j[:, None] * 3 * step + column, mask=(j < entries)[:, None], other=0.0)
-        scores, _ = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP)
+        scores, _ = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP, HARDWARE)
         if not FIXED:
             higher = tl.maximum(top, tl.max(scores, axis=1))
             shrink = tl.exp2(top - higher)
@@ -83,19 +77,16 @@ def _row_causal_forward(
         mixed += tl.dot(weights.to(v.dtype), v)
         total += tl.sum(weights, axis=1)
     total = tl.where(inside, total, 1.0)
-    tl.store(
-        out_ptr + i[:, None] * step + head * WIDTH + column,
-        (mixed / total[:, None]).to(out_ptr.dtype.element_ty),
-        inside[:, None],
-    )
+    mixed *= (1.0 / total)[:, None]  # one division a row
+    tl.store(out_ptr + i[:, None] * step + head * WIDTH + column, mixed.to(out_ptr.dtype.element_ty), inside[:, None])
     tl.store(norm_ptr + head * entries + i, top + tl.log2(total), mask=inside)
 
 
 @triton.jit
 @no_type_check
-def _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP: tl.constexpr):
+def _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr):
     """Weights of the softmax, and the gradient by the products q k but for 1 / sqrt(D); both [queries, keys]."""
-    scores, share = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP)
+    scores, share = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP, HARDWARE)
     weights = tl.exp2(scores - norm[:, None])
     slopes = weights * (tl.dot(dout, tl.trans(v)) - delta[:, None])
     if CAP:
@@ -107,7 +98,8 @@ def _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP:
 @no_type_check
 def _row_causal_backward_queries(
     qk_ptr, v_ptr, start_ptr, out_ptr, dout_ptr, norm_ptr, delta_ptr, dqkv_ptr, entries, heads, scale, cap,
-    CAP: tl.constexpr, FIXED: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -128,7 +120,7 @@ def _row_causal_backward_queries(
         j = first + tl.arange(0, KEYS)
         k = tl.load(qk_ptr + step + j[:, None] * 2 * step + column, mask=(j < entries)[:, None], other=0.0)
         v = tl.load(v_ptr + j[:, None] * 3 * step + column, mask=(j < entries)[:, None], other=0.0)
-        _, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP)
+        _, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP, HARDWARE)
         dq += tl.dot(slopes, k)
     place = dqkv_ptr + i[:, None] * 3 * step + head * WIDTH + column
     dq *= scale * 0.6931471805599453  # 1 / sqrt(D)
@@ -139,7 +131,8 @@ def _row_causal_backward_queries(
 @no_type_check
 def _row_causal_backward_keys(
     qk_ptr, v_ptr, start_ptr, end_ptr, dout_ptr, norm_ptr, delta_ptr, dqkv_ptr, entries, heads, scale, cap,
-    CAP: tl.constexpr, FIXED: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -158,7 +151,7 @@ def _row_causal_backward_keys(
         norm = tl.load(norm_ptr + head * entries + i, mask=real, other=0.0)
         delta = tl.load(delta_ptr + head * entries + i, mask=real, other=0.0)
         reach = tl.where(real, i - tl.load(start_ptr + i, mask=real, other=0), -1)
-        weights, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP)
+        weights, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP, HARDWARE)
         dv += tl.dot(tl.trans(weights), dout)
         dk += tl.dot(tl.trans(slopes), q)
     place = dqkv_ptr + j[:, None] * 3 * step + step + head * WIDTH + column
@@ -178,7 +171,7 @@ class _RowCausal(torch.autograd.Function):
         out, norm = qkv.new_empty(entries, heads, width), qkv.new_empty(heads, entries, dtype=torch.float32)
         settings = {
             "scale": width**-0.5 * math.log2(math.e), "cap": softcap or 1.0, "CAP": softcap is not None,
-            "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype], "WIDTH": width,
+            "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype], "HARDWARE": hardware(), "WIDTH": width,
         }  # fmt: skip
         v = qkv[:, 2]
         _row_causal_forward[(triton.cdiv(entries, LAUNCH["QUERIES"]), heads)](

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rltok.kernels import FIXED_CAP
+from rltok.kernels.scores import capped, hardware, seen
 
 BLOCK = 64
 LAUNCH = {"num_warps": 4}
@@ -50,23 +51,17 @@ def _window_back(ptr, place, inside, dx, cos_ptr, sin_ptr, turn, SIZE: tl.conste
 
 @triton.jit
 @no_type_check
-def _window_scores(q, k, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr):
+def _window_scores(q, k, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr, HARDWARE: tl.constexpr):
     """Capped scores in base 2, -inf where a query does not see a key; and tanh of the score over the cap."""
-    scores = tl.dot(q, tl.trans(k))
-    share = scores
-    if CAP:
-        share = 1.0 - 2.0 / (tl.exp2(scores * (2.0 * scale / cap)) + 1.0)  # scale has log2(e) in it
-        scores = share * (cap * 1.4426950408889634)
-    else:
-        scores = scores * scale
-    return tl.where((distance >= 0) & (distance < WINDOW) & real, scores, float("-inf")), share
+    scores, share = capped(tl.dot(q, tl.trans(k)), scale, cap, CAP, HARDWARE)
+    return tl.where(seen(distance, WINDOW) & real, scores, float("-inf")), share
 
 
 @triton.jit
 @no_type_check
 def _window_forward(
     qkv_ptr, out_ptr, norm_ptr, cos_ptr, sin_ptr, length, heads, scale, cap, WINDOW: tl.constexpr, BACK: tl.constexpr,
-    CAP: tl.constexpr, FIXED: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr,
+    CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     block, head, row = tl.program_id(0), tl.program_id(1) % heads, (tl.program_id(1) // heads).to(tl.int64)
     width: tl.constexpr = 2 * HALF
@@ -82,7 +77,7 @@ def _window_forward(
         j = i - back * SIZE
         inside = (j >= 0) & (j < length)
         k = _window_rotated(k_ptr, j * step, inside, cos_ptr, sin_ptr, (BACK - back) * SIZE + local, HALF)
-        scores, _ = _window_scores(q, k, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP)
+        scores, _ = _window_scores(q, k, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP, HARDWARE)
         if not FIXED:
             higher = tl.maximum(top, tl.max(scores, axis=1))
             shrink = tl.exp2(top - higher)
@@ -92,17 +87,18 @@ def _window_forward(
         mixed += tl.dot(weights.to(v.dtype), v)
         total += tl.sum(weights, axis=1)
     place = (row * length + i) * heads * width + head * width
-    tl.store(out_ptr + place[:, None] + column, (mixed / total[:, None]).to(out_ptr.dtype.element_ty), (i < length)[:, None])
+    mixed *= (1.0 / total)[:, None]  # one division a row
+    tl.store(out_ptr + place[:, None] + column, mixed.to(out_ptr.dtype.element_ty), (i < length)[:, None])
     tl.store(norm_ptr + tl.program_id(1).to(tl.int64) * length + i, top + tl.log2(total), mask=i < length)
 
 
 @triton.jit
 @no_type_check
 def _window_slopes(
-    q, k, v, dout, norm, delta, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr
+    q, k, v, dout, norm, delta, distance, real, scale, cap, WINDOW: tl.constexpr, CAP: tl.constexpr, HARDWARE: tl.constexpr
 ):  # fmt: skip
     """Weights of the softmax, and the gradient by the products q k but for 1 / sqrt(D)."""
-    scores, share = _window_scores(q, k, distance, real, scale, cap, WINDOW, CAP)
+    scores, share = _window_scores(q, k, distance, real, scale, cap, WINDOW, CAP, HARDWARE)
     weights = tl.exp2(scores - norm[:, None])
     slopes = weights * (tl.dot(dout, tl.trans(v)) - delta[:, None])
     if CAP:
@@ -128,7 +124,7 @@ def _window_queries(
 @no_type_check
 def _window_backward(
     qkv_ptr, out_ptr, dout_ptr, norm_ptr, dqkv_ptr, cos_ptr, sin_ptr, length, heads, scale, cap, WINDOW: tl.constexpr,
-    BACK: tl.constexpr, CAP: tl.constexpr, FIXED: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr,
+    BACK: tl.constexpr, CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     block, head, row = tl.program_id(0), tl.program_id(1) % heads, (tl.program_id(1) // heads).to(tl.int64)
     width: tl.constexpr = 2 * HALF
@@ -151,7 +147,7 @@ def _window_backward(
             here + ahead * SIZE, HALF,
         )  # fmt: skip
         weights, slopes = _window_slopes(
-            q, k, v, dout, norm, delta, between + ahead * SIZE, True, scale, cap, WINDOW, CAP
+            q, k, v, dout, norm, delta, between + ahead * SIZE, True, scale, cap, WINDOW, CAP, HARDWARE
         )  # fmt: skip
         dv += tl.dot(tl.trans(weights), dout)
         dk += tl.dot(tl.trans(slopes), q)
@@ -159,7 +155,7 @@ def _window_backward(
     q, dout, norm, delta = _window_queries(
         q_ptr, out_ptr, dout_ptr, norm_ptr, i, length, step, out_step, cos_ptr, sin_ptr, here, HALF
     )
-    weights, slopes = _window_slopes(q, k, v, dout, norm, delta, between, True, scale, cap, WINDOW, CAP)
+    weights, slopes = _window_slopes(q, k, v, dout, norm, delta, between, True, scale, cap, WINDOW, CAP, HARDWARE)
     dv += tl.dot(tl.trans(weights), dout)
     dk += tl.dot(tl.trans(slopes), q)
     _window_back(dqkv_ptr + start + out_step, i * step, inside, dk * small, cos_ptr, sin_ptr, here, SIZE, HALF)
@@ -173,7 +169,7 @@ def _window_backward(
         k = _window_rotated(k_ptr, j * step, earlier, cos_ptr, sin_ptr, here - back * SIZE, HALF)
         v = tl.load(v_ptr + (j * step)[:, None] + column, mask=earlier[:, None], other=0.0)
         _, slopes = _window_slopes(
-            q, k, v, dout, norm, delta, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP
+            q, k, v, dout, norm, delta, between + back * SIZE, block >= back, scale, cap, WINDOW, CAP, HARDWARE
         )  # fmt: skip
         dq += tl.dot(slopes, k)
     _window_back(dqkv_ptr + start, i * step, inside, dq * small, cos_ptr, sin_ptr, here, SIZE, HALF)
@@ -194,6 +190,7 @@ def _settings(qkv: Tensor, window: int, softcap: float | None) -> dict[str, obje
         "cap": softcap or 1.0,
         "CAP": softcap is not None,
         "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype],
+        "HARDWARE": hardware(),
         "WINDOW": window,
         "BACK": triton.cdiv(window - 1, BLOCK),
         "HALF": half,
