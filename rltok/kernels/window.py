@@ -16,11 +16,14 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rltok.kernels import FIXED_CAP
+from rltok.kernels import FIXED_CAP, strips
 from rltok.kernels.scores import capped, hardware, seen
 
-BLOCK = 64
-LAUNCH = {"num_warps": 4}
+BLOCK = strips.BLOCK
+# how the passes are launched; one with a STRIP walks along rows (`strips`) where no window is longer than a block:
+# {"STRIP": 16, "STAGES": 2, "TMA": True, "num_warps": 4}
+FORWARD: dict[str, int] = {"num_warps": 4}
+BACKWARD: dict[str, int] = {"num_warps": 4}
 
 
 @triton.jit
@@ -198,27 +201,41 @@ def _settings(qkv: Tensor, window: int, softcap: float | None) -> dict[str, obje
     }
 
 
+def _walks(launch: dict[str, int], settings: dict[str, object]) -> bool:
+    return "STRIP" in launch and settings["WINDOW"] <= BLOCK
+
+
+def _forward(qkv: Tensor, settings: dict[str, object], table: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    rows, length, _, heads, width = qkv.shape
+    out, norm = qkv.new_empty(rows, length, heads, width), qkv.new_empty(rows * heads, length, dtype=torch.float32)
+    _window_forward[(triton.cdiv(length, BLOCK), rows * heads)](qkv, out, norm, *table, length, heads, **settings, **FORWARD)
+    return out, norm
+
+
 class _Window(torch.autograd.Function):
     @staticmethod
     def forward(ctx, qkv, window, softcap, theta):
         qkv = qkv.contiguous()
-        rows, length, _, heads, width = qkv.shape
-        out, norm = qkv.new_empty(rows, length, heads, width), qkv.new_empty(rows * heads, length, dtype=torch.float32)
         settings = _settings(qkv, window, softcap)
-        table = _table(settings["BACK"], width // 2, theta, qkv.device)
-        _window_forward[(triton.cdiv(length, BLOCK), rows * heads)](qkv, out, norm, *table, length, heads, **settings, **LAUNCH)
+        table = _table(settings["BACK"], qkv.shape[-1] // 2, theta, qkv.device)
+        if _walks(FORWARD, settings):
+            out, norm = strips.forward(qkv, theta, settings, FORWARD)
+        else:
+            out, norm = _forward(qkv, settings, table)
         ctx.save_for_backward(qkv, out, norm, *table)
-        ctx.settings = settings
+        ctx.settings, ctx.theta = settings, theta
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dout):
         qkv, out, norm, *table = ctx.saved_tensors
+        if _walks(BACKWARD, ctx.settings):
+            return strips.backward(qkv, out, dout.contiguous(), norm, ctx.theta, ctx.settings, BACKWARD), None, None, None
         rows, length, _, heads, _ = qkv.shape
         dqkv = torch.empty_like(qkv)
         _window_backward[(triton.cdiv(length, BLOCK), rows * heads)](
-            qkv, out, dout.contiguous(), norm, dqkv, *table, length, heads, **ctx.settings, **LAUNCH
+            qkv, out, dout.contiguous(), norm, dqkv, *table, length, heads, **ctx.settings, **BACKWARD
         )
         return dqkv, None, None, None
 

@@ -187,6 +187,21 @@ def test_window_attention_turns_and_mixes_as_the_reference(rows, heads, length, 
     assert max(relative_errors(kernel, reference, [qkv])) < 2 * ROUNDING
 
 
+WALK = {"num_warps": 4, "STAGES": 1}
+
+
+@pytest.mark.parametrize("launch", [{"STRIP": 1, "TMA": True}, {"STRIP": 2, "TMA": False}, {"STRIP": 16, "TMA": True}], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "heads", "length", "window_", "softcap"),
+    [(2, 2, 256, 64, 50.0), (2, 2, 130, 64, 2.0), (2, 1, 70, 64, None), (1, 2, 1, 64, 2.0), (1, 1, 64, 5, 2.0), (1, 2, 90, 1, None),
+     (1, 1, 129, 63, 100.0), (1, 1, 90, 65, 2.0)],
+)  # fmt: skip
+def test_window_attention_that_walks_along_rows_is_the_same(monkeypatch, launch, rows, heads, length, window_, softcap):
+    monkeypatch.setattr(window, "FORWARD", WALK | launch)
+    monkeypatch.setattr(window, "BACKWARD", WALK | launch)
+    test_window_attention_turns_and_mixes_as_the_reference(rows, heads, length, window_, softcap)
+
+
 @pytest.mark.parametrize("place", [0, 70, 135])
 def test_the_window_kernel_sees_window_minus_1_positions_back_and_none_further(place):
     qkv = randn(1, 140, 3, 1, 16, seed=1, dtype=NARROW)
