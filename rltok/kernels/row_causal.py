@@ -16,8 +16,9 @@ from torch.autograd.function import once_differentiable
 from rltok.kernels import FIXED_CAP
 from rltok.kernels.scores import capped, hardware, seen
 
-# entries in a program's own block and in a block it meets, as measured best on an H100
-LAUNCH = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
+# entries in a block of queries and of keys, as measured best on an H100; SKIP: a tile whose queries see all its keys needs no mask
+LAUNCH = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3, "SKIP": False}
+FORWARD = BACK_QUERIES = BACK_KEYS = LAUNCH  # of the three passes
 
 
 @triton.jit
@@ -37,20 +38,26 @@ def _rope_turn(from_ptr, to_ptr, cos_ptr, sin_ptr, heads, from_step, to_step, si
 
 @triton.jit
 @no_type_check
-def _row_causal_scores(q, k, i, j, reach, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr):
+def _row_causal_scores(
+    q, k, i, j, reach, whole, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr, SKIP: tl.constexpr
+):  # fmt: skip
     """Capped scores in base 2, -inf where a query does not see a key; and tanh of the score over the cap.
 
-    reach: how many entries of its row stand before a query, -1 beyond the end.
+    reach: how many entries of its row stand before a query, -1 beyond the end; whole: whether each query here sees each key.
     """
     scores, share = capped(tl.dot(q, tl.trans(k)), scale, cap, CAP, HARDWARE)
-    return tl.where(seen(i[:, None] - j[None, :], reach[:, None] + 1), scores, float("-inf")), share
+    if not SKIP:
+        scores = tl.where(seen(i[:, None] - j[None, :], reach[:, None] + 1), scores, float("-inf"))
+    elif not whole:
+        scores = tl.where(seen(i[:, None] - j[None, :], reach[:, None] + 1), scores, float("-inf"))
+    return scores, share
 
 
 @triton.jit(do_not_specialize=["entries"])
 @no_type_check
 def _row_causal_forward(
     qk_ptr, v_ptr, start_ptr, out_ptr, norm_ptr, entries, heads, scale, cap, CAP: tl.constexpr, FIXED: tl.constexpr,
-    HARDWARE: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    HARDWARE: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SKIP: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -62,13 +69,15 @@ def _row_causal_forward(
     q = tl.load(qk_ptr + i[:, None] * 2 * step + column, mask=inside[:, None], other=0.0)
     reach = i - tl.load(start_ptr + i, mask=inside, other=0)
     lowest = tl.load(start_ptr + block * QUERIES) // KEYS * KEYS
+    latest = tl.load(start_ptr + tl.minimum((block + 1) * QUERIES, entries) - 1)  # from here on all queries see
     top, total = tl.full((QUERIES,), 0.0 if FIXED else -1e30, tl.float32), tl.zeros((QUERIES,), tl.float32)
     mixed = tl.zeros((QUERIES, WIDTH), tl.float32)
     for first in range(lowest, tl.minimum((block + 1) * QUERIES, entries), KEYS):
         j = first + tl.arange(0, KEYS)
         k = tl.load(qk_ptr + step + j[:, None] * 2 * step + column, mask=(j < entries)[:, None], other=0.0)
         v = tl.load(v_ptr + j[:, None] * 3 * step + column, mask=(j < entries)[:, None], other=0.0)
-        scores, _ = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP, HARDWARE)
+        whole = (first >= latest) & (first + KEYS <= block * QUERIES + 1)
+        scores, _ = _row_causal_scores(q, k, i, j, reach, whole, scale, cap, CAP, HARDWARE, SKIP)
         if not FIXED:
             higher = tl.maximum(top, tl.max(scores, axis=1))
             shrink = tl.exp2(top - higher)
@@ -84,9 +93,11 @@ def _row_causal_forward(
 
 @triton.jit
 @no_type_check
-def _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr):
+def _row_causal_slopes(
+    q, k, v, dout, norm, delta, i, j, reach, whole, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr, SKIP: tl.constexpr
+):  # fmt: skip
     """Weights of the softmax, and the gradient by the products q k but for 1 / sqrt(D); both [queries, keys]."""
-    scores, share = _row_causal_scores(q, k, i, j, reach, scale, cap, CAP, HARDWARE)
+    scores, share = _row_causal_scores(q, k, i, j, reach, whole, scale, cap, CAP, HARDWARE, SKIP)
     weights = tl.exp2(scores - norm[:, None])
     slopes = weights * (tl.dot(dout, tl.trans(v)) - delta[:, None])
     if CAP:
@@ -99,7 +110,7 @@ def _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP:
 def _row_causal_backward_queries(
     qk_ptr, v_ptr, start_ptr, out_ptr, dout_ptr, norm_ptr, delta_ptr, dqkv_ptr, entries, heads, scale, cap,
     CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
+    KEYS: tl.constexpr, SKIP: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -115,12 +126,14 @@ def _row_causal_backward_queries(
     norm = tl.load(norm_ptr + head * entries + i, mask=inside, other=0.0)
     reach = i - tl.load(start_ptr + i, mask=inside, other=0)
     lowest = tl.load(start_ptr + block * QUERIES) // KEYS * KEYS
+    latest = tl.load(start_ptr + tl.minimum((block + 1) * QUERIES, entries) - 1)  # from here on all queries see
     dq = tl.zeros((QUERIES, WIDTH), tl.float32)
     for first in range(lowest, tl.minimum((block + 1) * QUERIES, entries), KEYS):
         j = first + tl.arange(0, KEYS)
         k = tl.load(qk_ptr + step + j[:, None] * 2 * step + column, mask=(j < entries)[:, None], other=0.0)
         v = tl.load(v_ptr + j[:, None] * 3 * step + column, mask=(j < entries)[:, None], other=0.0)
-        _, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP, HARDWARE)
+        whole = (first >= latest) & (first + KEYS <= block * QUERIES + 1)
+        _, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, whole, scale, cap, CAP, HARDWARE, SKIP)
         dq += tl.dot(slopes, k)
     place = dqkv_ptr + i[:, None] * 3 * step + head * WIDTH + column
     dq *= scale * 0.6931471805599453  # 1 / sqrt(D)
@@ -132,7 +145,7 @@ def _row_causal_backward_queries(
 def _row_causal_backward_keys(
     qk_ptr, v_ptr, start_ptr, end_ptr, dout_ptr, norm_ptr, delta_ptr, dqkv_ptr, entries, heads, scale, cap,
     CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, WIDTH: tl.constexpr, QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
+    KEYS: tl.constexpr, SKIP: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDTH)[None, :]
@@ -141,6 +154,7 @@ def _row_causal_backward_keys(
     qk_ptr += head * WIDTH
     k = tl.load(qk_ptr + step + j[:, None] * 2 * step + column, mask=inside[:, None], other=0.0)
     v = tl.load(v_ptr + j[:, None] * 3 * step + head * WIDTH + column, mask=inside[:, None], other=0.0)
+    sooner = tl.load(end_ptr + block * KEYS)  # up to here all keys are seen
     highest = tl.load(end_ptr + tl.minimum((block + 1) * KEYS, entries) - 1)
     dk, dv = tl.zeros((KEYS, WIDTH), tl.float32), tl.zeros((KEYS, WIDTH), tl.float32)
     for first in range(block * KEYS // QUERIES * QUERIES, highest, QUERIES):
@@ -151,7 +165,8 @@ def _row_causal_backward_keys(
         norm = tl.load(norm_ptr + head * entries + i, mask=real, other=0.0)
         delta = tl.load(delta_ptr + head * entries + i, mask=real, other=0.0)
         reach = tl.where(real, i - tl.load(start_ptr + i, mask=real, other=0), -1)
-        weights, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, scale, cap, CAP, HARDWARE)
+        whole = (first + QUERIES <= sooner) & (first >= (block + 1) * KEYS - 1)
+        weights, slopes = _row_causal_slopes(q, k, v, dout, norm, delta, i, j, reach, whole, scale, cap, CAP, HARDWARE, SKIP)
         dv += tl.dot(tl.trans(weights), dout)
         dk += tl.dot(tl.trans(slopes), q)
     place = dqkv_ptr + j[:, None] * 3 * step + step + head * WIDTH + column
@@ -174,8 +189,8 @@ class _RowCausal(torch.autograd.Function):
             "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype], "HARDWARE": hardware(), "WIDTH": width,
         }  # fmt: skip
         v = qkv[:, 2]
-        _row_causal_forward[(triton.cdiv(entries, LAUNCH["QUERIES"]), heads)](
-            turned, v, start, out, norm, entries, heads, **settings, **LAUNCH
+        _row_causal_forward[(triton.cdiv(entries, FORWARD["QUERIES"]), heads)](
+            turned, v, start, out, norm, entries, heads, **settings, **FORWARD
         )
         ctx.save_for_backward(turned, v, start, end, cos, sin, out, norm)
         ctx.settings, ctx.turn = settings, turn
@@ -187,11 +202,11 @@ class _RowCausal(torch.autograd.Function):
         turned, v, start, end, cos, sin, out, norm = ctx.saved_tensors
         entries, heads, width = out.shape
         dqkv, delta, dout = out.new_empty(entries, 3, heads, width), torch.empty_like(norm), dout.contiguous()
-        _row_causal_backward_queries[(triton.cdiv(entries, LAUNCH["QUERIES"]), heads)](
-            turned, v, start, out, dout, norm, delta, dqkv, entries, heads, **ctx.settings, **LAUNCH
+        _row_causal_backward_queries[(triton.cdiv(entries, BACK_QUERIES["QUERIES"]), heads)](
+            turned, v, start, out, dout, norm, delta, dqkv, entries, heads, **ctx.settings, **BACK_QUERIES
         )
-        _row_causal_backward_keys[(triton.cdiv(entries, LAUNCH["KEYS"]), heads)](
-            turned, v, start, end, dout, norm, delta, dqkv, entries, heads, **ctx.settings, **LAUNCH
+        _row_causal_backward_keys[(triton.cdiv(entries, BACK_KEYS["KEYS"]), heads)](
+            turned, v, start, end, dout, norm, delta, dqkv, entries, heads, **ctx.settings, **BACK_KEYS
         )
         step = 3 * heads * width
         _rope_turn[(entries,)](dqkv, dqkv, cos, sin, heads, step, step, -1.0, **ctx.turn)

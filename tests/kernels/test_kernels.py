@@ -235,6 +235,18 @@ def test_row_causal_attention_mixes_inside_rows_only(rows, heads, softcap):
     assert max(relative_errors(kernel, reference, [qkv])) < 2 * ROUNDING
 
 
+@pytest.mark.parametrize("launch", [{"SKIP": True}, {"QUERIES": 64, "KEYS": 32}, {"QUERIES": 32, "KEYS": 16, "SKIP": True}], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "heads", "softcap"),
+    [([5, 1, 100, 30], 2, 50.0), ([200], 1, None), ([64, 64, 1, 1, 64], 1, 1.0), ([31, 128, 97], 1, 50.0), ([1], 2, None)],
+    ids=str,
+)
+def test_row_causal_attention_is_the_same_in_other_blocks_and_without_needless_masks(monkeypatch, launch, rows, heads, softcap):
+    for name in ("FORWARD", "BACK_QUERIES", "BACK_KEYS"):
+        monkeypatch.setattr(row_causal, name, row_causal.LAUNCH | launch)
+    test_row_causal_attention_mixes_inside_rows_only(rows, heads, softcap)
+
+
 @pytest.mark.filterwarnings("ignore:overflow")  # of the interpreter: tanh is written with e^x, infinity included
 def test_large_scores_do_not_overflow_under_the_largest_cap_that_needs_no_maximum():
     for softcap in (window.FIXED_CAP[NARROW], None):
