@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from rltok.kernels import FIXED_CAP
 from rltok.kernels.scores import capped, hardware, seen
 
-# entries in a block of queries and of keys, as measured best on an H100; SKIP: a tile whose queries see all its keys needs no mask
+# entries in a block of queries and of keys, as measured best on an H100; SKIP: no mask where queries see all keys of a tile
 LAUNCH = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3, "SKIP": False}
 FORWARD = BACK_QUERIES = BACK_KEYS = LAUNCH  # of the three passes
 
@@ -38,6 +38,12 @@ def _rope_turn(from_ptr, to_ptr, cos_ptr, sin_ptr, heads, from_step, to_step, si
 
 @triton.jit
 @no_type_check
+def _row_causal_masked(scores, i, j, reach):
+    return tl.where(seen(i[:, None] - j[None, :], reach[:, None] + 1), scores, float("-inf"))
+
+
+@triton.jit
+@no_type_check
 def _row_causal_scores(
     q, k, i, j, reach, whole, scale, cap, CAP: tl.constexpr, HARDWARE: tl.constexpr, SKIP: tl.constexpr
 ):  # fmt: skip
@@ -47,9 +53,9 @@ def _row_causal_scores(
     """
     scores, share = capped(tl.dot(q, tl.trans(k)), scale, cap, CAP, HARDWARE)
     if not SKIP:
-        scores = tl.where(seen(i[:, None] - j[None, :], reach[:, None] + 1), scores, float("-inf"))
+        scores = _row_causal_masked(scores, i, j, reach)
     elif not whole:
-        scores = tl.where(seen(i[:, None] - j[None, :], reach[:, None] + 1), scores, float("-inf"))
+        scores = _row_causal_masked(scores, i, j, reach)
     return scores, share
 
 

@@ -1,4 +1,4 @@
-"""Window attention that walks along a row: a program takes STRIP blocks of one head in turn, so that each key is read and turned once.
+"""Window attention that walks along a row: a program takes STRIP blocks of one head in turn, so that each key is turned once.
 
 A window no longer than a block sees two tiles, each half: on and below the diagonal the block itself, above it the block before.
 Both halves stand in one tile here, so that softcap, exponential and gradient are computed once a pair. Angles are counted from
@@ -97,7 +97,7 @@ def _window_merged(
 @triton.jit
 @no_type_check
 def _window_strip_forward(
-    halves, tiles, out, norm_ptr, length, heads, scale, cap, speed, BACK: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, FIXED: tl.constexpr,
+    halves, tiles, out, norm_ptr, length, heads, scale, cap, speed, WINDOW: tl.constexpr, CAP: tl.constexpr, FIXED: tl.constexpr,
     HARDWARE: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr, STRIP: tl.constexpr, STAGES: tl.constexpr,
     TMA: tl.constexpr,
 ):  # fmt: skip
@@ -136,7 +136,7 @@ def _window_strip_forward(
 @triton.jit
 @no_type_check
 def _window_strip_backward(
-    halves, tiles, out, dout, norm_ptr, dhalves, dtiles, length, heads, scale, cap, speed, BACK: tl.constexpr, WINDOW: tl.constexpr,
+    halves, tiles, out, dout, norm_ptr, dhalves, dtiles, length, heads, scale, cap, speed, WINDOW: tl.constexpr,
     CAP: tl.constexpr, FIXED: tl.constexpr, HARDWARE: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr, STRIP: tl.constexpr,
     STAGES: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
@@ -206,8 +206,8 @@ def forward(qkv: Tensor, theta: float, settings: dict[str, object], launch: dict
     out, norm = qkv.new_empty(rows, length, heads, width), qkv.new_empty(rows * heads, length, dtype=torch.float32)
     tma, both = bool(launch["TMA"]), heads * width
     _window_strip_forward[(triton.cdiv(triton.cdiv(length, BLOCK), launch["STRIP"]), rows * heads)](
-        _tiles(qkv, 3 * both, width // 2, tma), _tiles(qkv, 3 * both, width, tma), _tiles(out, both, width, tma), norm, length, heads,
-        speed=_speed(width // 2, theta), **settings, **launch,
+        _tiles(qkv, 3 * both, width // 2, tma), _tiles(qkv, 3 * both, width, tma), _tiles(out, both, width, tma), norm, length,
+        heads, speed=_speed(width // 2, theta), **settings, **launch,
     )  # fmt: skip
     return out, norm
 

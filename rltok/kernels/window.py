@@ -22,8 +22,9 @@ from rltok.kernels.scores import capped, hardware, seen
 BLOCK = strips.BLOCK
 # how the passes are launched; one with a STRIP walks along rows (`strips`) where no window is longer than a block:
 # {"STRIP": 16, "STAGES": 2, "TMA": True, "num_warps": 4}
-FORWARD: dict[str, int] = {"num_warps": 4}
-BACKWARD: dict[str, int] = {"num_warps": 4}
+LAUNCH = {"num_warps": 4}
+FORWARD: dict[str, int] = LAUNCH
+BACKWARD: dict[str, int] = LAUNCH
 
 
 @triton.jit
@@ -195,21 +196,42 @@ def _settings(qkv: Tensor, window: int, softcap: float | None) -> dict[str, obje
         "FIXED": softcap is not None and softcap <= FIXED_CAP[qkv.dtype],
         "HARDWARE": hardware(),
         "WINDOW": window,
-        "BACK": triton.cdiv(window - 1, BLOCK),
         "HALF": half,
         "SIZE": BLOCK,
     }
 
 
-def _walks(launch: dict[str, int], settings: dict[str, object]) -> bool:
-    return "STRIP" in launch and settings["WINDOW"] <= BLOCK
+def _walks(launch: dict[str, int], window: int) -> bool:
+    return "STRIP" in launch and window <= BLOCK
 
 
-def _forward(qkv: Tensor, settings: dict[str, object], table: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _plain(launch: dict[str, int]) -> dict[str, int]:
+    return LAUNCH if "STRIP" in launch else launch
+
+
+def _blocks(qkv: Tensor, theta: float, settings: dict[str, object]) -> tuple[int, tuple[Tensor, Tensor]]:
+    """How many blocks before its own a query meets, and the table of angles for them."""
+    back = triton.cdiv(settings["WINDOW"] - 1, BLOCK)
+    return back, _table(back, qkv.shape[-1] // 2, theta, qkv.device)
+
+
+def _forward(qkv: Tensor, theta: float, settings: dict[str, object]) -> tuple[Tensor, Tensor]:
     rows, length, _, heads, width = qkv.shape
     out, norm = qkv.new_empty(rows, length, heads, width), qkv.new_empty(rows * heads, length, dtype=torch.float32)
-    _window_forward[(triton.cdiv(length, BLOCK), rows * heads)](qkv, out, norm, *table, length, heads, **settings, **FORWARD)
+    back, table = _blocks(qkv, theta, settings)
+    _window_forward[(triton.cdiv(length, BLOCK), rows * heads)](
+        qkv, out, norm, *table, length, heads, BACK=back, **settings, **_plain(FORWARD)
+    )
     return out, norm
+
+
+def _backward(qkv: Tensor, out: Tensor, dout: Tensor, norm: Tensor, theta: float, settings: dict[str, object]) -> Tensor:
+    rows, length, _, heads, _ = qkv.shape
+    dqkv, (back, table) = torch.empty_like(qkv), _blocks(qkv, theta, settings)
+    _window_backward[(triton.cdiv(length, BLOCK), rows * heads)](
+        qkv, out, dout, norm, dqkv, *table, length, heads, BACK=back, **settings, **_plain(BACKWARD)
+    )
+    return dqkv
 
 
 class _Window(torch.autograd.Function):
@@ -217,27 +239,18 @@ class _Window(torch.autograd.Function):
     def forward(ctx, qkv, window, softcap, theta):
         qkv = qkv.contiguous()
         settings = _settings(qkv, window, softcap)
-        table = _table(settings["BACK"], qkv.shape[-1] // 2, theta, qkv.device)
-        if _walks(FORWARD, settings):
-            out, norm = strips.forward(qkv, theta, settings, FORWARD)
-        else:
-            out, norm = _forward(qkv, settings, table)
-        ctx.save_for_backward(qkv, out, norm, *table)
+        out, norm = strips.forward(qkv, theta, settings, FORWARD) if _walks(FORWARD, window) else _forward(qkv, theta, settings)
+        ctx.save_for_backward(qkv, out, norm)
         ctx.settings, ctx.theta = settings, theta
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dout):
-        qkv, out, norm, *table = ctx.saved_tensors
-        if _walks(BACKWARD, ctx.settings):
-            return strips.backward(qkv, out, dout.contiguous(), norm, ctx.theta, ctx.settings, BACKWARD), None, None, None
-        rows, length, _, heads, _ = qkv.shape
-        dqkv = torch.empty_like(qkv)
-        _window_backward[(triton.cdiv(length, BLOCK), rows * heads)](
-            qkv, out, dout.contiguous(), norm, dqkv, *table, length, heads, **ctx.settings, **BACKWARD
-        )
-        return dqkv, None, None, None
+        (qkv, out, norm), settings, dout = ctx.saved_tensors, ctx.settings, dout.contiguous()
+        if _walks(BACKWARD, settings["WINDOW"]):
+            return strips.backward(qkv, out, dout, norm, ctx.theta, settings, BACKWARD), None, None, None
+        return _backward(qkv, out, dout, norm, ctx.theta, settings), None, None, None
 
 
 def window_attention(qkv: Tensor, *, window: int, softcap: float | None, theta: float) -> Tensor:

@@ -193,8 +193,8 @@ WALK = {"num_warps": 4, "STAGES": 1}
 @pytest.mark.parametrize("launch", [{"STRIP": 1, "TMA": True}, {"STRIP": 2, "TMA": False}, {"STRIP": 16, "TMA": True}], ids=str)
 @pytest.mark.parametrize(
     ("rows", "heads", "length", "window_", "softcap"),
-    [(2, 2, 256, 64, 50.0), (2, 2, 130, 64, 2.0), (2, 1, 70, 64, None), (1, 2, 1, 64, 2.0), (1, 1, 64, 5, 2.0), (1, 2, 90, 1, None),
-     (1, 1, 129, 63, 100.0), (1, 1, 90, 65, 2.0)],
+    [(2, 2, 256, 64, 50.0), (2, 2, 130, 64, 2.0), (2, 1, 70, 64, None), (1, 2, 1, 64, 2.0), (1, 1, 64, 5, 2.0),
+     (1, 2, 90, 1, None), (1, 1, 129, 63, 100.0), (1, 1, 90, 65, 2.0)],
 )  # fmt: skip
 def test_window_attention_that_walks_along_rows_is_the_same(monkeypatch, launch, rows, heads, length, window_, softcap):
     monkeypatch.setattr(window, "FORWARD", WALK | launch)
@@ -202,8 +202,10 @@ def test_window_attention_that_walks_along_rows_is_the_same(monkeypatch, launch,
     test_window_attention_turns_and_mixes_as_the_reference(rows, heads, length, window_, softcap)
 
 
+@pytest.mark.parametrize("launch", [window.LAUNCH, WALK | {"STRIP": 2, "TMA": True}], ids=["blocks", "walk"])
 @pytest.mark.parametrize("place", [0, 70, 135])
-def test_the_window_kernel_sees_window_minus_1_positions_back_and_none_further(place):
+def test_the_window_kernel_sees_window_minus_1_positions_back_and_none_further(monkeypatch, place, launch):
+    monkeypatch.setattr(window, "FORWARD", launch)
     qkv = randn(1, 140, 3, 1, 16, seed=1, dtype=NARROW)
     other = qkv.clone()
     other[0, place, 2] += 1.0
@@ -235,7 +237,9 @@ def test_row_causal_attention_mixes_inside_rows_only(rows, heads, softcap):
     assert max(relative_errors(kernel, reference, [qkv])) < 2 * ROUNDING
 
 
-@pytest.mark.parametrize("launch", [{"SKIP": True}, {"QUERIES": 64, "KEYS": 32}, {"QUERIES": 32, "KEYS": 16, "SKIP": True}], ids=str)
+@pytest.mark.parametrize(
+    "launch", [{"SKIP": True}, {"QUERIES": 64, "KEYS": 32}, {"QUERIES": 32, "KEYS": 16, "SKIP": True}], ids=str
+)
 @pytest.mark.parametrize(
     ("rows", "heads", "softcap"),
     [([5, 1, 100, 30], 2, 50.0), ([200], 1, None), ([64, 64, 1, 1, 64], 1, 1.0), ([31, 128, 97], 1, 50.0), ([1], 2, None)],
