@@ -97,7 +97,7 @@ def record_table(sweep: Sweep, planned: Mapping[str, Config]) -> str:
         settings = "as planned" if same else "**not as planned**" if name in planned else "not in the plan"
         failed = " ".join(run.get("failed", "").split())
         rows.append([
-            f"`{name}`, seed {run['seed']}", run["device"], run["commit"][:7], settings,
+            f"`{name}`, seed {run['seed']}", run["device"].replace("NVIDIA ", ""), run["commit"][:7], settings,
             NONE if failed else f"{run['seconds']:.0f}", NONE if peak is None else f"{peak / 1e9:.1f}",
             f"failed: {failed}" if failed else interrupted(run),
         ])  # fmt: skip

@@ -102,7 +102,7 @@ def test_a_row_a_run_says_whether_it_was_the_planned_one_and_what_it_took():
     ]  # fmt: skip
     assert rows[0][4:] == ["-", "-", "failed: loss nan \\| not finite"]
     assert (
-        rows[2][1:3] == [mine["device"], "0" * 7]
+        rows[2][1:3] == [mine["device"].removeprefix("NVIDIA "), "0" * 7]
         and rows[2][4:6] == ["5", "42.4"]
         and rows[2][6].startswith("went on after update 10")
     )
