@@ -102,5 +102,5 @@ def record_table(sweep: Sweep, planned: Mapping[str, Config]) -> str:
             f"failed: {failed}" if failed else interrupted(run),
         ])  # fmt: skip
     missing = ", ".join(f"`{name}`" for name in planned if name not in sweep.runs)
-    table = markdown([f"`{label(sweep)}`", "device", "commit", "settings", "seconds", "memory, GB", "interrupted"], rows)
+    table = markdown([f"`{label(sweep)}`", "card", "commit", "settings", "seconds", "peak GB", "interrupted"], rows)
     return f"{table}\n\nRuns of the plan without a finished record: {missing or 'none'}."

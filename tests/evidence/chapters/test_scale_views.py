@@ -95,7 +95,7 @@ def test_a_row_a_run_says_whether_it_was_the_planned_one_and_what_it_took():
     planned = {"ours": from_dict(record("ours", 0)["config"]), "even": from_dict(record("ours")["config"]), "bpe": preset("tiny")}
     table, missing = record_table(sweep, planned).split("\n\n")
     head, *rows = rows_of(table)
-    assert head == ["`32m`", "device", "commit", "settings", "seconds", "memory, GB", "interrupted"]
+    assert head == ["`32m`", "card", "commit", "settings", "seconds", "peak GB", "interrupted"]
     assert [row[:1] + row[3:4] for row in rows] == [
         ["`bpe`, seed 0", "**not as planned**"], ["`even`, seed 1", "**not as planned**"], ["`ours`, seed 3", "as planned"],
         ["`ours_lags1`, seed 0", "not in the plan"],
