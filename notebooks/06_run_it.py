@@ -402,7 +402,7 @@ else:
 # ## Read its record
 #
 # A finished run leaves a record with its settings, commit, device, cost and scores. These are our runs of the plan. *As planned* says
-# that the digest of a record's settings is that of the plan; *memory* is the peak since the last start; *seconds* are those of all
+# that the digest of a record's settings is that of the plan; *peak GB* is of memory since the last start; *seconds* are those of all
 # updates.
 
 # %%
